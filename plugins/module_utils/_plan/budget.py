@@ -1,0 +1,58 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The delete budget: a source that suddenly shrinks is more often broken than empty (ruling 38)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .plan import Refusal
+
+#: Deletions that are never suspicious, and the share of what we own that is not either.
+FREE_DELETES, FREE_SHARE = 5, 0.20
+
+
+def allowed_deletes(owned: int, max_deletes: t.Optional[int] = None) -> int:
+    """How many of ``owned`` objects one run may delete. ``max_deletes`` overrides; negative means no limit."""
+    if max_deletes is not None:
+        return owned if max_deletes < 0 else max_deletes
+    return max(FREE_DELETES, int(owned * FREE_SHARE))
+
+
+def check_budget(
+    source: str,
+    kind: str,
+    owned: int,
+    deletes: int,
+    remaining: int,
+    max_deletes: t.Optional[int] = None,
+    confirm_empty: bool = False,
+) -> t.Optional[Refusal]:
+    """None when the deletions may go ahead, else a ``delete_budget`` refusal that names the way out.
+
+    owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
+    the source still wants.
+    """
+    if deletes == 0 or (max_deletes is not None and max_deletes < 0):
+        return None
+    if remaining == 0 and owned > 0 and not confirm_empty:
+        return Refusal(
+            source,
+            "delete_budget",
+            "the source wants no {0} any more while we own {1}; nothing was deleted. Name {2} in confirm_empty if "
+            "that is right.".format(kind, owned, source),
+        )
+    if confirm_empty and remaining == 0:
+        return None
+    limit = allowed_deletes(owned, max_deletes)
+    if deletes <= limit:
+        return None
+    return Refusal(
+        source,
+        "delete_budget",
+        "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. Raise max_deletes if that is "
+        "right.".format(deletes, owned, kind, limit),
+    )

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The one result that every module returns: what would change, what was refused and why."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .diff import render
+from .pending import to_wire
+
+CREATE, UPDATE, DELETE = "create", "update", "delete"
+#: A result carries at most so many changes; the counts are always complete (ruling 49).
+SHOWN_CHANGES = 200
+
+
+class Refusal(t.NamedTuple):
+    """One object that was left out. ``object`` names it (``gcp/gcp-node-1``), ``reason`` is a reason word."""
+
+    object: str
+    reason: str
+    message: str
+
+
+class Change(t.NamedTuple):
+    """One write. ``before`` and ``after`` are plain data (None: absent); secrets appear as fingerprints only."""
+
+    action: str
+    kind: str
+    id: str
+    before: t.Any
+    after: t.Any
+
+    @property
+    def fields(self) -> t.List[str]:
+        """Names of the top-level fields that differ."""
+        if not isinstance(self.before, dict) or not isinstance(self.after, dict):
+            return []
+        names = set(self.before) | set(self.after)
+        return sorted(name for name in names if self.before.get(name) != self.after.get(name))
+
+
+class Plan:
+    """Changes in the order in which they are applied, refusals, and the count of what already is as wanted."""
+
+    def __init__(self) -> None:
+        self.changes: t.List[Change] = []
+        self.refused: t.List[Refusal] = []
+        self.unchanged = 0
+        self.warnings: t.List[str] = []
+
+    def create(self, kind: str, ident: str, after: t.Any) -> None:
+        """Note an object to be made."""
+        self.changes.append(Change(CREATE, kind, ident, None, after))
+
+    def update(self, kind: str, ident: str, before: t.Any, after: t.Any) -> None:
+        """Note an object to be changed in place."""
+        self.changes.append(Change(UPDATE, kind, ident, before, after))
+
+    def delete(self, kind: str, ident: str, before: t.Any) -> None:
+        """Note an object to be removed."""
+        self.changes.append(Change(DELETE, kind, ident, before, None))
+
+    def refuse(self, obj: str, reason: str, message: str) -> None:
+        """Note an object that is left out; the rest goes on."""
+        self.refused.append(Refusal(obj, reason, message))
+
+    def extend(self, other: "Plan") -> "Plan":
+        """Append another plan: its changes come after ours."""
+        self.changes.extend(other.changes)
+        self.refused.extend(other.refused)
+        self.unchanged += other.unchanged
+        self.warnings.extend(other.warnings)
+        return self
+
+    @property
+    def changed(self) -> bool:
+        """True when anything would be written."""
+        return bool(self.changes)
+
+    def of(self, action: str, kind: t.Optional[str] = None) -> t.List[Change]:
+        """The changes of one action (and kind), in order."""
+        return [c for c in self.changes if c.action == action and kind in (None, c.kind)]
+
+    def result(self) -> t.Dict[str, t.Any]:
+        """The keys ``changed``, ``plan`` and ``refused`` of a module's result, plain JSON."""
+        plan: t.Dict[str, t.Any] = {"unchanged": self.unchanged}
+        for action in (CREATE, UPDATE, DELETE):
+            plan[action] = len(self.of(action))
+        plan["changes"] = [
+            to_wire({"action": c.action, "kind": c.kind, "id": c.id, "fields": c.fields})
+            for c in self.changes[:SHOWN_CHANGES]
+        ]
+        return {
+            "changed": self.changed,
+            "plan": plan,
+            "refused": [r._asdict() for r in sorted(self.refused)],
+        }
+
+    def diff(self) -> t.Dict[str, str]:
+        """before/after texts for ``--diff``: one block a changed object, sorted by kind and name."""
+        sides: t.Dict[str, t.List[str]] = {"before": [], "after": []}
+        for change in sorted(self.changes, key=lambda c: (c.kind, c.id)):
+            for side, value in (("before", change.before), ("after", change.after)):
+                if value is not None:
+                    sides[side].append("{0} {1}".format(change.kind, change.id))
+                    sides[side].extend(render(value, 1))
+        return {side: "".join(line + "\n" for line in lines) for side, lines in sides.items()}

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Addresses, networks and endpoints, read strictly.
+
+The text forms accepted here are those that the kernel and the API server print. Scope identifiers, netmasks in
+place of prefix lengths, blanks and IPv4 with fewer than four parts are refused, since the programs that read
+our output would understand them differently or not at all.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from .numbers import parse_decimal, parse_port
+from .refused import ValueRefused, quoted
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+_HOST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z", re.IGNORECASE)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+
+
+def parse_address(text: object, word: str = "bad_address") -> Address:
+    """One IPv4 or IPv6 address without prefix length or scope."""
+    if not isinstance(text, str) or "%" in text or "/" in text or len(text) > 45:
+        raise ValueRefused(word, "{0} is not an IP address".format(quoted(text)))
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueRefused(word, "{0} is not an IP address".format(quoted(text))) from None
+
+
+def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) -> Network:
+    """One network in CIDR form. Host bits are masked off, or refused with ``host_bits=False``."""
+    if not isinstance(text, str) or text.count("/") != 1:
+        raise ValueRefused(word, "{0} is not a network in CIDR form".format(quoted(text)))
+    address_text, length_text = text.split("/")
+    address = parse_address(address_text, word)
+    length = parse_decimal(length_text, word)
+    if length > address.max_prefixlen:
+        raise ValueRefused(word, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
+    network = ipaddress.ip_network((address, length), strict=False)
+    if not host_bits and network.network_address != address:
+        raise ValueRefused(word, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
+    return network
+
+
+class Endpoint(t.NamedTuple):
+    """Where a peer is reached: ``host`` is an address or a DNS name, ``port`` 1 to 65535."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> t.Optional[Address]:
+        """The host as an address, or None when it is a DNS name."""
+        try:
+            return parse_address(self.host)
+        except ValueRefused:
+            return None
+
+    def __str__(self) -> str:
+        return "[{0}]:{1}".format(self.host, self.port) if ":" in self.host else "{0}:{1}".format(self.host, self.port)
+
+
+def parse_endpoint(text: object, word: str = "bad_endpoint") -> Endpoint:
+    """host:port, [v6]:port or name:port. An IPv6 address without brackets is refused: nobody could split it."""
+    if not isinstance(text, str) or len(text) > 270:
+        raise ValueRefused(word, "{0} is not host:port".format(quoted(text)))
+    host, colon, port_text = text.rpartition(":")
+    if not colon:
+        raise ValueRefused(word, "{0} has no port".format(quoted(text)))
+    port = parse_port(port_text, word)
+    if host.startswith("[") and host.endswith("]"):
+        address = parse_address(host[1:-1], word)
+        if address.version != 6:
+            raise ValueRefused(word, "{0} has an IPv4 address in brackets".format(quoted(text)))
+        return Endpoint(str(address), port)
+    if ":" in host:
+        raise ValueRefused(word, "{0} has an IPv6 address without brackets".format(quoted(text)))
+    try:
+        return Endpoint(str(parse_address(host, word)), port)
+    except ValueRefused:
+        return Endpoint(_host_name(host, word), port)
+
+
+def _host_name(host: str, word: str) -> str:
+    labels = host[:-1].split(".") if host.endswith(".") else host.split(".")
+    # A last label of digits only is a mistyped IPv4 address to every resolver.
+    if len(host) > 253 or not all(_HOST_LABEL.match(label) for label in labels) or labels[-1].isdigit():
+        raise ValueRefused(word, "{0} is neither an address nor a DNS name".format(quoted(host)))
+    return host
+
+
+def special_kind(address: Address) -> t.Optional[str]:
+    """Why an address can never be a node, pod or endpoint of a mesh, or None.
+
+    Looks through IPv4-mapped and NAT64 forms, since those reach the embedded IPv4 address.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return "v4_embedded"
+    if address.is_unspecified:
+        return "unspecified"
+    if address.is_loopback:
+        return "loopback"
+    if address.is_link_local:
+        return "link_local"
+    if address.is_multicast:
+        return "multicast"
+    if address == _BROADCAST:
+        return "broadcast"
+    if isinstance(address, ipaddress.IPv4Address) and (address.is_reserved or int(address) >> 24 == 0):
+        return "reserved"
+    return None
+
+
+def contains(outer: Network, inner: Network) -> bool:
+    """True when every address of inner lies in outer (never across families)."""
+    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
+
+
+def overlaps(first: Network, second: Network) -> bool:
+    """True when two networks share an address (never across families)."""
+    return first.version == second.version and first.overlaps(second)
+
+
+def network_key(network: Network) -> tuple:
+    """Sorting key: IPv4 before IPv6, then by address, wider first."""
+    return (network.version, int(network.network_address), network.prefixlen)

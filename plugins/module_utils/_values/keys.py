@@ -1,0 +1,61 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""WireGuard keys as text: 32 bytes in canonical base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+
+from .refused import ValueRefused, quoted
+
+_KEY = re.compile(r"[A-Za-z0-9+/]{43}=\Z")
+
+# Points of small order on Curve25519 (RFC 7748 section 6.1): every private key agrees with them on zero.
+_LOW_ORDER = frozenset(
+    bytes.fromhex(text)
+    for text in (
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+)
+
+
+def parse_key(text: object, word: str = "bad_public_key") -> str:
+    """A key's text, unchanged. Only the one canonical spelling of 32 bytes passes."""
+    if not isinstance(text, str) or not _KEY.match(text):
+        raise ValueRefused(word, "{0} is not 32 bytes in base64".format(quoted(text)))
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueRefused(word, "{0} is not 32 bytes in base64".format(quoted(text))) from None
+    if len(raw) != 32 or base64.b64encode(raw).decode("ascii") != text:
+        raise ValueRefused(word, "{0} is not 32 bytes in canonical base64".format(quoted(text)))
+    return text
+
+
+def key_bytes(text: str) -> bytes:
+    """The 32 bytes of a key that parse_key accepted."""
+    return base64.b64decode(text)
+
+
+def is_weak(text: str) -> bool:
+    """True for keys that agree with every peer on the same secret (all-zero and low-order points)."""
+    raw = bytearray(base64.b64decode(text))
+    raw[31] &= 0x7F  # the unused top bit is masked by every implementation
+    return bytes(raw) in _LOW_ORDER
+
+
+def fingerprint(secret: str) -> str:
+    """A stable, short name for a secret in diffs: it tells two secrets apart and reveals neither."""
+    return "sha256:" + hashlib.sha256(b"multicluster.network fingerprint\0" + secret.encode("utf-8")).hexdigest()[:12]

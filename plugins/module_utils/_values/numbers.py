@@ -1,0 +1,33 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Strict numbers. Python's int() takes blanks, signs, underscores and foreign digits; the specs do not."""
+
+from __future__ import annotations
+
+import re
+
+from .refused import ValueRefused, quoted
+
+_DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
+
+
+def parse_decimal(text: object, word: str = "bad_number") -> int:
+    """A non-negative decimal of at most 19 digits without sign, blanks or leading zeros, or an int."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        if text < 0:
+            raise ValueRefused(word, "{0} is negative".format(text))
+        return text
+    if not isinstance(text, str) or not _DECIMAL.match(text):
+        raise ValueRefused(word, "{0} is not a plain decimal number".format(quoted(text)))
+    return int(text)
+
+
+def parse_port(text: object, word: str = "port_out_of_range") -> int:
+    """A UDP or TCP port, 1 to 65535."""
+    port = parse_decimal(text, word)
+    if not 1 <= port <= 65535:
+        raise ValueRefused(word, "port {0} is not between 1 and 65535".format(port))
+    return port

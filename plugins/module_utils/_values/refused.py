@@ -1,0 +1,28 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The one error of every parser: a value that is refused, with its reason word."""
+
+from __future__ import annotations
+
+
+class ValueRefused(ValueError):
+    """A text that is not the value it claims to be.
+
+    ``word`` is a reason word of the specs (``bad_public_key``, ``bad_pod_cidr``, ...), ``message``
+    one sentence for a person. Text that came from a remote side is quoted and cut at 200 characters,
+    so that a hostile value can fill neither a log nor a terminal.
+    """
+
+    def __init__(self, word: str, message: str) -> None:
+        self.word = word
+        self.message = message
+        super().__init__("{0}: {1}".format(word, message))
+
+
+def quoted(text: object) -> str:
+    """Show foreign text safely: printable ASCII only, at most 200 characters."""
+    shown = ascii(text if isinstance(text, str) else str(text))
+    return shown if len(shown) <= 200 else shown[:197] + "..."
