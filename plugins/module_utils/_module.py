@@ -1,0 +1,42 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The one way out of every module: diff only when asked for, refusals as warnings, or as failure on request."""
+
+from __future__ import annotations
+
+import typing as t
+
+#: So many refusals become warnings one by one; the result always lists all of them.
+SHOWN_REFUSALS = 20
+
+
+def fail_on_refused_spec() -> t.Dict[str, t.Any]:
+    """The argument that every module has."""
+    return {"fail_on_refused": {"type": "bool", "default": False}}
+
+
+def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
+    """Leave the module with a flow's result; never returns.
+
+    ``result`` is plain JSON: ``changed``, ``plan``, ``refused`` and whatever the flow adds. ``warnings`` (texts) go
+    through the module, ``diff`` is kept in diff mode only. With the module's ``fail_on_refused`` any refusal fails the
+    task, after everything else was done and with the same result (ruling 29, DESIGN 4).
+    """
+    shown = dict(result)
+    diff = shown.pop("diff", None)
+    if diff is not None and module._diff:
+        shown["diff"] = diff
+    for text in shown.pop("warnings", ()):
+        module.warn(text)
+    refused = shown.setdefault("refused", [])
+    for entry in refused[:SHOWN_REFUSALS]:
+        module.warn("refused {object}: {message} [{reason}]".format(**entry))
+    if len(refused) > SHOWN_REFUSALS:
+        module.warn("{0} more refusals; the result lists them all".format(len(refused) - SHOWN_REFUSALS))
+    if refused and module.params.get("fail_on_refused"):
+        module.fail_json(msg="{0} refused, first: {object}: {message} [{reason}]".format(len(refused), **refused[0]), **shown)
+    module.exit_json(**shown)
+    raise AssertionError("exit_json returned")  # for type checkers, and for fakes that forget to raise
