@@ -1,0 +1,17 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's command line: /usr/bin/python3 tests/lab/lab.py COMMAND (see README.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+
+from mcnlab.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Processes of the lab: started with a mark in their environment, ended by process id only, and never by name.
+
+A process is remembered as ``PID STARTTIME``: the start time (field 22 of /proc/PID/stat) tells a process from a later
+one that got the same number.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from .errors import LabError
+
+MARK = "MCN_LAB_OWNER"
+
+
+def start_time(pid: int) -> int | None:
+    """The start time of a living process in clock ticks since boot; None for a dead or absent one."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def read_pid(file: pathlib.Path) -> int | None:
+    """The process id in a pid file, if that very process is still alive."""
+    try:
+        pid, started = (int(word) for word in file.read_text().split())
+    except (OSError, ValueError):
+        return None
+    return pid if start_time(pid) == started else None
+
+
+def write_pid(file: pathlib.Path, pid: int) -> None:
+    temporary = file.with_suffix(".new")
+    temporary.write_text(f"{pid} {start_time(pid)}\n")
+    temporary.replace(file)
+
+
+def spawn(owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, command: list, environment: dict | None = None) -> int:
+    """Start a process of its own session which outlives us; it carries the lab's mark."""
+    for folder in (pid_file.parent, log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **(environment or {}), MARK: str(owner)},
+        )
+    write_pid(pid_file, process.pid)
+    return process.pid
+
+
+def marked(owner: pathlib.Path) -> list:
+    """The ids of all processes that carry this lab's mark, ours excepted."""
+    wanted = f"{MARK}={owner}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if wanted in environment.split(b"\0"):
+                found.append(int(entry))
+    return found
+
+
+def end(pids: list, patience: float = 5.0) -> None:
+    """End processes: politely, then for good; returns when they are gone."""
+    known = {pid: start_time(pid) for pid in pids}
+    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, patience)):
+        alive = [pid for pid, started in known.items() if started is not None and start_time(pid) == started]
+        for pid in alive:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        deadline = time.monotonic() + wait
+        while alive and time.monotonic() < deadline:
+            time.sleep(0.02)
+            alive = [pid for pid in alive if start_time(pid) == known[pid]]
+        if not alive:
+            return
+    raise LabError(f"processes {alive} do not end")
+
+
+def run(command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+    """Run a command with captured text output; a failure becomes a LabError which shows what it said."""
+    options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
+    if options["stdin"] is None:
+        del options["stdin"]
+    result = subprocess.run([str(word) for word in command], text=True, capture_output=True, check=False, **options)
+    if check and result.returncode:
+        said = (result.stderr or result.stdout).strip()
+        raise LabError(f"{' '.join(str(word) for word in command)}: {said or result.returncode}")
+    return result

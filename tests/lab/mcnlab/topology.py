@@ -1,0 +1,172 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a lab consists of: clusters, their ranges, their nodes. Read from JSON, checked at once, never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import pathlib
+import re
+
+from .errors import LabError
+
+TOPOLOGIES = pathlib.Path(__file__).resolve().parent.parent / "topologies"
+DEFAULT = TOPOLOGIES / "two.json"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pod:
+    name: str
+    node: str
+    addresses: tuple  # of address texts, one per family
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    name: str
+    cluster: str
+    address: str
+    address6: str | None
+    pod_cidrs: tuple
+    pod_count: int
+
+    @property
+    def addresses(self) -> tuple:
+        return tuple(a for a in (self.address, self.address6) if a)
+
+    def address_of(self, family: int) -> str | None:
+        """The node's own address of IP version 4 or 6."""
+        return self.address if family == 4 else self.address6
+
+    @property
+    def pods(self) -> tuple:
+        """The node's pods: the 10th, 11th, ... address of each of its pod ranges."""
+        return tuple(
+            Pod(
+                name=f"{self.name}-pod-{index + 1}",
+                node=self.name,
+                addresses=tuple(str(ipaddress.ip_network(cidr)[10 + index]) for cidr in self.pod_cidrs),
+            )
+            for index in range(self.pod_count)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    name: str
+    pod_cidrs: tuple
+    service_cidrs: tuple
+    node_cidrs: tuple
+    wireguard_port: int | None
+    nodes: tuple
+
+    def uplink_of(self, address: str) -> tuple:
+        """(prefix length, gateway) of the node range which holds a node's address; the gateway is its first address."""
+        for text in self.node_cidrs:
+            network = ipaddress.ip_network(text)
+            if ipaddress.ip_address(address) in network:
+                return network.prefixlen, str(network[1])
+        raise LabError(f"cluster {self.name}: {address} lies in none of its node_cidrs {list(self.node_cidrs)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    clusters: tuple
+    source: dict
+
+    @property
+    def nodes(self) -> tuple:
+        return tuple(node for cluster in self.clusters for node in cluster.nodes)
+
+    @property
+    def pods(self) -> tuple:
+        return tuple(pod for node in self.nodes for pod in node.pods)
+
+    def cluster(self, name: str) -> Cluster:
+        return _by_name("cluster", name, self.clusters)
+
+    def node(self, name: str) -> Node:
+        return _by_name("node", name, self.nodes)
+
+    def pod(self, name: str) -> Pod:
+        return _by_name("pod", name, self.pods)
+
+
+def _by_name(kind: str, name: str, things: tuple):
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise LabError(f"no {kind} {name!r} in this lab; it has {', '.join(t.name for t in things) or 'none'}")
+
+
+def find(name: str) -> pathlib.Path:
+    """A topology file by its path, or by its name among those that are shipped (``three``, ``three.json``)."""
+    for candidate in (pathlib.Path(name), TOPOLOGIES / name, TOPOLOGIES / f"{name}.json"):
+        if candidate.is_file():
+            return candidate
+    raise LabError(f"no topology file {name}; shipped: {', '.join(sorted(p.stem for p in TOPOLOGIES.glob('*.json')))}")
+
+
+def read(path: pathlib.Path) -> dict:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise LabError(f"topology {path}: {error}") from error
+
+
+def parse(source: dict) -> Topology:
+    """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}}``."""
+    clusters, seen = [], set()
+    try:
+        for cluster_name, body in source["clusters"].items():
+            nodes = []
+            for node_name, node in body["nodes"].items():
+                for name in (cluster_name, node_name):
+                    if not _NAME.match(name) or len(name) > 30:
+                        raise LabError(f"{name!r} is not a name of at most 30 of a-z, 0-9 and -")
+                if node_name in seen:
+                    raise LabError(f"two nodes are called {node_name}")
+                seen.add(node_name)
+                nodes.append(
+                    Node(
+                        name=node_name,
+                        cluster=cluster_name,
+                        address=str(ipaddress.IPv4Address(node["address"])),
+                        address6=str(ipaddress.IPv6Address(node["address6"])) if node.get("address6") else None,
+                        pod_cidrs=_cidrs(node["pod_cidrs"]),
+                        pod_count=int(node.get("pods", 1)),
+                    )
+                )
+            cluster = Cluster(
+                name=cluster_name,
+                pod_cidrs=_cidrs(body["pod_cidrs"]),
+                service_cidrs=_cidrs(body["service_cidrs"]),
+                node_cidrs=_cidrs(body["node_cidrs"]),
+                wireguard_port=body.get("wireguard_port"),
+                nodes=tuple(nodes),
+            )
+            for node in nodes:
+                for address in node.addresses:
+                    cluster.uplink_of(address)
+            clusters.append(cluster)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabError(f"topology: {type(error).__name__}: {error}") from error
+    return Topology(tuple(clusters), source)
+
+
+def merge(stored: dict | None, wanted: dict | None) -> dict:
+    """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
+    merged = {"clusters": dict((stored or {}).get("clusters", {}))}
+    for name, body in ((wanted or {}).get("clusters", {})).items():
+        if name in merged["clusters"] and merged["clusters"][name] != body:
+            raise LabError(f"cluster {name} runs already with another description: use another --name, or `down` first")
+        merged["clusters"][name] = body
+    return merged
+
+
+def _cidrs(texts: list) -> tuple:
+    return tuple(str(ipaddress.ip_network(text)) for text in texts)
