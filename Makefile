@@ -1,0 +1,22 @@
+# Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
+.PHONY: demo test lint units conformance kernel api scenario sanity bench docs clean distclean help
+
+help:
+	@tests/run help
+
+demo:
+	@tests/run demo
+
+test:
+	@tests/run all
+
+lint units kernel api scenario sanity docs bench:
+	@tests/run $@
+
+# make conformance VECTORS=DIR REPORT=FILE
+VECTORS ?= tests/conformance/vectors
+conformance:
+	@tests/run conformance --vectors "$(abspath $(VECTORS))" $(if $(REPORT),--report "$(abspath $(REPORT))")
+
+clean distclean:
+	@tests/run $@
