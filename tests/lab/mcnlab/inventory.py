@@ -1,0 +1,63 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's two inventories: nodes entered through their namespaces, and nodes reached over SSH."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+
+def write(lab) -> None:
+    """Write inventory/hosts.yml and inventory-ssh/hosts.yml (JSON inside YAML, which every YAML reader takes)."""
+    for folder, over_ssh in (("inventory", False), ("inventory-ssh", True)):
+        file = lab.state / folder / "hosts.yml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = render(lab, over_ssh)
+        if not file.exists() or file.read_text() != text:
+            temporary = pathlib.Path(f"{file}.new")
+            temporary.write_text(text)
+            temporary.replace(file)
+
+
+def render(lab, over_ssh: bool) -> str:
+    lines = ["---", "all:", "  children:", "    clusters:", "      vars:"]
+    lines += ["        ansible_connection: local", "        ansible_python_interpreter: \"{{ ansible_playbook_python }}\"", "      hosts:"]
+    for plane in lab.control_planes:
+        cluster = plane.cluster
+        lines.append(f"        {cluster.name}:")
+        lines.append(f"          kubeconfig: {_value(str(plane.kubeconfig))}")
+        for name in ("pod_cidrs", "service_cidrs", "node_cidrs"):
+            lines.append(f"          {name}: {_value(list(getattr(cluster, name)))}")
+        if cluster.wireguard_port:
+            lines.append(f"          wireguard_port: {cluster.wireguard_port}")
+    for cluster in lab.topology.clusters:
+        lines += [f"    {cluster.name.replace('-', '_')}_nodes:", "      vars:"]
+        variables = {"multicluster_cluster": cluster.name, **(_ssh(lab) if over_ssh else _netns(lab))}
+        variables["ansible_python_interpreter"] = "/usr/bin/python3"
+        lines += [f"        {name}: {_value(value)}" for name, value in variables.items()]
+        lines.append("      hosts:")
+        for node in cluster.nodes:
+            lines.append(f"        {node.name}: {_value({'ansible_host': node.address}) if over_ssh else '{}'}")
+    return "\n".join(lines) + "\n"
+
+
+def _netns(lab) -> dict:
+    return {
+        "ansible_connection": "multicluster.network.netns",
+        "ansible_netns_leader": f"{lab.state}/nodes/{{{{ inventory_hostname }}}}/leader",
+    }
+
+
+def _ssh(lab) -> dict:
+    return {
+        "ansible_connection": "ssh",
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(lab.ssh.client_key),
+        "ansible_ssh_common_args": " ".join(f"'{word}'" if " " in word else word for word in lab.ssh.options()),
+    }
+
+
+def _value(value) -> str:
+    return json.dumps(value) if not isinstance(value, str) or set(value) & set("{}[]:#'\" ,&*") else value

@@ -1,0 +1,278 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One cluster's control plane: etcd, kube-apiserver and kube-controller-manager on loopback, and its Node objects."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+import re
+import secrets
+import socket
+import subprocess
+import time
+
+from . import certificates, process
+from .api import Api
+from .errors import LabError
+from .topology import Cluster, Node
+
+BUILD = pathlib.Path(__file__).resolve().parent.parent / "build-kubernetes"
+PORT_NAMES = ("etcd", "etcd_peer", "api", "manager")
+CONTROLLERS = "endpoint,endpointslice,endpointslicemirroring,garbagecollector,namespace,serviceaccount"
+
+
+def binaries() -> pathlib.Path:
+    """The folder with the Kubernetes programs; builds them if need be (its progress goes to our standard error)."""
+    result = subprocess.run([str(BUILD)], stdout=subprocess.PIPE, text=True, check=False)
+    lines = result.stdout.split()
+    if result.returncode or not lines:
+        raise LabError("no Kubernetes programs; see above")
+    return pathlib.Path(lines[-1])
+
+
+class ControlPlane:
+    def __init__(self, lab, cluster: Cluster):
+        self.lab, self.cluster = lab, cluster
+        self.folder = lab.state / cluster.name
+        self.pki = self.folder / "pki"
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.audit_log = self.folder / "log" / "audit.log"
+
+    # Reading
+
+    @property
+    def ports(self) -> dict:
+        return json.loads((self.folder / "ports.json").read_text())
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.ports['api']}"
+
+    @property
+    def token(self) -> str:
+        return (self.folder / "token").read_text().strip()
+
+    @property
+    def api(self) -> Api:
+        return Api(self.server, self.pki / "ca.crt", self.token)
+
+    def alive(self, program: str) -> bool:
+        return process.read_pid(self._pid_file(program)) is not None
+
+    # Doing
+
+    def ensure(self, programs: pathlib.Path) -> None:
+        """Start what does not run, wait until the API server is ready, register the nodes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._prepare()
+        self.start(programs)
+        self.register_nodes()
+
+    def start(self, programs: pathlib.Path) -> None:
+        commands = self._commands(programs)
+        for program in ("etcd", "kube-apiserver"):
+            self._start(program, commands[program])
+        self.wait_ready()
+        self._start("kube-controller-manager", commands["kube-controller-manager"])
+
+    def stop(self, keep_etcd: bool = False) -> None:
+        names = ["kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
+        process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
+
+    def wait_ready(self, patience: float = 90.0) -> None:
+        deadline, last = time.monotonic() + patience, "no answer"
+        while time.monotonic() < deadline:
+            try:
+                if self.api.request("GET", "/readyz", timeout=3) == "ok":
+                    return
+            except (OSError, LabError) as error:
+                last = str(error)
+            for program in ("etcd", "kube-apiserver"):
+                if not self.alive(program):
+                    raise LabError(f"{self.cluster.name}: {program} has ended\n{self._log_tail(program)}")
+            time.sleep(0.1)
+        raise LabError(f"{self.cluster.name}: API server is not ready: {last}\n{self._log_tail('kube-apiserver')}")
+
+    def register_nodes(self) -> None:
+        api = self.api
+        present = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
+        for node in self.cluster.nodes:
+            wanted = node_object(node)
+            if node.name not in present:
+                api.post("/api/v1/nodes", wanted)
+            elif present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]:
+                api.merge(f"/api/v1/nodes/{node.name}/status", {"status": wanted["status"]})
+
+    # How
+
+    def _pid_file(self, program: str) -> pathlib.Path:
+        return self.folder / "run" / f"{program}.pid"
+
+    def _log_tail(self, program: str) -> str:
+        try:
+            return (self.folder / "log" / f"{program}.log").read_text(errors="replace")[-1500:]
+        except OSError:
+            return ""
+
+    def _start(self, program: str, command: list) -> None:
+        """Start a program unless it runs with this very command line."""
+        record = self.folder / "run" / f"{program}.json"
+        pid = process.read_pid(self._pid_file(program))
+        text = json.dumps([str(word) for word in command], indent=1)
+        if pid and record.exists() and record.read_text() == text:
+            return
+        if pid:
+            process.end([pid])
+        process.spawn(self.lab.state, self._pid_file(program), self.folder / "log" / f"{program}.log", command)
+        record.write_text(text)
+
+    def _prepare(self) -> None:
+        if not (self.folder / "ports.json").exists():
+            (self.folder / "ports.json").write_text(json.dumps(self.lab.free_ports(PORT_NAMES)))
+        gateways = [self.cluster.uplink_of(address)[1] for node in self.cluster.nodes[:1] for address in node.addresses]
+        certificates.ensure(
+            self.pki,
+            self.cluster.name,
+            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"],
+            ["127.0.0.1", *gateways, *(first_address(cidr) for cidr in self.cluster.service_cidrs)],
+        )
+        for name in ("token", "manager-token"):
+            if not (self.folder / name).exists():
+                _secret(self.folder / name, secrets.token_hex(20) + "\n")
+        manager = (self.folder / "manager-token").read_text().strip()
+        _secret(
+            self.folder / "tokens.csv",
+            f'{self.token},lab-admin,lab-admin,"system:masters"\n{manager},lab-manager,lab-manager,"system:masters"\n',
+        )
+        _secret(self.kubeconfig, kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", self.token))
+        _secret(self.folder / "manager.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", manager))
+        # Everything that a client of ours does, so that a test can prove from outside what was written.
+        (self.folder / "audit.yml").write_text(
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
+            "- {level: None, users: ['system:apiserver', 'lab-manager']}\n"
+            "- {level: None, nonResourceURLs: ['/readyz*', '/livez*', '/healthz*']}\n"
+            "- {level: Metadata}\n"
+        )
+
+    def _commands(self, programs: pathlib.Path) -> dict:
+        ports, folder, pki = self.ports, self.folder, self.pki
+        etcd = programs / "etcd"
+        if not etcd.exists():
+            etcd = pathlib.Path("/usr/bin/etcd")
+        client, peer = (f"http://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd_peer"))
+        gates = self._feature_gates(programs / "kube-apiserver")
+        gateway = self.cluster.uplink_of(self.cluster.nodes[0].address)[1] if self.cluster.nodes else "127.0.0.1"
+        return {
+            "etcd": [
+                etcd, "--name=lab", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
+                f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=lab={peer}",
+            ],
+            "kube-apiserver": [
+                programs / "kube-apiserver",
+                f"--etcd-servers={client}", "--bind-address=127.0.0.1", f"--secure-port={ports['api']}",
+                f"--advertise-address={gateway}", "--endpoint-reconciler-type=none",
+                f"--tls-cert-file={pki / 'server.crt'}", f"--tls-private-key-file={pki / 'server.key'}",
+                f"--service-cluster-ip-range={','.join(self.cluster.service_cidrs)}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}",
+                f"--token-auth-file={folder / 'tokens.csv'}", "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+                f"--audit-policy-file={folder / 'audit.yml'}", f"--audit-log-path={self.audit_log}",
+                "--audit-log-maxsize=100", "--audit-log-maxbackup=1", "--allow-privileged=true", "--profiling=false",
+                *gates,
+            ],
+            "kube-controller-manager": [
+                programs / "kube-controller-manager", f"--kubeconfig={folder / 'manager.kubeconfig'}",
+                f"--controllers={CONTROLLERS}", "--leader-elect=false", "--bind-address=127.0.0.1",
+                f"--secure-port={ports['manager']}", *self._manager_port(programs), *gates,
+                "--kube-api-qps=400", "--kube-api-burst=800",
+            ],
+        }
+
+    def _manager_port(self, programs: pathlib.Path) -> list:
+        return ["--port=0"] if _minor(programs / "kube-controller-manager") < 24 else []
+
+    def _feature_gates(self, program: pathlib.Path) -> list:
+        """Dual-stack is a feature gate up to 1.22, later always on."""
+        several = [node for node in self.cluster.nodes if len(node.pod_cidrs) > 1]
+        return ["--feature-gates=IPv6DualStack=true"] if several and _minor(program) < 23 else []
+
+
+_MINORS: dict = {}
+
+
+def _minor(program: pathlib.Path) -> int:
+    if program not in _MINORS:
+        said = process.run([program, "--version"]).stdout
+        found = re.search(r"v1\.(\d+)", said)
+        if not found:
+            raise LabError(f"{program} --version says {said!r}")
+        _MINORS[program] = int(found.group(1))
+    return _MINORS[program]
+
+
+def node_object(node: Node) -> dict:
+    """A Node as a kubelet would have registered it."""
+    addresses = [{"type": "InternalIP", "address": address} for address in node.addresses]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "labels": {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+        "spec": {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)},
+        "status": {
+            "addresses": [*addresses, {"type": "Hostname", "address": node.name}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "the lab's node",
+                            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        },
+    }
+
+
+def first_address(cidr: str) -> str:
+    import ipaddress
+
+    return str(ipaddress.ip_network(cidr)[1])
+
+
+def kubeconfig(cluster: str, server: str, ca: pathlib.Path, token: str) -> str:
+    authority = base64.b64encode(ca.read_bytes()).decode()
+    return (
+        "apiVersion: v1\nkind: Config\n"
+        f"clusters:\n- name: {cluster}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}\n"
+        f"users:\n- name: lab-admin\n  user:\n    token: {token}\n"
+        f"contexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: lab-admin\n"
+        f"current-context: {cluster}\n"
+    )
+
+
+def _secret(file: pathlib.Path, text: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+
+
+def pick_ports(names: tuple, taken: set) -> dict:
+    """Free loopback ports below the range that the kernel hands out by itself."""
+    ports, candidate = {}, 21000
+    for name in names:
+        while True:
+            candidate += 1
+            if candidate >= 32000:
+                raise LabError("no free port between 21000 and 32000")
+            if candidate in taken:
+                continue
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", candidate))
+                except OSError:
+                    continue
+            ports[name] = candidate
+            break
+    return ports

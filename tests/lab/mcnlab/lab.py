@@ -1,0 +1,233 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab: its state on disk, its control planes, its nodes, its underlay; up and down."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from . import inventory, kubernetes, namespaces, packages, probes, process, snapshot, topology, underlay
+from .capture import Capture
+from .errors import LabError
+from .kubernetes import ControlPlane
+from .nodes import NodeMachine, cgroup_root, remove_cgroup
+from .progress import phase, say
+from .ssh import SshKeys
+
+DEFAULT_STATE = "/var/lib/multicluster-network-lab"
+
+
+class Lab:
+    """One lab by name. Several may run side by side: nothing outside its state folder and its names is touched."""
+
+    def __init__(self, name: str = "demo"):
+        if not re.match(r"[a-z0-9][a-z0-9-]{0,19}\Z", name):
+            raise LabError(f"{name!r} is not a lab's name: at most 20 of a-z, 0-9 and -")
+        self.name = name
+        self.parent = pathlib.Path(os.environ.get("MCN_LAB_STATE") or DEFAULT_STATE).absolute()
+        self.state = self.parent / name
+        self.underlay = self.namespace("underlay")
+        self.ssh = SshKeys(self.state / "ssh", namespaces.path(self.underlay))
+        self.capture = Capture(self)
+
+    # Names and parts
+
+    @property
+    def prefix(self) -> str:
+        return f"mcn.{self.name}."
+
+    def namespace(self, thing: str) -> str:
+        """The name of the network namespace of a node, a pod or the underlay."""
+        return self.prefix + thing
+
+    @property
+    def inventory(self) -> pathlib.Path:
+        return self.state / "inventory" / "hosts.yml"
+
+    @property
+    def inventory_ssh(self) -> pathlib.Path:
+        return self.state / "inventory-ssh" / "hosts.yml"
+
+    @property
+    def topology(self) -> topology.Topology:
+        file = self.state / "topology.json"
+        if not file.exists():
+            raise LabError(f"there is no lab {self.name!r}: run `up` first")
+        return topology.parse(topology.read(file))
+
+    @property
+    def control_planes(self) -> list:
+        return [ControlPlane(self, cluster) for cluster in self.topology.clusters]
+
+    @property
+    def machines(self) -> list:
+        return [NodeMachine(self, node) for node in self.topology.nodes]
+
+    def control_plane(self, name: str) -> ControlPlane:
+        return ControlPlane(self, self.topology.cluster(name))
+
+    def machine(self, name: str) -> NodeMachine:
+        return NodeMachine(self, self.topology.node(name))
+
+    # The whole lab
+
+    def up(self, topology_name: str | None = None) -> None:
+        """Start what is missing; a second call finds everything there and says so in a second."""
+        if os.geteuid() != 0:
+            raise LabError("the lab needs root: namespaces, mounts and packages")
+        packages.ensure()
+        programs = kubernetes.binaries()
+        with self.locked():
+            stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
+            wanted = None
+            if topology_name or not stored:
+                wanted = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
+            merged = topology.merge(stored, wanted)
+            topology.parse(merged)
+            self.state.mkdir(parents=True, exist_ok=True)
+            self.state.chmod(0o755)
+            (self.state / "topology.json").write_text(json.dumps(merged, indent=1) + "\n")
+            lab = self.topology
+            self.ssh.ensure(lab)
+            underlay.ensure(self.underlay, lab)
+            for plane in self.control_planes:  # one after the other: they choose their ports
+                plane.folder.mkdir(exist_ok=True)
+                plane._prepare()
+            with phase(f"{len(lab.clusters)} control planes and {len(lab.nodes)} nodes"):
+                with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
+                    planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
+                    # Booting is work for the processor: two at a time leave some for the API servers.
+                    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as boots:
+                        nodes = [boots.submit(self._node_up, machine) for machine in self.machines]
+                        failures = [f.exception() for f in [*planes, *nodes] if f.exception()]
+            inventory.write(self)
+            if failures:
+                raise failures[0]
+        say(f"lab {self.name} is up: {self.inventory}")
+
+    def down(self) -> None:
+        """End everything of this lab and forget it; safe on a lab that is half there or not there at all."""
+        with self.locked():
+            with phase(f"lab {self.name}: ending it"):
+                process.end(process.marked(self.state))
+                for name in namespaces.named(self.prefix):
+                    namespaces.delete(name)
+                with contextlib.suppress(LabError):
+                    for folder in cgroup_root().glob(self.prefix + "*"):
+                        remove_cgroup(folder)
+                shutil.rmtree(self.state, ignore_errors=True)
+                if self.state.exists():
+                    shutil.rmtree(self.state)
+            with contextlib.suppress(OSError):
+                (self.parent / f".{self.name}.lock").unlink()
+            with contextlib.suppress(OSError):
+                self.parent.rmdir()
+
+    def status(self) -> dict:
+        """What runs: clusters with their programs, nodes with their init's process id."""
+        return {
+            "name": self.name,
+            "state": str(self.state),
+            "inventory": str(self.inventory),
+            "inventory_ssh": str(self.inventory_ssh),
+            "underlay": self.underlay if namespaces.exists(self.underlay) else None,
+            "clusters": {
+                plane.cluster.name: {
+                    "server": plane.server,
+                    "kubeconfig": str(plane.kubeconfig),
+                    "audit_log": str(plane.audit_log),
+                    **{program: plane.alive(program) for program in ("etcd", "kube-apiserver", "kube-controller-manager")},
+                }
+                for plane in self.control_planes
+            },
+            "nodes": {
+                machine.node.name: {
+                    "cluster": machine.node.cluster,
+                    "address": machine.node.address,
+                    "leader": machine.leader,
+                    "pods": {pod.name: list(pod.addresses) for pod in machine.node.pods},
+                }
+                for machine in self.machines
+            },
+        }
+
+    @contextlib.contextmanager
+    def locked(self):
+        """One change of a lab at a time; another call waits."""
+        self.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.parent / f".{self.name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("another call changes this lab: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def free_ports(self, names: tuple) -> dict:
+        """Ports that no other lab of this machine has chosen, running or not."""
+        taken = set()
+        for file in self.parent.glob("*/*/ports.json"):
+            with contextlib.suppress(OSError, ValueError):
+                taken |= set(json.loads(file.read_text()).values())
+        return kubernetes.pick_ports(names, taken)
+
+    def _cluster_up(self, plane: ControlPlane, programs: pathlib.Path) -> None:
+        plane.ensure(programs)
+        say(f"cluster {plane.cluster.name}: ready, {len(plane.cluster.nodes)} nodes registered")
+
+    def _node_up(self, machine: NodeMachine) -> None:
+        if machine.ensure():
+            say(f"node {machine.node.name}: booted, init is {machine.leader}")
+
+    # Parts of it
+
+    def node_stop(self, name: str) -> None:
+        """Power cut: the node's namespaces, processes and pods vanish, its files stay."""
+        with self.locked():
+            self.machine(name).stop()
+
+    def node_rebuild(self, name: str) -> None:
+        """Reboot: power cut, then a boot over the kept files; returns when systemd has started everything."""
+        with self.locked():
+            machine = self.machine(name)
+            machine.stop()
+            machine.ensure()
+
+    def api_stop(self, name: str) -> None:
+        with self.locked():
+            self.control_plane(name).stop(keep_etcd=True)
+
+    def api_start(self, name: str) -> None:
+        programs = kubernetes.binaries()
+        with self.locked():
+            self.control_plane(name).start(programs)
+
+    def run_in_node(self, name: str, command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+        """Run a command as root inside a node; text in and out."""
+        return process.run(self.machine(name).enter(command), check=check, **options)
+
+    def run_in_pod(self, name: str, command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+        """Run one of the machine's programs in a pod's network namespace."""
+        return process.run(self.enter_pod(name, command), check=check, **options)
+
+    def enter_pod(self, name: str, command: list) -> list:
+        pod = self.topology.pod(name)
+        return ["nsenter", f"--net={namespaces.path(self.namespace(pod.name))}", *command]
+
+    def ping_matrix(self, cross_only: bool = False) -> list:
+        return probes.ping_matrix(self, cross_only)
+
+    def snapshot(self, name: str) -> dict:
+        """Of a node or of a cluster, see snapshot.py."""
+        if any(cluster.name == name for cluster in self.topology.clusters):
+            return snapshot.of_cluster(self.control_plane(name))
+        return snapshot.of_node(self.machine(name))

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Named network namespaces and batches of ip commands inside them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+from . import process
+
+FOLDER = pathlib.Path("/run/netns")
+
+
+def path(name: str) -> pathlib.Path:
+    return FOLDER / name
+
+
+def exists(name: str) -> bool:
+    """A namespace exists if its file is a mount, not the bare file that a half-done deletion leaves."""
+    try:
+        return os.stat(path(name)).st_dev != os.stat(FOLDER).st_dev
+    except OSError:
+        return False
+
+
+def named(prefix: str) -> list:
+    return sorted(entry.name for entry in FOLDER.glob(prefix + "*")) if FOLDER.is_dir() else []
+
+
+def create(name: str) -> None:
+    if not exists(name):
+        if path(name).exists():
+            path(name).unlink()
+        process.run(["ip", "netns", "add", name])
+        process.run(["ip", "-n", name, "link", "set", "lo", "up"])
+
+
+def delete(name: str) -> None:
+    """End whatever still runs inside and delete the namespace; a missing one is fine."""
+    if exists(name):
+        pids = process.run(["ip", "netns", "pids", name], check=False).stdout.split()
+        process.end([int(pid) for pid in pids])
+        process.run(["ip", "netns", "delete", name])
+    elif path(name).exists():
+        path(name).unlink()
+
+
+def batch(name: str, commands: list, force: bool = False) -> str:
+    """Run ip commands (without the leading ``ip``) in one process; ``force`` goes on after a failure and ignores it."""
+    if not commands:
+        return ""
+    words = ["ip", "-n", name, *(["-force"] if force else []), "-batch", "-"]
+    return process.run(words, check=not force, input="\n".join(commands) + "\n").stdout
+
+
+def links(name: str) -> set:
+    """The names of the links inside a namespace."""
+    output = process.run(["ip", "-n", name, "-o", "link", "show"]).stdout
+    return {line.split(": ")[1].split("@")[0] for line in output.splitlines()}
+
+
+def sysctl(name: str, settings: dict) -> None:
+    """Write settings below /proc/sys/net inside a namespace."""
+    script = "".join(f"echo {value} > /proc/sys/net/{key}\n" for key, value in settings.items())
+    process.run(["nsenter", f"--net={path(name)}", "/bin/sh", "-e"], input=script)
+
+
+def run(name: str, command: list, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(["nsenter", f"--net={path(name)}", *command], check=False, **options)

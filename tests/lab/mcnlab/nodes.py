@@ -1,0 +1,240 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes: a network namespace with an uplink, and in it a real systemd over an overlay of the machine's root.
+
+Order of a boot: network namespace, uplink, addresses and routes; then systemd (which starts what the node itself
+brings: boot units, sshd); then the pods' links, as a kubelet would.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import sys
+import time
+import uuid
+
+from . import namespaces, process, underlay
+from .errors import LabError
+from .topology import Cluster, Node, Pod
+
+UPLINK = "eth0"
+SCRIPT = pathlib.Path(__file__).with_name("node_init.py")
+READY = ("running", "degraded")
+
+
+class NodeMachine:
+    """One node of a lab: where its things are and what can be done to it."""
+
+    def __init__(self, lab, node: Node):
+        self.lab = lab
+        self.node = node
+        self.folder = lab.state / "nodes" / node.name
+        self.leader_file = self.folder / "leader"
+        self.namespace = lab.namespace(node.name)
+        self.cgroup = cgroup_root() / lab.namespace(node.name)
+
+    # What is there
+
+    @property
+    def leader(self) -> int | None:
+        """The process id of the node's init, or None when the node is down."""
+        return process.read_pid(self.leader_file)
+
+    @property
+    def upper(self) -> pathlib.Path:
+        """The folder with every file that differs from the machine's."""
+        return self.folder / "upper"
+
+    def enter(self, command: list) -> list:
+        """The command line that runs a command inside the node, as in a root shell there."""
+        pid = self.leader
+        if pid is None:
+            raise LabError(f"node {self.node.name} is down")
+        return ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
+                "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+                "LANG=C.UTF-8", "TERM=dumb", *command]
+
+    # What can be done
+
+    def ensure(self) -> bool:
+        """Boot the node unless it runs; repair its network either way. True when it was booted."""
+        booted = False
+        if self.leader is None or not namespaces.exists(self.namespace):
+            self.stop()
+            self._network()
+            self._boot()
+            booted = True
+        else:
+            self._network()
+        for pod in self.node.pods:
+            self._pod(pod)
+        return booted
+
+    def stop(self) -> None:
+        """Switch the node off as a power cut does: everything in memory is gone, files stay."""
+        pid = self.leader
+        if pid is not None:
+            process.end([pid], patience=0)
+        self.leader_file.unlink(missing_ok=True)
+        for pod in self.node.pods:
+            namespaces.delete(self.lab.namespace(pod.name))
+        port = underlay.port_of(self.node)
+        if namespaces.exists(self.lab.underlay) and port in namespaces.links(self.lab.underlay):
+            namespaces.batch(self.lab.underlay, [f"link delete {port}"])
+        namespaces.delete(self.namespace)
+        remove_cgroup(self.cgroup)
+
+    def wait(self, patience: float = 30.0) -> str:
+        """Wait until systemd says that it has started everything."""
+        deadline = time.monotonic() + patience
+        state = "?"
+        while time.monotonic() < deadline:
+            if self.leader is None:
+                break
+            state = process.run(self.enter(["systemctl", "is-system-running"]), check=False).stdout.strip()
+            if state in READY:
+                return state
+            time.sleep(0.1)
+        console = self.folder / "console.log"
+        tail = console.read_text(errors="replace")[-1500:] if console.exists() else ""
+        raise LabError(f"node {self.node.name}: systemd is {state!r} after {patience:.0f} s\n{tail}")
+
+    # How
+
+    def _network(self) -> None:
+        node, cluster = self.node, self.lab.topology.cluster(self.node.cluster)
+        if not namespaces.exists(self.namespace):
+            namespaces.create(self.namespace)
+            namespaces.sysctl(
+                self.namespace,
+                {
+                    "ipv4/ip_forward": 1,
+                    "ipv6/conf/all/forwarding": 1,
+                    "ipv6/conf/default/accept_dad": 0,
+                    "ipv6/conf/default/accept_ra": 0,
+                    # What systemd's defaults set on a machine.
+                    "ipv4/conf/all/rp_filter": 2,
+                    "ipv4/conf/default/rp_filter": 2,
+                },
+            )
+        port = underlay.port_of(node)
+        if UPLINK not in namespaces.links(self.namespace):
+            namespaces.batch(self.lab.underlay, [f"link delete {port}"], force=True)
+            namespaces.batch(
+                self.lab.underlay,
+                [
+                    f"link add {port} type veth peer name {UPLINK} netns {self.namespace}",
+                    f"link set {port} master {underlay.BRIDGE} up",
+                ],
+            )
+        commands = []
+        for address in node.addresses:
+            length, _gateway = cluster.uplink_of(address)
+            commands.append(f"address replace {address}/{length} dev {UPLINK}{' nodad' if ':' in address else ''}")
+        commands.append(f"link set {UPLINK} up")
+        for address in node.addresses:
+            gateway = cluster.uplink_of(address)[1]
+            commands.append(f"{'-6 ' if ':' in address else ''}route replace default via {gateway} dev {UPLINK} proto static")
+        namespaces.batch(self.namespace, commands)
+        namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
+
+    def _boot(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        identity = self.folder / "machine-id"
+        if not identity.exists():
+            identity.write_text(uuid.uuid4().hex + "\n")
+        settings = {
+            "name": self.node.name,
+            "folder": str(self.folder),
+            "netns": str(namespaces.path(self.namespace)),
+            "cgroup": str(self.cgroup),
+            "hide": str(self.lab.state.parent),
+            "mark": [process.MARK, str(self.lab.state)],
+            "machine_id": identity.read_text(),
+            "addresses": list(self.node.addresses),
+            "ssh": str(self.lab.ssh.folder),
+        }
+        (self.folder / "settings.json").write_text(json.dumps(settings, indent=1))
+        process.run([sys.executable if sys.executable.startswith("/usr/bin/") else "/usr/bin/python3", "-B", SCRIPT,
+                     self.folder / "settings.json"])
+        pid = int((self.folder / "init.pid").read_text())
+        if process.start_time(pid) is None:
+            raise LabError(f"node {self.node.name}: init died at once; see {self.folder / 'console.log'}")
+        process.write_pid(self.leader_file, pid)
+        self.wait()
+
+    def _pod(self, pod: Pod) -> None:
+        """A pod: its own namespace, its addresses on eth0, everything through the node."""
+        namespace = self.lab.namespace(pod.name)
+        link = "pod" + pod.name.rpartition("-")[2]
+        if not namespaces.exists(namespace):
+            namespaces.create(namespace)
+            namespaces.sysctl(namespace, {"ipv6/conf/default/accept_dad": 0, "ipv6/conf/default/accept_ra": 0})
+        if UPLINK not in namespaces.links(namespace):
+            namespaces.batch(self.namespace, [f"link delete {link}"], force=True)
+            namespaces.batch(self.namespace, [f"link add {link} type veth peer name {UPLINK} netns {namespace}"])
+        inside, outside = [f"link set {UPLINK} up"], [f"link set {link} up"]
+        for cidr, address in zip(self.node.pod_cidrs, pod.addresses):
+            gateway, six = gateway_of(cidr), ":" in address
+            length, nodad, family = (128, " nodad", "-6 ") if six else (32, "", "")
+            outside.append(f"address replace {gateway}/{length} dev {link}{nodad}")
+            outside.append(f"route replace {address}/{length} dev {link} proto static")
+            inside.append(f"address replace {address}/{length} dev {UPLINK}{nodad}")
+            inside.append(f"route replace {gateway}/{length} dev {UPLINK}")
+            inside.append(f"{family}route replace default via {gateway} dev {UPLINK}")
+        namespaces.batch(self.namespace, outside)
+        namespaces.batch(namespace, inside)
+
+
+def gateway_of(cidr: str) -> str:
+    """The node's own address inside its pod range: the first."""
+    import ipaddress
+
+    return str(ipaddress.ip_network(cidr)[1])
+
+
+def cluster_routes(cluster: Cluster, node: Node) -> list:
+    """Routes to the pods of the cluster's other nodes, straight over the node network: what a routed CNI sets up."""
+    lines = []
+    for other in cluster.nodes:
+        if other.name == node.name:
+            continue
+        for cidr in other.pod_cidrs:
+            via = other.address_of(6 if ":" in cidr else 4)
+            if via and node.address_of(6 if ":" in cidr else 4):
+                lines.append(f"{cidr} via {via} dev {UPLINK} proto static")
+    return lines
+
+
+def cgroup_root() -> pathlib.Path:
+    """Where the machine mounts its unified cgroup hierarchy (it may sit beside version 1)."""
+    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+        fields = line.split()
+        if fields[2] == "cgroup2":
+            return pathlib.Path(fields[1])
+    raise LabError("this machine mounts no cgroup2; the nodes' systemd needs one")
+
+
+def remove_cgroup(folder: pathlib.Path) -> None:
+    """Remove a cgroup and those below it; the kernel lets go of ended processes a moment later."""
+    deadline = time.monotonic() + 5
+    while folder.is_dir():
+        for child in sorted((p for p in folder.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
+            try:
+                child.rmdir()
+            except OSError:
+                pass
+        try:
+            folder.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise LabError(f"cgroup {folder} does not empty") from None
+            time.sleep(0.05)
+
+
+def forget_files(machine: NodeMachine) -> None:
+    """Delete the node's files."""
+    shutil.rmtree(machine.folder, ignore_errors=True)

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Install the distribution's packages that the lab needs, without letting any of their services start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+
+from .errors import LabError
+from .progress import phase
+
+LIST = pathlib.Path(__file__).resolve().parent.parent / "packages.txt"
+POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
+# Services which a package enables for the next boot of the machine; the lab wants the programs only.
+SERVICES = {"etcd-server": "etcd.service", "openssh-server": "ssh.service"}
+
+
+def wanted() -> list:
+    lines = (line.strip() for line in LIST.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def missing() -> list:
+    result = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted()],
+        text=True, capture_output=True, check=False,
+    )
+    installed = {line.split()[0] for line in result.stdout.splitlines() if line.endswith(" installed")}
+    return [name for name in wanted() if name not in installed]
+
+
+def ensure() -> None:
+    """Install what is missing; a machine that has everything costs one dpkg-query."""
+    names = missing()
+    if not names:
+        return
+    if os.geteuid() != 0:
+        raise LabError(f"packages are missing and we are not root: {' '.join(names)}")
+    with phase(f"installing {len(names)} packages: {' '.join(names)}"), _no_services():
+        if _apt("install", "-y", "--no-install-recommends", *names).returncode:
+            _apt("update")
+            result = _apt("install", "-y", "--no-install-recommends", *names)
+            if result.returncode:
+                raise LabError("apt-get install: " + "\n".join(result.stdout.splitlines()[-15:]))
+        for package, service in SERVICES.items():
+            if package in names:
+                subprocess.run(["systemctl", "disable", service], capture_output=True, check=False)
+
+
+def _apt(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["apt-get", "-o", "DPkg::Lock::Timeout=900", "-o", "Acquire::Retries=3", *words],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+    )
+
+
+@contextlib.contextmanager
+def _no_services():
+    """Forbid maintainer scripts to start services while we install (the distribution's own switch for that)."""
+    ours = not POLICY.exists()
+    if ours:
+        POLICY.write_text("#!/bin/sh\nexit 101\n")
+        POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            POLICY.unlink(missing_ok=True)
