@@ -1,0 +1,137 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
+
+Ruling 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a
+unit that applies the state before pods start.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._linux import bundle, files, systemd
+from .._plan.plan import Plan
+from .._plan.reconcile import reconcile
+
+STATE_ROOT = "/var/lib/multicluster-network"
+CODE_ROOT = "/usr/local/lib/multicluster-network"
+UNIT_ROOT = "/etc/systemd/system"
+WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
+
+#: The sources in the zipapp: what _flows/boot.py reaches by imports (a test compares).
+BOOT_FILES = (
+    "_flows/boot.py",
+    "_flows/ip_routes.py",
+    "_flows/node_dataplane.py",
+    "_flows/persistence.py",
+    "_flows/wireguard_device.py",
+    "_flows/wireguard_key.py",
+)
+
+_UNIT = """\
+# Written by multicluster.network; remove it with the collection's teardown playbook.
+[Unit]
+Description=Node mesh of {fabric} (multicluster.network)
+# Devices and routes must stand before the first pod sends a packet.
+After=local-fs.target network.target systemd-sysctl.service systemd-modules-load.service
+Before=kubelet.service containerd.service crio.service docker.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+ConditionPathExists={state}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 {code} {state}
+TimeoutStartSec=120
+# A userspace WireGuard that this unit starts must outlive a stop of the unit.
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def state_path(fabric: str) -> str:
+    """Where the confirmed state of a fabric lies."""
+    return "{0}/{1}/dataplane.json".format(STATE_ROOT, fabric)
+
+
+def candidate_path(fabric: str) -> str:
+    """Where a state lies while it is being applied; confirming renames it."""
+    return "{0}/{1}/dataplane.candidate.json".format(STATE_ROOT, fabric)
+
+
+def unit_name(fabric: str) -> str:
+    """The boot unit of a fabric."""
+    return "multicluster-network-{0}.service".format(fabric)
+
+
+def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
+    """A state as the bytes of its file: the same state gives the same bytes."""
+    return (json.dumps(state, sort_keys=True, indent=1) + "\n").encode("utf-8")
+
+
+def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """The confirmed state, None when there is none or it cannot be read as ours."""
+    found = files.read_state(state_path(fabric))
+    if found is None or found.kind != "file":
+        return None
+    try:
+        state = json.loads(found.content.decode("utf-8"))
+    except ValueError:
+        return None
+    return state if isinstance(state, dict) and state.get("fabric") == fabric else None
+
+
+def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, files.FileState]:
+    """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
+    if state is None:
+        return {}
+    code = "{0}/{1}/dataplane-{2}.pyz".format(CODE_ROOT, fabric, bundle.digest(BOOT_FILES))
+    unit = "{0}/{1}".format(UNIT_ROOT, unit_name(fabric))
+    unit_text = _UNIT.format(fabric=fabric, state=state_path(fabric), code=code)
+    return {
+        code: files.FileState("file", 0o755, bundle.build(BOOT_FILES, "_flows.boot")),
+        unit: files.FileState("file", 0o644, unit_text.encode("ascii")),
+        "{0}/{1}".format(WANTED_BY, unit_name(fabric)): files.FileState("link", 0o777, unit.encode("ascii")),
+        state_path(fabric): files.FileState("file", 0o600, state_bytes(state)),
+    }
+
+
+def gather(fabric: str, wanted: t.Mapping[str, files.FileState]) -> t.Dict[str, files.FileState]:
+    """The files of ours that are there, whether wanted or not."""
+    paths = set(wanted)
+    paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
+    paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
+    found = {path: files.read_state(path) for path in sorted(paths)}
+    return {path: state for path, state in found.items() if state is not None}
+
+
+def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
+    """Compare files by kind, mode and content."""
+    return reconcile("file", {p: s.shown() for p, s in wanted.items()}, {p: s.shown() for p, s in actual.items()})
+
+
+def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> None:
+    """Write what differs: the code before the unit that names it, the state last, deletions after all writes."""
+    order = sorted(wanted, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
+    touched = {change.id for change in todo.changes}
+    for path in order:
+        if path in touched:
+            if path.startswith(STATE_ROOT):
+                files.make_folder(STATE_ROOT + "/" + fabric, 0o700)
+            files.write_state(path, wanted[path])
+    gone = [change.id for change in todo.of("delete")]
+    for path in gone:
+        files.remove(path)
+    if not wanted:
+        files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
+        files.remove_empty_folders(STATE_ROOT + "/" + fabric, "/var/lib")
+    if any(path.startswith(UNIT_ROOT) for path in touched):
+        systemd.reload_units()
+    if not wanted and gone:
+        systemd.forget_failed(unit_name(fabric))

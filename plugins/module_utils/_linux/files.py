@@ -1,0 +1,109 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Owned files on a node: read with their mode, written in one step, removed with the folders that we made."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import tempfile
+import typing as t
+
+#: No file of ours comes near; a larger one is not ours.
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class FileState(t.NamedTuple):
+    """What a path holds: ``kind`` is file, link or other; ``content`` the bytes of a file or the target of a link."""
+
+    kind: str
+    mode: int
+    content: bytes
+
+    def shown(self) -> t.Dict[str, t.Any]:
+        """Plain data for a plan: links show their target, unit-like texts their lines, everything else a digest."""
+        if self.kind == "link":
+            return {"link": self.content.decode("utf-8", "replace")}
+        data: t.Dict[str, t.Any] = {"mode": "{0:04o}".format(self.mode)}
+        if len(self.content) <= 4096 and self.content.isascii() and b"\0" not in self.content:
+            data["lines"] = self.content.decode("ascii").splitlines()
+        else:
+            data["sha256"] = hashlib.sha256(self.content).hexdigest()
+        return data
+
+
+def read_state(path: str) -> t.Optional[FileState]:
+    """The state of a path, None when nothing is there. Links are read, never followed."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None
+    if stat.S_ISLNK(info.st_mode):
+        return FileState("link", 0o777, os.fsencode(os.readlink(path)))
+    if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
+        return FileState("other", stat.S_IMODE(info.st_mode), b"")
+    with open(path, "rb") as source:
+        return FileState("file", stat.S_IMODE(info.st_mode), source.read(MAX_BYTES))
+
+
+def write_state(path: str, state: FileState) -> None:
+    """Put a file or link in place in one step: readers see the old state or the new one, never a part."""
+    folder = os.path.dirname(path)
+    make_folder(folder)
+    if state.kind == "link":
+        spare = os.path.join(folder, ".{0}.{1}".format(os.path.basename(path), os.getpid()))
+        os.symlink(os.fsdecode(state.content), spare)
+        os.replace(spare, path)
+        return
+    handle, spare = tempfile.mkstemp(prefix=".{0}.".format(os.path.basename(path)), dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as target:
+            os.fchmod(target.fileno(), state.mode)
+            target.write(state.content)
+            target.flush()
+            os.fsync(target.fileno())
+        os.replace(spare, path)
+    except BaseException:
+        os.unlink(spare)
+        raise
+
+
+def make_folder(path: str, mode: int = 0o755) -> None:
+    """Make a folder and what is missing above it."""
+    if not os.path.isdir(path):
+        os.makedirs(path, mode=mode, exist_ok=True)
+
+
+def remove(path: str) -> bool:
+    """Remove a file or link; False when it was not there."""
+    try:
+        os.unlink(path)
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def remove_empty_folders(path: str, stop: str) -> None:
+    """Remove a folder and its parents below ``stop`` as long as they are empty: what others put there stays."""
+    while len(path) > len(stop) and path.startswith(stop):
+        try:
+            os.rmdir(path)
+        except OSError as err:
+            if err.errno not in (errno.ENOENT,):
+                return
+        path = os.path.dirname(path)
+
+
+def list_folder(path: str) -> t.List[str]:
+    """The names in a folder, sorted; empty when it is not there."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
