@@ -23,6 +23,8 @@ Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 _HOST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z", re.IGNORECASE)
+# Resolvers read such a last label as a number, so "127.1" and "0x7f000001" would become addresses after all checks.
+_NUMERIC_LABEL = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z", re.IGNORECASE)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
@@ -31,6 +33,9 @@ def parse_address(text: object, word: str = "bad_address") -> Address:
     """One IPv4 or IPv6 address without prefix length or scope."""
     if not isinstance(text, str) or "%" in text or "/" in text or len(text) > 45:
         raise ValueRefused(word, "{0} is not an IP address".format(quoted(text)))
+    # Python before 3.9.5 takes 010.0.0.1 as ten, C libraries take it as eight.
+    if "." in text and any(len(p) > 1 and p[0] == "0" for p in text.rpartition(":")[2].split(".")):
+        raise ValueRefused(word, "{0} has a number with a leading zero".format(quoted(text)))
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -93,8 +98,7 @@ def parse_endpoint(text: object, word: str = "bad_endpoint") -> Endpoint:
 
 def _host_name(host: str, word: str) -> str:
     labels = host[:-1].split(".") if host.endswith(".") else host.split(".")
-    # A last label of digits only is a mistyped IPv4 address to every resolver.
-    if len(host) > 253 or not all(_HOST_LABEL.match(label) for label in labels) or labels[-1].isdigit():
+    if len(host) > 253 or not all(_HOST_LABEL.match(label) for label in labels) or _NUMERIC_LABEL.match(labels[-1]):
         raise ValueRefused(word, "{0} is neither an address nor a DNS name".format(quoted(host)))
     return host
 
