@@ -156,10 +156,11 @@ class Connection(ConnectionBase):
 
     transport = "multicluster.network.netns"
     has_pipelining = True
+    # Commands run as root. Those who ask learn it here, so that `become: true` towards root has nothing to do.
+    default_user = "root"
 
     def _connect(self) -> Connection:
-        # Commands run as root: tell those who ask, so that `become: true` towards root has nothing to do.
-        self._play_context.remote_user = "root"
+        self._play_context.remote_user = self.default_user
         os.close(self._open())
         self._connected = True
         return self

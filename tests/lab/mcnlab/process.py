@@ -78,9 +78,11 @@ def marked(owner: pathlib.Path) -> list:
 
 
 def end(pids: list, patience: float = 5.0) -> None:
-    """End processes: politely, then for good; returns when they are gone."""
+    """End processes: politely for ``patience`` seconds (0: not at all), then for good; returns when they are gone."""
     known = {pid: start_time(pid) for pid in pids}
-    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, patience)):
+    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
+        if not wait:
+            continue
         alive = [pid for pid, started in known.items() if started is not None and start_time(pid) == started]
         for pid in alive:
             try:
