@@ -109,7 +109,7 @@ def read_leader(value: str) -> tuple[int, int | None]:
         with open(os.path.expanduser(value), encoding="ascii", errors="replace") as stream:
             return parse_leader(stream.read(200))
     except OSError as error:
-        raise LeaderGone(f"{value}: {error.strerror}") from error
+        raise LeaderGone(f"{value}: {error.strerror}") from None
 
 
 def start_time(stat: str) -> int | None:
@@ -125,8 +125,8 @@ def open_leader(pid: int, started: int | None, proc: str = "/proc") -> int:
     """
     try:
         descriptor = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise LeaderGone(f"no process {pid}") from error
+    except OSError:
+        raise LeaderGone(f"no process {pid}") from None
     try:
         with open(os.open("stat", os.O_RDONLY, dir_fd=descriptor), encoding="utf-8", errors="replace") as stream:
             found = start_time(stream.read())
@@ -138,7 +138,7 @@ def open_leader(pid: int, started: int | None, proc: str = "/proc") -> int:
             raise LeaderGone(f"process {pid} is in the controller's own network namespace")
     except OSError as error:
         os.close(descriptor)
-        raise LeaderGone(f"process {pid}: {error.strerror}") from error
+        raise LeaderGone(f"process {pid} has ended ({error.strerror})") from None
     except LeaderGone:
         os.close(descriptor)
         raise
@@ -193,7 +193,7 @@ class Connection(ConnectionBase):
         try:
             return open_leader(*read_leader(self.get_option("netns_leader")))
         except LeaderGone as error:
-            raise AnsibleConnectionFailure(f"netns: {error}") from error
+            raise AnsibleConnectionFailure(f"netns: {error}") from None
 
     def _run(self, script: str, in_data=None, stdin=None, stdout=subprocess.PIPE):
         """Run a shell script inside; returns (exit code, stdout, stderr). A leader that vanishes meanwhile is a lost host."""
@@ -210,14 +210,14 @@ class Connection(ConnectionBase):
             )
             out, err = process.communicate(in_data)
         except OSError as error:
-            raise AnsibleConnectionFailure(f"netns: nsenter: {error.strerror}") from error
+            raise AnsibleConnectionFailure(f"netns: nsenter: {error.strerror}") from None
         finally:
             os.close(descriptor)
         if process.returncode:
             try:
                 os.close(self._open())
             except AnsibleConnectionFailure as error:
-                raise AnsibleConnectionFailure(f"{error} (it went away while a command ran)") from error
+                raise AnsibleConnectionFailure(f"{error} (it went away while a command ran)") from None
             if err.startswith(b"nsenter: ") and process.returncode in (1, 126, 127):
                 raise AnsibleConnectionFailure(f"netns: {to_text(err).strip()[:300]}")
         return process.returncode, out or b"", err

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import os
 import pathlib
@@ -236,8 +237,6 @@ def node_object(node: Node) -> dict:
 
 
 def first_address(cidr: str) -> str:
-    import ipaddress
-
     return str(ipaddress.ip_network(cidr)[1])
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -54,6 +55,12 @@ def batch(name: str, commands: list, force: bool = False) -> str:
         return ""
     words = ["ip", "-n", name, *(["-force"] if force else []), "-batch", "-"]
     return process.run(words, check=not force, input="\n".join(commands) + "\n").stdout
+
+
+def hardware(seed: str) -> str:
+    """A hardware address that stays the same over reboots, as a machine's does: neighbours keep their entries."""
+    digest = hashlib.sha256(seed.encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
 
 
 def links(name: str) -> set:

@@ -95,11 +95,13 @@ def main(settings_file: str) -> None:
         (folder / "furnished").touch()
 
     console = os.open(folder / "console.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    # Opened before the fork: the child's pivot_root moves the root of its parent too.
+    pid_file = os.open(folder / "init.pid", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     _call("unshare", CLONE_NEWPID | CLONE_NEWCGROUP)
     pid = os.fork()
     if pid:
-        (folder / "init.pid").write_text(f"{pid}\n")
-        return
+        os.write(pid_file, f"{pid}\n".encode())
+        os._exit(0)
     try:
         become_init(root, settings, console)
     except BaseException as error:  # nobody above us would show it

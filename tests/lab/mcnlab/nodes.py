@@ -9,6 +9,7 @@ brings: boot units, sshd); then the pods' links, as a kubelet would.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ import uuid
 
 from . import namespaces, process, underlay
 from .errors import LabError
+from .namespaces import hardware
 from .topology import Cluster, Node, Pod
 
 UPLINK = "eth0"
@@ -126,7 +128,7 @@ class NodeMachine:
             namespaces.batch(
                 self.lab.underlay,
                 [
-                    f"link add {port} type veth peer name {UPLINK} netns {self.namespace}",
+                    f"link add {port} type veth peer name {UPLINK} address {hardware(self.namespace)} netns {self.namespace}",
                     f"link set {port} master {underlay.BRIDGE} up",
                 ],
             )
@@ -137,7 +139,7 @@ class NodeMachine:
         commands.append(f"link set {UPLINK} up")
         for address in node.addresses:
             gateway = cluster.uplink_of(address)[1]
-            commands.append(f"{'-6 ' if ':' in address else ''}route replace default via {gateway} dev {UPLINK} proto static")
+            commands.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK} proto static")
         namespaces.batch(self.namespace, commands)
         namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
 
@@ -175,24 +177,31 @@ class NodeMachine:
             namespaces.sysctl(namespace, {"ipv6/conf/default/accept_dad": 0, "ipv6/conf/default/accept_ra": 0})
         if UPLINK not in namespaces.links(namespace):
             namespaces.batch(self.namespace, [f"link delete {link}"], force=True)
-            namespaces.batch(self.namespace, [f"link add {link} type veth peer name {UPLINK} netns {namespace}"])
+            namespaces.batch(
+                self.namespace,
+                [f"link add {link} address {hardware(namespace + link)} type veth "
+                 f"peer name {UPLINK} address {hardware(namespace)} netns {namespace}"],
+            )
         inside, outside = [f"link set {UPLINK} up"], [f"link set {link} up"]
         for cidr, address in zip(self.node.pod_cidrs, pod.addresses):
             gateway, six = gateway_of(cidr), ":" in address
-            length, nodad, family = (128, " nodad", "-6 ") if six else (32, "", "")
+            length, nodad = (128, " nodad") if six else (32, "")
             outside.append(f"address replace {gateway}/{length} dev {link}{nodad}")
             outside.append(f"route replace {address}/{length} dev {link} proto static")
             inside.append(f"address replace {address}/{length} dev {UPLINK}{nodad}")
             inside.append(f"route replace {gateway}/{length} dev {UPLINK}")
-            inside.append(f"{family}route replace default via {gateway} dev {UPLINK}")
+            inside.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK}")
         namespaces.batch(self.namespace, outside)
         namespaces.batch(namespace, inside)
 
 
+def everywhere(address: str) -> str:
+    """The default destination of an address's family, in words that a batch of ip commands takes."""
+    return "::/0" if ":" in address else "0.0.0.0/0"
+
+
 def gateway_of(cidr: str) -> str:
     """The node's own address inside its pod range: the first."""
-    import ipaddress
-
     return str(ipaddress.ip_network(cidr)[1])
 
 

@@ -42,7 +42,10 @@ def ensure(namespace: str, topology: Topology) -> None:
                 "ipv4/conf/default/send_redirects": 0,
             },
         )
-        namespaces.batch(namespace, [f"link add {BRIDGE} type bridge mcast_snooping 0", f"link set {BRIDGE} up"])
+        namespaces.batch(
+            namespace,
+            [f"link add {BRIDGE} address {namespaces.hardware(namespace)} type bridge mcast_snooping 0", f"link set {BRIDGE} up"],
+        )
     commands = []
     for cluster in topology.clusters:
         for node in cluster.nodes:
