@@ -1,0 +1,320 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""How to reach one cluster, read from what the inventory says. Files are read here; nothing is sent anywhere.
+
+A kubeconfig can run programs, read files and switch verification off on the controller, so everything in it that
+goes beyond an address, a CA and a credential is refused by name unless the inventory allows it for that cluster
+(threat T18). Only what is given is used: neither a default kubeconfig nor in-cluster credentials are ever looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+import urllib.parse
+
+from .._values.numbers import parse_decimal
+from .._values.refused import ValueRefused, quoted
+from .kubeconfig import KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
+
+#: What a cluster's ``allow`` may name. Each word is also the reason word of its refusal.
+ALLOWABLE = (
+    "auth_provider",
+    "exec",
+    "file_references",
+    "impersonation",
+    "insecure_tls",
+    "plain_http",
+    "proxy",
+    "tls_server_name",
+)
+
+# RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
+_TOKEN = re.compile(r"[A-Za-z0-9|._~+/-]+=*\Z")
+_SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})\Z")
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])\Z")
+
+
+class AccessRefused(ValueRefused):
+    """Access that is refused: ``cluster``, ``word`` and a ``message`` which names the inventory variable to mend."""
+
+    def __init__(self, cluster: str, word: str, message: str) -> None:
+        self.cluster = cluster
+        super().__init__(word, "cluster {0}: {1}".format(cluster, message))
+
+
+class Access:
+    """Everything needed to talk to one API server. Immutable; its text never shows a credential.
+
+    ``cluster`` name; ``server`` https URL without trailing slash; ``ca_pem`` text or None (the system's trust store);
+    ``ca_url`` and ``ca_sha256`` a CA bundle to fetch, pinned; ``token`` text or None; ``client_cert`` and ``client_key``
+    PEM bytes or None; ``proxy_url``; ``tls_server_name``; ``impersonate`` map of header -> list of values;
+    ``verify`` False only where allowed; ``loader_config`` a kubeconfig dict whose credential the kubernetes library has
+    to obtain (exec or auth-provider), only where allowed.
+    """
+
+    __slots__ = (
+        "cluster", "server", "ca_pem", "ca_url", "ca_sha256", "token", "client_cert", "client_key", "proxy_url",
+        "tls_server_name", "impersonate", "verify", "loader_config",
+    )  # fmt: skip
+
+    def __init__(self, **values: t.Any) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, values.pop(name, True if name == "verify" else None))
+        if values:
+            raise TypeError("unknown: {0}".format(sorted(values)))
+
+    def __setattr__(self, name: str, value: t.Any) -> None:
+        raise AttributeError("Access is immutable")
+
+    def __repr__(self) -> str:
+        ways = [name for name in ("token", "client_cert", "loader_config", "proxy_url") if getattr(self, name)]
+        return "Access({0!r}, {1!r}, with={2})".format(self.cluster, self.server, "+".join(ways) or "nothing")
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> t.Any:
+        raise TypeError("Access holds credentials and is never serialised")
+
+    def secrets(self) -> t.List[str]:
+        """The texts that must never be shown."""
+        found = [self.token]
+        if self.client_key:
+            found.append(self.client_key.decode("ascii", "replace"))
+        if self.proxy_url and "@" in self.proxy_url:
+            found.append(urllib.parse.urlsplit(self.proxy_url).password)
+        return [text for text in found if text]
+
+
+def parse_access(given: t.Mapping[str, t.Any]) -> Access:
+    """One entry of ``clusters`` -> Access (semaphore 2.2, guide 5.8). Raises AccessRefused.
+
+    Keys: name, kubeconfig (path or dict), context, api_url, token, token_file, ca_cert (path), ca_data (PEM), ca_url,
+    ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, allow.
+    Options given here win over what a kubeconfig says; None and empty text count as not given.
+    """
+    options = {key: value for key, value in given.items() if value not in (None, "")}
+    cluster = options.get("name")
+    if not isinstance(cluster, str):
+        raise AccessRefused("?", "remote_name_missing", "an entry of clusters has no name")
+    try:
+        return _Parser(cluster, options).parse()
+    except KubeconfigRefused as refused:
+        raise AccessRefused(cluster, refused.word, refused.message) from None
+
+
+class _Parser:
+    def __init__(self, cluster: str, options: t.Dict[str, t.Any]) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.allow = frozenset(options.get("allow") or ())
+        unknown = sorted(self.allow - set(ALLOWABLE))
+        if unknown:
+            raise self.refused("allow_invalid", "allow names {0}; it may name {1}".format(unknown, ", ".join(ALLOWABLE)))
+
+    def refused(self, word: str, message: str) -> AccessRefused:
+        return AccessRefused(self.cluster, word, message)
+
+    def require(self, word: str, what: str) -> None:
+        """Refuse unless the inventory allows the word for this cluster."""
+        if word not in self.allow:
+            raise self.refused(
+                word, "{0}, which is refused. Add {1} to the cluster's allow list if that is right.".format(what, word)
+            )
+
+    def parse(self) -> Access:
+        found: t.Dict[str, t.Any] = {"cluster": self.cluster}
+        if "kubeconfig" in self.options:
+            found.update(self.from_kubeconfig())
+        elif "context" in self.options:
+            raise self.refused("remote_access_incomplete", "context is given without kubeconfig")
+        self.explicit(found)
+        found["server"] = self.server(found.get("server"))
+        if bool(found.get("client_cert")) != bool(found.get("client_key")):
+            raise self.refused("remote_access_incomplete", "client_cert and client_key are only of use together")
+        if not (found.get("token") or found.get("client_cert") or found.get("loader_config")):
+            raise self.refused(
+                "remote_access_incomplete", "there is no credential: give kubeconfig, token, token_file or client_cert"
+            )
+        return Access(**found)
+
+    # -- the inventory's own options: trusted, but still checked ------------------------------------------------
+
+    def explicit(self, found: t.Dict[str, t.Any]) -> None:
+        options = self.options
+        if "api_url" in options:
+            found["server"] = options["api_url"]
+        if "token" in options and "token_file" in options:
+            raise self.refused("remote_access_incomplete", "token and token_file exclude each other")
+        if "token" in options:
+            found["token"] = self.token(options["token"], "token")
+        elif "token_file" in options:
+            found["token"] = self.token_from(self.path("token_file"), "token_file")
+        self.explicit_ca(found)
+        for name in ("client_cert", "client_key"):
+            if name in options:
+                found[name] = self.read(self.path(name), name, "client_certificate_unreadable")
+        if {"token", "token_file", "client_cert"} & set(options):
+            found["loader_config"] = None  # an explicit credential replaces a program's
+        for name in ("proxy_url", "tls_server_name"):
+            if name in options:
+                found[name] = options[name]
+        if found.get("proxy_url"):
+            found["proxy_url"] = self.proxy(found["proxy_url"])
+        if found.get("tls_server_name") and not _HOST.match(str(found["tls_server_name"])):
+            raise self.refused("tls_server_name", "tls_server_name is not a host name")
+        if "impersonate_user" in options:
+            found["impersonate"] = {"Impersonate-User": [self.header(options["impersonate_user"])]}
+        if options.get("validate_certs") is False:
+            self.require("insecure_tls", "validate_certs is false")
+            found["verify"] = False
+
+    def explicit_ca(self, found: t.Dict[str, t.Any]) -> None:
+        ways = [name for name in ("ca_cert", "ca_data", "ca_url") if name in self.options]
+        if len(ways) > 1:
+            raise self.refused("remote_access_incomplete", "{0} exclude each other".format(" and ".join(ways)))
+        if "ca_cert" in self.options:
+            pem = self.read(self.path("ca_cert"), "ca_cert", "ca_unreadable")
+            found["ca_pem"] = self.pem(pem.decode("utf-8", "replace"), "ca_cert")
+        elif "ca_data" in self.options:
+            found["ca_pem"] = self.pem(str(self.options["ca_data"]), "ca_data")
+        elif "ca_url" in self.options:
+            url = self.options["ca_url"]
+            pin = _SHA256.match(str(self.options.get("ca_sha256", "")))
+            if not isinstance(url, str) or not url.startswith("https://"):
+                raise self.refused("plain_http", "ca_url must begin with https://; no option changes that")
+            if not pin:
+                raise self.refused(
+                    "ca_url_unpinned",
+                    "ca_url needs ca_sha256, the SHA-256 of the bundle's bytes; better, give the CA as ca_data",
+                )
+            self.server(url)
+            found.update(ca_pem=None, ca_url=url, ca_sha256=pin.group(1).lower())
+        elif "ca_sha256" in self.options:
+            raise self.refused("remote_access_incomplete", "ca_sha256 is given without ca_url")
+
+    # -- the kubeconfig: a document that may come from elsewhere -------------------------------------------------
+
+    def from_kubeconfig(self) -> t.Dict[str, t.Any]:
+        config, base = load_kubeconfig(self.options["kubeconfig"])
+        chosen = resolve_context(config, self.options.get("context"))
+        cluster, user = chosen.cluster, chosen.user
+        found: t.Dict[str, t.Any] = {"server": cluster.get("server")}
+
+        if cluster.get("insecure-skip-tls-verify"):
+            self.require("insecure_tls", "the kubeconfig sets insecure-skip-tls-verify")
+            found["verify"] = False
+        if cluster.get("proxy-url"):
+            self.require("proxy", "the kubeconfig sets proxy-url")
+            found["proxy_url"] = cluster["proxy-url"]
+        if cluster.get("tls-server-name"):
+            self.require("tls_server_name", "the kubeconfig sets tls-server-name")
+            found["tls_server_name"] = cluster["tls-server-name"]
+        ca = chosen.data(cluster, "certificate-authority", self.file_reference, base)
+        if ca is not None:
+            found["ca_pem"] = self.pem(ca.decode("utf-8", "replace"), "certificate-authority-data in kubeconfig")
+
+        if user.get("exec"):
+            self.require("exec", "the kubeconfig runs a program (exec) on this controller")
+            found["loader_config"] = chosen.minimal()
+        if user.get("auth-provider"):
+            self.require("auth_provider", "the kubeconfig uses an auth-provider")
+            found["loader_config"] = chosen.minimal()
+        if user.get("username") or user.get("password"):
+            raise self.refused("remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate")
+        found.update(self.impersonation(user))
+        found["client_cert"] = chosen.data(user, "client-certificate", self.file_reference, base)
+        found["client_key"] = chosen.data(user, "client-key", self.file_reference, base)
+        if user.get("tokenFile"):  # client-go prefers it over token
+            path = self.file_reference("tokenFile", user["tokenFile"], base)
+            found["token"] = self.token_from(path, "tokenFile in kubeconfig")
+        elif user.get("token"):
+            found["token"] = self.token(user["token"], "token in kubeconfig")
+        return found
+
+    def impersonation(self, user: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+        if not any(user.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra")):
+            return {}
+        self.require("impersonation", "the kubeconfig acts as another user")
+        if not user.get("as") or user.get("as-user-extra"):
+            raise self.refused("impersonation", "the kubeconfig's impersonation needs 'as', and no as-user-extra")
+        headers = {"Impersonate-User": [self.header(user["as"])]}
+        if user.get("as-uid"):
+            headers["Impersonate-Uid"] = [self.header(user["as-uid"])]
+        if user.get("as-groups"):
+            if not isinstance(user["as-groups"], list):
+                raise self.refused("kubeconfig_invalid", "as-groups in the kubeconfig is not a list")
+            headers["Impersonate-Group"] = [self.header(group) for group in user["as-groups"]]
+        return {"impersonate": headers}
+
+    def file_reference(self, key: str, value: t.Any, base: t.Optional[str]) -> str:
+        self.require("file_references", "the kubeconfig names a file in {0}".format(key))
+        path = os.path.expanduser(str(value))
+        if not os.path.isabs(path):
+            if base is None:
+                raise self.refused("file_references", "{0}: a relative path needs a kubeconfig file".format(key))
+            path = os.path.join(base, path)
+        return path
+
+    # -- single values ---------------------------------------------------------------------------------------
+
+    def path(self, option: str) -> str:
+        return os.path.expanduser(str(self.options[option]))
+
+    def read(self, path: str, option: str, word: str) -> bytes:
+        try:
+            return read_small_file(path)
+        except OSError as error:
+            raise self.refused(word, "{0} {1} cannot be read: {2}".format(option, path, error.strerror or error)) from None
+
+    def token_from(self, path: str, option: str) -> str:
+        raw = self.read(path, option, "token_unreadable")
+        text = raw.decode("ascii", "replace")
+        return self.token(text[:-1] if text.endswith("\n") else text, option)
+
+    def token(self, text: t.Any, option: str) -> str:
+        if not isinstance(text, str) or len(text) > 65536 or not _TOKEN.match(text):
+            # the value itself must not appear, not even when it is none
+            raise self.refused("token_invalid", "{0} is empty or has a character that no bearer token has".format(option))
+        return text
+
+    def header(self, value: t.Any) -> str:
+        if not isinstance(value, str) or not value.isprintable() or not value.isascii() or len(value) > 1024:
+            raise self.refused("impersonation", "{0} cannot be impersonated".format(quoted(value)))
+        return value
+
+    def pem(self, text: str, option: str) -> str:
+        if not _PEM.search(text):
+            raise self.refused("ca_invalid", "{0} holds no PEM certificate".format(option))
+        return text
+
+    def proxy(self, url: t.Any) -> str:
+        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+        if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
+            raise self.refused("proxy", "proxy_url must be an http, https or socks5 URL")
+        return str(url)
+
+    def server(self, url: t.Any) -> str:
+        if not isinstance(url, str) or not url:
+            raise self.refused("remote_access_incomplete", "no API server: give kubeconfig, or api_url with a credential")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            if parts.netloc.count(":") and parts.netloc.rsplit(":", 1)[1].isdigit():
+                parse_decimal(parts.netloc.rsplit(":", 1)[1])
+            fine = not parts.port or parts.port > 0
+        except ValueError:
+            fine = False
+        host = parts.netloc.rsplit("@", 1)[-1] if fine else ""
+        name = host if host.endswith("]") else re.sub(r":[0-9]+\Z", "", host)
+        if not fine or parts.scheme not in ("http", "https") or not _HOST.match(name) or not url.isprintable():
+            raise self.refused("api_url_invalid", "{0} is not an https URL".format(quoted(url)))
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise self.refused("api_url_invalid", "an API server's URL has neither user, query nor fragment")
+        if parts.scheme == "http":
+            self.require("plain_http", "the API server's URL is plain http")
+        return url.rstrip("/")

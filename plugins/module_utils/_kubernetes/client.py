@@ -1,0 +1,390 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One API server: complete lists, single objects, plain JSON, and limits on everything that it sends (T14, T21, T22).
+
+The kubernetes library sets up the connections; requests go through its pool directly, since its object model costs
+ten times the decoding and its own request functions follow redirects.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import threading
+import time
+import typing as t
+import urllib.parse
+
+from .._values.refused import quoted
+from . import errors
+from .access import Access
+from .decode import decode
+from .transport import Transport, connect, libraries, within
+
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class Limits(t.NamedTuple):
+    """Bounds for one cluster: seconds, bytes, counts. ``tries`` includes the first."""
+
+    connect_seconds: float = 10.0
+    request_seconds: float = 30.0
+    list_seconds: float = 120.0
+    answer_bytes: int = 64 * 1024 * 1024
+    objects: int = 200_000
+    pages: int = 2_000
+    depth: int = 64
+    tries: int = 4
+    retry_seconds: float = 10.0
+
+
+class Listing(t.NamedTuple):
+    """A complete list: ``items`` as the server sent them, ``resource_version``; ``complete`` is always True."""
+
+    items: t.List[t.Dict[str, t.Any]]
+    resource_version: str
+    complete: bool = True
+
+
+class Resource(t.NamedTuple):
+    """How a kind is addressed: ``plural`` in paths, whether it lives in namespaces, the verbs that the server has."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: t.FrozenSet[str]
+
+    def path(self, namespace: t.Optional[str] = None, name: t.Optional[str] = None) -> str:
+        """The path of one object, of a namespace's or of all objects."""
+        parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", segment(namespace)]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(segment(name))
+        return "/" + "/".join(parts)
+
+
+def segment(text: str) -> str:
+    """One path segment; names that could leave it are refused (``..`` would name another resource)."""
+    if not text or text in (".", "..") or "/" in text:
+        raise ValueError("{0} is no object name".format(quoted(text)))
+    return urllib.parse.quote(text, safe=":")
+
+
+class Client:
+    """Talks to one API server; may be used from several threads. ``stats`` counts the requests sent, by verb."""
+
+    def __init__(self, access: Access, limits: t.Optional[Limits] = None, connections: int = 10) -> None:
+        self.cluster = access.cluster
+        self.limits = limits or Limits()
+        self.stats: t.Dict[str, int] = {}
+        self._access = access
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._transport: t.Optional[Transport] = None
+        self._resources: t.Dict[str, t.Optional[t.Dict[str, Resource]]] = {}
+
+    def __repr__(self) -> str:
+        return "Client({0!r})".format(self._access)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def list(
+        self,
+        path: str,
+        label_selector: t.Optional[str] = None,
+        field_selector: t.Optional[str] = None,
+        page: int = 500,
+    ) -> Listing:
+        """Every object under the path. Anything that keeps the list from being whole raises ListIncomplete (T14)."""
+        try:
+            try:
+                return self._list(path, label_selector, field_selector, page)
+            except errors.Expired:
+                # the continue token outlived the server's history: once more from the start
+                return self._list(path, label_selector, field_selector, page)
+        except errors.KubeError as error:
+            raise errors.ListIncomplete(error) from None
+
+    def _list(self, path: str, labels: t.Optional[str], fields: t.Optional[str], page: int) -> Listing:
+        operation = "list {0}".format(path)
+        query = {"limit": str(page)}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        deadline = time.monotonic() + self.limits.list_seconds
+        items: t.List[t.Dict[str, t.Any]] = []
+        seen: t.Set[str] = set()
+        for dummy in range(self.limits.pages):
+            answer = self._request("list", operation, "GET", path, query, deadline=deadline)
+            found = answer.get("items") if isinstance(answer, dict) else None
+            meta = answer.get("metadata") if isinstance(answer, dict) else None
+            if found is None and isinstance(answer, dict) and str(answer.get("kind", "")).endswith("List"):
+                found = []  # Go prints an empty slice as null
+            if not isinstance(found, list) or not isinstance(meta, dict):
+                raise self._error(errors.BadAnswer, operation, "the answer is no list")
+            if not all(isinstance(item, dict) and isinstance(item.get("metadata"), dict) for item in found):
+                raise self._error(errors.BadAnswer, operation, "the list holds something that is no object")
+            items.extend(found)
+            if len(items) > self.limits.objects:
+                raise self._error(errors.TooLarge, operation, "more than {0} objects".format(self.limits.objects))
+            token = meta.get("continue")
+            if not token:
+                if meta.get("remainingItemCount"):
+                    raise self._error(errors.BadAnswer, operation, "the server says that objects remain, and not where")
+                return Listing(items, str(meta.get("resourceVersion", "")))
+            if not isinstance(token, str) or token in seen:
+                raise self._error(errors.BadAnswer, operation, "the server repeats a continue token")
+            seen.add(token)
+            query["continue"] = token
+        raise self._error(errors.TooLarge, operation, "more than {0} pages".format(self.limits.pages))
+
+    def get(self, path: str) -> t.Dict[str, t.Any]:
+        """One object. Raises NotFound."""
+        return self._object("get", "GET", path)
+
+    def server_version(self) -> t.Tuple[int, int]:
+        """(major, minor) of the API server."""
+        answer = self.get("/version")
+        try:
+            return int(answer["major"]), int("".join(ch for ch in answer["minor"] if ch in "0123456789"))
+        except (KeyError, ValueError, TypeError):
+            raise self._error(errors.BadAnswer, "get /version", "the answer is no version") from None
+
+    def resource(self, api_version: str, kind: str, refresh: bool = False) -> t.Optional[Resource]:
+        """How a kind is addressed, or None where the server does not have it. One request a group and version."""
+        with self._lock:
+            known = api_version in self._resources and not refresh
+        if not known:
+            found = self._discover(api_version)
+            with self._lock:
+                self._resources[api_version] = found
+        return (self._resources[api_version] or {}).get(kind)
+
+    def serves(self, api_version: str, kind: str) -> bool:
+        """True when the API server has this kind in this version."""
+        return self.resource(api_version, kind) is not None
+
+    def _discover(self, api_version: str) -> t.Optional[t.Dict[str, Resource]]:
+        group, dummy, version = api_version.rpartition("/")
+        path = "/apis/{0}/{1}".format(segment(group), segment(version)) if group else "/api/" + segment(version)
+        try:
+            answer = self._object("get", "GET", path)
+        except errors.NotFound:
+            return None
+        found = {}
+        for entry in answer.get("resources") or ():
+            if isinstance(entry, dict) and "/" not in str(entry.get("name", "/")):
+                try:
+                    plural = segment(str(entry["name"]))
+                except ValueError as error:
+                    raise self._error(errors.BadAnswer, "get " + path, str(error)) from None
+                verbs = frozenset(str(verb) for verb in entry.get("verbs") or ())
+                kind = str(entry.get("kind"))
+                found[kind] = Resource(api_version, kind, plural, entry.get("namespaced") is True, verbs)
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def create(self, path: str, body: t.Mapping[str, t.Any], field_manager: str, verb: str = "create") -> t.Any:
+        """POST. Not repeated unless the server refused it unseen (429)."""
+        return self._object(verb, "POST", path, {"fieldManager": field_manager}, body)
+
+    def merge_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> t.Any:
+        """RFC 7386 merge patch."""
+        return self._object("patch", "PATCH", path, {"fieldManager": field_manager}, body, MERGE)
+
+    def strategic_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> t.Any:
+        """Strategic merge patch (built-in kinds only)."""
+        return self._object("patch", "PATCH", path, {"fieldManager": field_manager}, body, STRATEGIC)
+
+    def apply(self, path: str, body: t.Mapping[str, t.Any], field_manager: str, force: bool = False) -> t.Any:
+        """Server-side apply; makes the object where there is none. A field of another manager raises Conflict."""
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return self._object("apply", "PATCH", path, query, body, APPLY)
+
+    def delete(self, path: str, uid: t.Optional[str] = None) -> bool:
+        """Delete the object, with ``uid`` only that very one (else Conflict). False when it is gone already."""
+        body: t.Dict[str, t.Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self._object("delete", "DELETE", path, None, body)
+        except errors.NotFound:
+            return False
+        return True
+
+    # -- one request -------------------------------------------------------------------------------------------
+
+    def _error(self, kind: t.Type[errors.KubeError], operation: str, message: str, **more: t.Any) -> errors.KubeError:
+        return kind(self.cluster, operation, message, **more)
+
+    def _object(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: t.Optional[t.Dict[str, str]] = None,
+        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        content_type: str = "application/json",
+    ) -> t.Dict[str, t.Any]:
+        operation = "{0} {1}".format(verb, path)
+        deadline = time.monotonic() + self.limits.request_seconds * 2
+        answer = self._request(verb, operation, method, path, query, body, content_type, deadline)
+        if not isinstance(answer, dict):
+            raise self._error(errors.BadAnswer, operation, "the answer is no object")
+        return answer
+
+    def _request(
+        self,
+        verb: str,
+        operation: str,
+        method: str,
+        path: str,
+        query: t.Optional[t.Mapping[str, str]] = None,
+        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        content_type: str = "application/json",
+        deadline: float = 0.0,
+    ) -> t.Any:
+        """Send until it works, fails for good, or tries and time are used up. ``deadline``: of all tries together."""
+        for attempt in range(1, self.limits.tries + 1):
+            try:
+                return self._once(verb, operation, method, path, query, body, content_type, deadline)
+            except errors.KubeError as error:
+                # a timeout has used the time already; a POST may have worked unless the server says that it did not
+                again = error.retryable and not isinstance(error, (errors.TimedOut, errors.Expired))
+                if method == "POST" and error.status != 429:
+                    again = False
+                if not again or attempt == self.limits.tries:
+                    raise
+                pause = min(self.limits.retry_seconds, error.retry_after or 0.2 * 2 ** (attempt - 1))
+                pause *= 0.75 + random.random() / 2
+                if time.monotonic() + pause >= deadline:
+                    raise
+                time.sleep(pause)
+        raise AssertionError("no try was made")
+
+    def _connected(self) -> Transport:
+        with self._lock:
+            if self._transport is None:
+                self._transport = connect(self._access, self._connections, self.limits.request_seconds)
+            return self._transport
+
+    def _once(
+        self,
+        verb: str,
+        operation: str,
+        method: str,
+        path: str,
+        query: t.Optional[t.Mapping[str, str]],
+        body: t.Optional[t.Mapping[str, t.Any]],
+        content_type: str,
+        deadline: float,
+    ) -> t.Any:
+        transport = self._connected()
+        dummy, urllib3 = libraries(self.cluster)
+        url = self._access.server + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        headers = transport.headers.copy()
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = json.dumps(body, separators=(",", ":")).encode("utf-8")
+        seconds = min(self.limits.request_seconds, deadline - time.monotonic())
+        if seconds <= 0:
+            raise self._error(errors.TimedOut, operation, "no time is left")
+        with self._lock:
+            self.stats[verb] = self.stats.get(verb, 0) + 1
+        failure = None
+        try:
+            with within(time.monotonic() + seconds):
+                answer = transport.pool.urlopen(
+                    method, url, body=data, headers=headers, redirect=False, retries=False, preload_content=False,
+                    timeout=urllib3.Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),
+                )  # fmt: skip
+                try:
+                    payload = self._read(answer, operation, time.monotonic() + seconds)
+                except BaseException:
+                    answer.close()  # half-read: the connection is of no further use
+                    raise
+                answer.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            failure = self._broken(error, operation, seconds, urllib3)
+        if failure is not None:
+            raise failure
+        return self._judge(answer, payload, operation)
+
+    def _read(self, answer: t.Any, operation: str, deadline: float) -> bytes:
+        """The body, within the limits of bytes and time."""
+        limit = self.limits.answer_bytes
+        if (answer.headers.get("Content-Encoding") or "identity") != "identity":
+            raise self._error(errors.BadAnswer, operation, "the answer is compressed, which was not asked for")
+        parts, size = [], 0
+        for part in answer.stream(65536, decode_content=False):
+            size += len(part)
+            if size > limit:
+                raise self._error(errors.TooLarge, operation, "more than {0} bytes".format(limit))
+            if time.monotonic() > deadline:
+                raise self._error(errors.TimedOut, operation, "the answer took too long")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _broken(self, error: BaseException, operation: str, seconds: float, urllib3: t.Any) -> errors.KubeError:
+        """A failed connection as our error. urllib3 wraps the cause several times, and its text may hold a URL."""
+        chain: t.List[BaseException] = []
+        todo: t.List[t.Any] = [error]
+        while todo and len(chain) < 12:
+            one = todo.pop()
+            if isinstance(one, BaseException) and one not in chain:
+                chain.append(one)
+                todo += [one.__cause__, one.__context__, getattr(one, "reason", None)]
+                todo += [arg for arg in one.args if isinstance(arg, BaseException)]
+        tls = [one for one in chain if isinstance(one, (ssl.SSLError, ssl.CertificateError))]
+        if tls and not any(isinstance(one, ssl.SSLEOFError) for one in tls):
+            why = getattr(tls[0], "verify_message", "") or getattr(tls[0], "reason", "") or type(tls[0]).__name__
+            return self._error(errors.Untrusted, operation, "TLS failed: {0}".format(quoted(why)))
+        exceptions = urllib3.exceptions
+        if any(isinstance(one, (exceptions.TimeoutError, TimeoutError)) for one in chain):
+            connecting = any(isinstance(one, exceptions.ConnectTimeoutError) for one in chain)
+            limit = min(self.limits.connect_seconds, seconds) if connecting else seconds
+            kind = errors.Unreachable if connecting else errors.TimedOut
+            return self._error(kind, operation, "no answer within {0:.3g} s".format(limit), retryable=False)
+        system = [one for one in chain if isinstance(one, OSError) and one.strerror]
+        why = system[0].strerror if system else type(chain[-1]).__name__
+        return self._error(errors.Unreachable, operation, "{0} ({1})".format(self._access.server, quoted(why)))
+
+    def _judge(self, answer: t.Any, payload: bytes, operation: str) -> t.Any:
+        status = answer.status
+        if 200 <= status < 300:
+            try:
+                return decode(payload, self.limits.depth)
+            except ValueError as error:
+                raise self._error(errors.BadAnswer, operation, str(error), status=status) from None
+        if 300 <= status < 400:
+            where = urllib.parse.urlsplit(answer.headers.get("Location") or "").netloc
+            raise self._error(
+                errors.Redirected, operation, "redirected to {0}; not followed".format(quoted(where)), status=status
+            )
+        try:
+            told = decode(payload, self.limits.depth)
+        except ValueError:
+            told = None
+        told = told if isinstance(told, dict) else {}
+        message = "HTTP {0}: {1}".format(status, quoted(told.get("message") or "no reason given"))
+        kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
+        error = self._error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
+        if isinstance(error, errors.Conflict):
+            error.reason = str(told.get("reason", ""))[:64]
+        raise error
+
+
+def _seconds(text: t.Optional[str]) -> t.Optional[float]:
+    """Retry-After in seconds; its other form, a date, depends on clocks that need not agree (T30)."""
+    return float(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""JSON from a server that may be hostile: bounded in depth, quick for large answers."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import typing as t
+
+_OTHER = bytes(code for code in range(256) if code not in b"[]{}")
+
+
+class gc_paused:
+    """Context manager: no cyclic garbage collection meanwhile, in any thread (ruling 47: three times faster).
+
+    Decoding makes many containers and no cycle, and every so many containers the collector looks at all of them again.
+    """
+
+    _lock = threading.Lock()
+    _users = 0
+    _resume = False
+
+    def __enter__(self) -> None:
+        with gc_paused._lock:
+            if gc_paused._users == 0:
+                gc_paused._resume = gc.isenabled()
+                gc.disable()
+            gc_paused._users += 1
+
+    def __exit__(self, *unused: t.Any) -> None:
+        with gc_paused._lock:
+            gc_paused._users -= 1
+            if gc_paused._users == 0 and gc_paused._resume:
+                gc.enable()
+
+
+def deeper_than(body: bytes, limit: int) -> bool:
+    """True when the JSON text nests deeper than ``limit``, or its brackets do not match at all.
+
+    Works by whole-text operations, without a Python step per character: escapes, strings and everything that is no
+    bracket are removed, then innermost pairs are, once for each level.
+    """
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    rest = b"".join(body.split(b'"')[::2]).translate(None, _OTHER)
+    for dummy in range(limit):
+        if not rest:
+            return False
+        rest = rest.replace(b"{}", b"").replace(b"[]", b"")
+    return bool(rest)
+
+
+def decode(body: bytes, depth: int) -> t.Any:
+    """JSON bytes -> data. Raises ValueError with a short text that quotes nothing of the body."""
+    if deeper_than(body, depth):
+        raise ValueError("the answer nests deeper than {0} levels or is cut off".format(depth))
+    with gc_paused():
+        try:
+            return json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise ValueError("the answer is no complete JSON document") from None
+
+
+def _no_constant(name: str) -> t.NoReturn:
+    raise ValueError("{0} is no JSON".format(name))

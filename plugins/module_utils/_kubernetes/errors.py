@@ -1,0 +1,172 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What can go wrong with an API server, each with its reason word."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class KubeError(Exception):
+    """A request that did not do what it was for.
+
+    ``word`` reason word; ``cluster``; ``operation`` (``list nodes``); ``status`` HTTP status or None; ``retryable`` True
+    when the same run may work later; ``message`` a sentence without credentials, with the server's text cut to 200
+    printable characters; ``retry_after`` seconds or None.
+    """
+
+    word = "request_failed"
+    retryable = False
+
+    def __init__(
+        self,
+        cluster: str,
+        operation: str,
+        message: str,
+        status: t.Optional[int] = None,
+        retryable: t.Optional[bool] = None,
+        retry_after: t.Optional[float] = None,
+    ) -> None:
+        self.cluster = cluster
+        self.operation = operation
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+        if retryable is not None:
+            self.retryable = retryable
+        super().__init__("cluster {0}: cannot {1}: {2}".format(cluster, operation, message))
+
+    def failure(self) -> t.Dict[str, t.Any]:
+        """The row of a module's ``failures``: cluster, operation, reason, message, status."""
+        return {
+            "cluster": self.cluster,
+            "operation": self.operation,
+            "reason": self.word,
+            "message": self.message,
+            "status": self.status,
+        }
+
+
+class LibraryMissing(KubeError):
+    """The Python library kubernetes is not installed for this interpreter."""
+
+    word = "library_missing"
+
+
+class Unreachable(KubeError):
+    """No connection, or it broke."""
+
+    word, retryable = "unreachable", True
+
+
+class TimedOut(KubeError):
+    """The server was too slow, as a whole or for one request."""
+
+    word, retryable = "timed_out", True
+
+
+class Untrusted(KubeError):
+    """The server's certificate is not one that the cluster's CA and name allow, or a certificate of ours is unusable."""
+
+    word = "tls_untrusted"
+
+
+class Redirected(KubeError):
+    """The server answered with a redirect; following it would hand our credential to someone else (T22)."""
+
+    word = "redirect_refused"
+
+
+class TooLarge(KubeError):
+    """The answer passed a limit on bytes, objects, pages or depth (T21)."""
+
+    word = "answer_too_large"
+
+
+class BadAnswer(KubeError):
+    """The answer is not what an API server sends."""
+
+    word = "bad_answer"
+
+
+class CredentialFailed(KubeError):
+    """The allowed exec or auth-provider credential could not be obtained."""
+
+    word = "credential_failed"
+
+
+class Unauthorized(KubeError):
+    """401."""
+
+    word = "unauthorized"
+
+
+class Forbidden(KubeError):
+    """403."""
+
+    word = "forbidden"
+
+
+class NotFound(KubeError):
+    """404."""
+
+    word = "not_found"
+
+
+class Conflict(KubeError):
+    """409: a precondition does not hold, or another field manager owns a field. ``reason`` is the server's word."""
+
+    word = "conflict"
+    reason = ""
+
+
+class Expired(KubeError):
+    """410: a continue token or resource version is too old."""
+
+    word, retryable = "expired", True
+
+
+class Invalid(KubeError):
+    """400 or 422: the server refuses the object."""
+
+    word = "invalid"
+
+
+class Busy(KubeError):
+    """429 or 5xx after all tries."""
+
+    word, retryable = "server_busy", True
+
+
+class ListIncomplete(KubeError):
+    """A list of which not every page arrived. Nothing may be concluded from what is missing (T14).
+
+    ``cause`` is the word of what went wrong (``unreachable``, ``forbidden``, ``timed_out``, ...).
+    """
+
+    word = "source_incomplete"
+
+    def __init__(self, why: KubeError) -> None:
+        self.cause = why.word
+        super().__init__(
+            why.cluster, why.operation, "{0} [{1}]".format(why.message, why.word), why.status, why.retryable
+        )
+
+    def failure(self) -> t.Dict[str, t.Any]:
+        """As every failure's, with the word of the cause."""
+        return dict(super().failure(), cause=self.cause)
+
+
+BY_STATUS: t.Dict[int, t.Type[KubeError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: Busy,
+}

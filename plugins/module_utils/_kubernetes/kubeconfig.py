@@ -1,0 +1,189 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The kubeconfig format: read once, bounded, as data. What of it may be used is decided in access.py."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+
+#: An admin kubeconfig has about 6 KB; more than this is no kubeconfig.
+MAX_BYTES = 512 * 1024
+
+
+class KubeconfigRefused(ValueRefused):
+    """A kubeconfig that cannot be read or is not one: ``kubeconfig_unreadable`` or ``kubeconfig_invalid``."""
+
+
+class Chosen(t.NamedTuple):
+    """The parts of a kubeconfig that its context selects."""
+
+    name: str
+    cluster: t.Dict[str, t.Any]
+    user: t.Dict[str, t.Any]
+
+    def data(
+        self,
+        part: t.Mapping[str, t.Any],
+        key: str,
+        file_reference: t.Callable[[str, t.Any, t.Optional[str]], str],
+        base: t.Optional[str],
+    ) -> t.Optional[bytes]:
+        """``<key>-data`` decoded, else the file that ``<key>`` names if that is allowed, else None."""
+        inline = part.get(key + "-data")
+        if inline:
+            try:
+                return base64.b64decode(inline, validate=True)
+            except (binascii.Error, ValueError, TypeError):
+                raise KubeconfigRefused("kubeconfig_invalid", "{0}-data is not base64".format(key)) from None
+        if not part.get(key):
+            return None
+        path = file_reference(key, part[key], base)
+        try:
+            return read_small_file(path)
+        except OSError as error:
+            raise KubeconfigRefused(
+                "kubeconfig_unreadable", "{0} {1} cannot be read: {2}".format(key, path, error.strerror or error)
+            ) from None
+
+    def minimal(self) -> t.Dict[str, t.Any]:
+        """A kubeconfig of this context alone, for the kubernetes library's own credential loader."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": self.name,
+            "contexts": [{"name": self.name, "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": self.cluster.get("server")}}],
+            "users": [{"name": "u", "user": {k: self.user[k] for k in ("exec", "auth-provider") if k in self.user}}],
+        }
+
+
+def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
+    """A regular file's bytes. Raises OSError, also for pipes, devices and files beyond the limit."""
+    # without O_NONBLOCK, opening a pipe would wait for a writer
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a regular file")
+        with os.fdopen(os.dup(handle), "rb") as stream:
+            data = stream.read(limit + 1)
+    finally:
+        os.close(handle)
+    if len(data) > limit:
+        raise OSError(0, "larger than {0} bytes".format(limit))
+    return data
+
+
+def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]]:
+    """A path or a dict -> (the document, the folder for its relative paths or None)."""
+    if isinstance(given, dict):
+        return given, None
+    if not isinstance(given, (str, os.PathLike)):
+        raise KubeconfigRefused("kubeconfig_invalid", "kubeconfig is neither a path nor a dictionary")
+    path = os.path.abspath(os.path.expanduser(os.fspath(given)))
+    try:
+        raw = read_small_file(path)
+    except OSError as error:
+        raise KubeconfigRefused(
+            "kubeconfig_unreadable", "kubeconfig {0} cannot be read: {1}".format(path, error.strerror or error)
+        ) from None
+    return parse_kubeconfig(raw, "kubeconfig {0}".format(path)), os.path.dirname(path)
+
+
+def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any]:
+    """YAML or JSON text -> dict. Aliases are refused: a kubeconfig has none, a YAML bomb is made of them."""
+    try:
+        import yaml
+    except ImportError:
+        raise KubeconfigRefused("kubeconfig_unreadable", "reading a kubeconfig file needs the Python library PyYAML") from None
+
+    class Loader(yaml.SafeLoader):
+        """Plain data only."""
+
+        def compose_node(self, parent: t.Any, index: t.Any) -> t.Any:
+            if self.check_event(yaml.events.AliasEvent):
+                raise yaml.YAMLError("aliases are refused")
+            return super().compose_node(parent, index)
+
+    try:
+        # not yaml.load: the loader is our own subclass of SafeLoader
+        loader = Loader(raw)
+        try:
+            config = loader.get_single_data()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+        # the error's text would quote the file, tokens included
+        mark = getattr(error, "problem_mark", None)
+        line = " near line {0}".format(mark.line + 1) if mark is not None else ""
+        alias = ": aliases are refused" if "aliases are refused" in str(error) else ""
+        raise KubeconfigRefused("kubeconfig_invalid", "{0} is no plain YAML{1}{2}".format(where, line, alias)) from None
+    if not isinstance(config, dict):
+        raise KubeconfigRefused("kubeconfig_invalid", "{0} is not a mapping".format(where))
+    return config
+
+
+def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = None) -> Chosen:
+    """The cluster and the user of the named context, or of ``current-context``. Raises ``kubeconfig_invalid``."""
+    name = context or config.get("current-context")
+    if not name:
+        raise KubeconfigRefused(
+            "kubeconfig_invalid", "the kubeconfig has no current-context; name one in the variable context"
+        )
+    chosen = _named(config, "contexts", "context", name)
+    cluster = _named(config, "clusters", "cluster", chosen.get("cluster"))
+    user = _named(config, "users", "user", chosen.get("user"))
+    return Chosen(str(name), cluster, user)
+
+
+def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> t.Dict[str, t.Any]:
+    entries = config.get(plural)
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and entry.get("name") == name:
+            value = entry.get(key) or {}
+            if isinstance(value, dict):
+                return value
+    raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has no {0} named {1}".format(key, quoted(name)))
+
+
+def secret_leaves(config: t.Any, depth: int = 0) -> t.List[str]:
+    """Texts of a kubeconfig dict that must be hidden: credentials of every user in it, whatever its context."""
+    found: t.List[str] = []
+    if depth > 12:
+        return found
+    if isinstance(config, dict):
+        for key, value in config.items():
+            if key in _SECRET_KEYS and isinstance(value, str) and value:
+                found.append(value)
+            elif key in ("env", "config") and depth > 1:
+                found.extend(_texts(value))
+            else:
+                found.extend(secret_leaves(value, depth + 1))
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            found.extend(secret_leaves(value, depth + 1))
+    return found
+
+
+_SECRET_KEYS = frozenset(("token", "client-key-data", "password", "id-token", "refresh-token", "access-token", "client-secret"))
+
+
+def _texts(value: t.Any, depth: int = 0) -> t.List[str]:
+    """Long texts anywhere inside; short ones would blank half of every message (guide 5.7)."""
+    if depth > 6:
+        return []
+    if isinstance(value, str):
+        return [value] if len(value) >= 8 else []
+    if isinstance(value, dict):
+        return [text for key, item in value.items() if key != "name" for text in _texts(item, depth + 1)]
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _texts(item, depth + 1)]
+    return []

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Connections to one API server: TLS from an Access, no redirects, and a deadline that holds for every byte."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import shutil
+import socket
+import ssl
+import tempfile
+import threading
+import time
+import typing as t
+
+from .access import Access
+from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
+
+USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
+CA_BYTES = 1024 * 1024
+
+#: The deadline of the request that the current thread is in, as time.monotonic().
+_CURRENT = threading.local()
+
+
+class DeadlineSocket(ssl.SSLSocket):
+    """A TLS socket whose reads end at the deadline of the request.
+
+    Socket timeouts alone start again with every byte, so a server that drips one byte every few seconds would hold
+    a connection, and the run, for ever (T21).
+    """
+
+    def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:  # type: ignore[override]
+        """As ssl.SSLSocket's, within the deadline."""
+        deadline = getattr(_CURRENT, "deadline", None)
+        timeout = self.gettimeout()
+        if deadline is None:
+            return super().recv_into(buffer, nbytes, flags)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise socket.timeout("the request's time is over")
+        if timeout is not None and timeout <= remaining:
+            return super().recv_into(buffer, nbytes, flags)
+        self.settimeout(remaining)
+        try:
+            return super().recv_into(buffer, nbytes, flags)
+        finally:
+            self.settimeout(timeout)
+
+
+class within:
+    """Context manager: every TLS read of this thread ends at the deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    def __enter__(self) -> None:
+        self.before = getattr(_CURRENT, "deadline", None)
+        _CURRENT.deadline = self.deadline
+
+    def __exit__(self, *unused: t.Any) -> None:
+        _CURRENT.deadline = self.before
+
+
+def libraries(cluster: str) -> t.Tuple[t.Any, t.Any]:
+    """The modules (kubernetes.client, urllib3). Raises LibraryMissing with the way out."""
+    try:
+        import kubernetes.client
+        import urllib3
+    except ImportError as error:
+        import sys
+
+        raise LibraryMissing(
+            cluster,
+            "start",
+            "the Python library kubernetes is missing for {0} ({1}); install it there, or point "
+            "ansible_python_interpreter at a Python that has it".format(sys.executable, error.name or error),
+        ) from None
+    return kubernetes.client, urllib3
+
+
+def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
+    """A client context for one cluster. Raises Untrusted when its CA or client certificate is unusable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = DeadlineSocket
+    try:
+        if ca_pem:
+            context.load_verify_locations(cadata=ca_pem)
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    except (ssl.SSLError, ValueError) as error:
+        raise Untrusted(access.cluster, "start", "the cluster's CA is no certificate: {0}".format(error)) from None
+    if access.verify is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if access.client_cert:
+        _load_client_certificate(access, context)
+    return context
+
+
+def _load_client_certificate(access: Access, context: ssl.SSLContext) -> None:
+    # ssl reads certificates from files only; these live for a millisecond in a folder that nobody else may enter
+    folder = tempfile.mkdtemp(prefix="mcn-")
+    try:
+        paths = []
+        for name, pem in (("cert", access.client_cert), ("key", access.client_key)):
+            paths.append(os.path.join(folder, name))
+            with open(os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                stream.write(pem)
+        # a password must never be asked for on a terminal
+        context.load_cert_chain(paths[0], paths[1], password=lambda: b"")
+    except (ssl.SSLError, ValueError, OSError):
+        raise Untrusted(
+            access.cluster, "start", "client certificate and key do not fit together, or are not PEM"
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Transport(t.NamedTuple):
+    """``pool`` a urllib3 pool manager, ``headers`` of every request; credentials are in it, so it has no useful text."""
+
+    pool: t.Any
+    headers: t.Any
+
+    def __repr__(self) -> str:
+        return "Transport(...)"
+
+
+def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Transport:
+    """Set up (not open) the connections to one cluster. Raises KubeError."""
+    client, urllib3 = libraries(access.cluster)
+    configuration = client.Configuration()
+    configuration.host = access.server
+    configuration.verify_ssl = access.verify is not False
+    # the constructor takes proxies from the environment; only the inventory's count here
+    configuration.proxy = access.proxy_url
+    configuration.no_proxy = None
+    configuration.connection_pool_maxsize = connections
+    configuration.retries = False
+    api_client = client.ApiClient(configuration)
+    pool = api_client.rest_client.pool_manager
+    ca_pem = access.ca_pem
+    if access.ca_url:
+        ca_pem = fetch_ca(access, urllib3, seconds)
+    settings = pool.connection_pool_kw
+    if access.server.startswith("https:"):
+        for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file", "assert_hostname", "server_hostname"):
+            settings.pop(name, None)
+        settings["ssl_context"] = tls_context(access, ca_pem)
+        settings["cert_reqs"] = ssl.CERT_NONE if access.verify is False else ssl.CERT_REQUIRED
+        if access.tls_server_name:
+            settings["server_hostname"] = settings["assert_hostname"] = access.tls_server_name
+        if access.verify is False:
+            settings["assert_hostname"] = False
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    headers = urllib3.response.HTTPHeaderDict()
+    headers.update({"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"})
+    token = access.token
+    if access.loader_config:
+        token = _loaded_credential(access, settings)
+    if token:
+        headers["Authorization"] = "Bearer " + token
+    for name, values in (access.impersonate or {}).items():
+        for value in values:
+            headers.add(name, value)
+    return Transport(pool, headers)
+
+
+def _loaded_credential(access: Access, settings: t.Dict[str, t.Any]) -> t.Optional[str]:
+    """Let the kubernetes library run the allowed exec or auth-provider; returns a token, or loads a certificate."""
+    client, dummy = libraries(access.cluster)
+    try:
+        from kubernetes.config import kube_config
+
+        configuration = client.Configuration()
+        kube_config.load_kube_config_from_dict(
+            access.loader_config, client_configuration=configuration, persist_config=False
+        )
+    except Exception as error:  # the loader raises whatever the plugin made it raise
+        raise CredentialFailed(
+            access.cluster, "obtain a credential", "{0} while running the allowed plugin".format(type(error).__name__)
+        ) from None
+    value = configuration.api_key.get("authorization") or configuration.api_key.get("BearerToken") or ""
+    if value.startswith("Bearer "):
+        return value[len("Bearer ") :]
+    if configuration.cert_file and configuration.key_file and "ssl_context" in settings:
+        settings["ssl_context"].load_cert_chain(configuration.cert_file, configuration.key_file)
+        return None
+    raise CredentialFailed(access.cluster, "obtain a credential", "the allowed plugin gave none")
+
+
+def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
+    """The CA bundle at ``ca_url``, whose bytes must have the pinned hash (ruling 6)."""
+    operation = "fetch the CA"
+    # The bundle cannot be verified by itself; the pin authenticates every byte of it, and it is no secret.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.sslsocket_class = DeadlineSocket
+    manager = urllib3.ProxyManager if access.proxy_url else urllib3.PoolManager
+    first = [access.proxy_url] if access.proxy_url else []
+    try:
+        with manager(*first, ssl_context=context, cert_reqs="CERT_NONE", assert_hostname=False) as pool:
+            with within(time.monotonic() + seconds):
+                answer = pool.request(
+                    "GET", access.ca_url, redirect=False, retries=False, preload_content=False, timeout=seconds,
+                    headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+                )  # fmt: skip
+                body = answer.read(CA_BYTES + 1, decode_content=False)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(access.cluster, operation, type(error).__name__) from None
+    if answer.status != 200:
+        raise BadAnswer(access.cluster, operation, "HTTP status {0}".format(answer.status), answer.status)
+    if len(body) > CA_BYTES:
+        raise TooLarge(access.cluster, operation, "more than {0} bytes".format(CA_BYTES))
+    if not hmac.compare_digest(hashlib.sha256(body).hexdigest(), access.ca_sha256):
+        raise Untrusted(access.cluster, operation, "the bundle's SHA-256 is not ca_sha256")
+    return body.decode("ascii", "replace")

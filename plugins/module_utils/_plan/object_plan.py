@@ -1,0 +1,236 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Manifests against what a cluster has: the writes, in order, and the refusals. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.keys import fingerprint
+from .._values.names import parse_subdomain
+from .._values.refused import ValueRefused, quoted
+from .budget import check_budget
+from .objects import (
+    MANAGED_BY,
+    MANAGED_BY_US,
+    differences,
+    foreign_owners,
+    is_ours,
+    normalise,
+    ownable,
+    owned_tree,
+    redacted,
+    stale_fields,
+    whole_tree,
+)
+from .pending import is_pending
+from .plan import CREATE, DELETE, UPDATE, Change, Plan
+
+#: What others need comes first; deletions go the other way round. Kinds that are not named come last.
+ORDER = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role",
+         "RoleBinding", "Secret", "ConfigMap")  # fmt: skip
+
+
+class Key(t.NamedTuple):
+    """One object of one cluster. ``namespace`` is empty for kinds without."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def short(self) -> str:
+        """``namespace/name``, or the name alone."""
+        return self.namespace + "/" + self.name if self.namespace else self.name
+
+
+class Scope(t.NamedTuple):
+    """A range that a run may purge: objects of one kind that are ours and that nobody wants. Empty text: all."""
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    label_selector: str = ""
+
+
+class Write(t.NamedTuple):
+    """One write: its Change, the object, the manifest to apply (None: delete), uid and version of what was read."""
+
+    change: Change
+    key: Key
+    manifest: t.Optional[t.Dict[str, t.Any]]
+    uid: t.Optional[str]
+    version: t.Optional[str]
+    force: bool
+
+
+class Read(t.NamedTuple):
+    """What was read of one cluster.
+
+    ``objects`` every object that a list returned; ``purgeable`` keys inside the scopes; ``unserved`` (apiVersion, kind)
+    pairs that the API server does not have; ``namespaced`` pair -> whether the kind lives in namespaces.
+    """
+
+    objects: t.Mapping[Key, t.Mapping[str, t.Any]]
+    purgeable: t.AbstractSet[Key]
+    unserved: t.AbstractSet[t.Tuple[str, str]]
+    namespaced: t.Mapping[t.Tuple[str, str], bool]
+
+
+def rank(kind: str) -> int:
+    """Place of a kind in the order of writes."""
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+
+
+def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]:
+    """A manifest and its key. Raises ValueRefused ``manifest_invalid`` naming ``where`` (``objects[3]``)."""
+    if not isinstance(given, dict) or not isinstance(given.get("metadata"), dict):
+        raise ValueRefused("manifest_invalid", "{0} is no manifest: it has no metadata".format(where))
+    if is_pending(given):
+        raise ValueRefused("value_pending", "{0} holds a value that does not exist yet".format(where))
+    manifest = normalise(given)
+    meta = manifest["metadata"]
+    for name in ("apiVersion", "kind"):
+        if not isinstance(manifest.get(name), str) or not manifest[name].replace("/", "").replace(".", "").replace("-", "").isalnum():
+            raise ValueRefused("manifest_invalid", "{0} has no valid {1}".format(where, name))
+    if manifest["apiVersion"].count("/") > 1:
+        raise ValueRefused("manifest_invalid", "{0}: {1} is no apiVersion".format(where, quoted(manifest["apiVersion"])))
+    name, namespace = meta.get("name"), meta.get("namespace", "")
+    # RBAC names may hold colons; everything else is a DNS subdomain
+    parse_subdomain(str(name).replace(":", "-") if manifest["apiVersion"].startswith("rbac.") else name, "manifest_invalid")
+    if namespace:
+        parse_subdomain(namespace, "manifest_invalid")
+    if not ownable(manifest):
+        raise ValueRefused(
+            "manifest_invalid",
+            "{0}: {1} {2} has no content by which we could know it again; give it the label {3}: {4}".format(
+                where, manifest["kind"], quoted(name), MANAGED_BY, MANAGED_BY_US
+            ),
+        )
+    return Key(manifest["apiVersion"], manifest["kind"], namespace, str(name)), manifest
+
+
+def plan_objects(
+    cluster: str,
+    wanted: t.Mapping[Key, t.Mapping[str, t.Any]],
+    read: Read,
+    manager: str,
+    state: str = "present",
+    adopt: bool = False,
+    max_deletes: t.Optional[int] = None,
+    confirm_empty: bool = False,
+) -> t.Tuple[Plan, t.List[Write]]:
+    """The writes that make one cluster have the wanted objects, or, with state ``absent``, none of them.
+
+    An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as wanted is left
+    alone, whoever made it. With ``adopt`` it is taken over. Objects in ``read.purgeable`` that are ours and not wanted
+    are deleted, within the budget (ruling 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
+    """
+    plan, writes = Plan(), []
+    deletes: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
+    for key in sorted(wanted, key=lambda key: (rank(key.kind), key)):
+        ident = "{0}/{1}".format(cluster, key.short)
+        label = "{0} {1}".format(key.kind, ident)
+        actual = read.objects.get(key)
+        if (key.api_version, key.kind) in read.unserved:
+            if state == "present":
+                plan.refuse(label, "kind_not_served", "the API server has no {0} in {1}".format(key.kind, key.api_version))
+        elif state == "absent":
+            if actual is None:
+                plan.unchanged += 1
+            elif is_ours(actual, manager) or adopt:
+                deletes.setdefault((key.api_version, key.kind), []).append(key)
+            else:
+                plan.refuse(label, "not_ours", "is not ours and stays")
+        elif actual is None:
+            manifest = dict(wanted[key])
+            change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint))
+            writes.append(Write(change, key, manifest, None, None, adopt))
+        else:
+            _compare(plan, writes, key, ident, wanted[key], actual, manager, adopt)
+
+    ours = {key for key in read.purgeable if key in read.objects and is_ours(read.objects[key], manager)}
+    for key in sorted(ours):
+        if state == "absent" or key not in wanted:
+            listed = deletes.setdefault((key.api_version, key.kind), [])
+            if key not in listed:
+                listed.append(key)
+    for (api_version, kind), keys in sorted(deletes.items(), key=lambda item: (-rank(item[0][1]), item[0])):
+        owned = [key for key in ours if (key.api_version, key.kind) == (api_version, kind)]
+        if state == "present":
+            remaining = sum(1 for key in wanted if (key.api_version, key.kind) == (api_version, kind))
+            refusal = check_budget(cluster, kind, len(owned), len(keys), remaining, max_deletes, confirm_empty)
+            if refusal:
+                plan.refused.append(refusal)
+                continue
+        for key in sorted(keys):
+            actual = read.objects[key]
+            ident = "{0}/{1}".format(cluster, key.short)
+            change = Change(DELETE, kind, ident, redacted(actual, fingerprint), None)
+            writes.append(Write(change, key, None, actual["metadata"].get("uid"), None, False))
+    plan.changes.extend(write.change for write in writes)
+    return plan, writes
+
+
+def _compare(
+    plan: Plan,
+    writes: t.List[Write],
+    key: Key,
+    ident: str,
+    manifest: t.Mapping[str, t.Any],
+    actual: t.Mapping[str, t.Any],
+    manager: str,
+    adopt: bool,
+) -> None:
+    # equal in order is equal; only otherwise is the dearer question asked, which lists are keyed
+    paths = differences(manifest, actual)
+    if paths:
+        paths = differences(manifest, actual, whole_tree(actual))
+    stale = stale_fields(owned_tree(actual, manager, "Apply"), manifest)
+    if not paths and not stale:
+        plan.unchanged += 1
+        return
+    label = "{0} {1}".format(key.kind, ident)
+    if not adopt:
+        if not is_ours(actual, manager):
+            plan.refuse(label, "not_ours", "exists, is not ours and differs in {0}; it is left alone".format(_shown(paths)))
+            return
+        taken = foreign_owners(actual, manager, paths)
+        if taken:
+            plan.refuse(
+                label,
+                "not_ours",
+                "another field manager owns {0} ({1}); set adopt to take it over".format(taken[0][0], quoted(taken[0][1])),
+            )
+            return
+    before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint)
+    shape = merged_shape(after, paths + stale)
+    change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
+    meta = actual["metadata"]
+    writes.append(Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt))
+
+
+def _shown(paths: t.Sequence[t.Tuple[str, ...]]) -> str:
+    names = sorted({".".join(path) for path in paths})
+    return ", ".join(names[:5]) + (" and {0} more".format(len(names) - 5) if len(names) > 5 else "")
+
+
+def merged_shape(manifest: t.Mapping[str, t.Any], paths: t.Iterable[t.Tuple[str, ...]]) -> t.Dict[str, t.Any]:
+    """Paths as a tree: what a diff of this object shows."""
+    tree: t.Dict[str, t.Any] = {}
+    for path in paths:
+        node = tree
+        for name in path:
+            node = node.setdefault(name, {})
+    return tree
+
+
+def _part(value: t.Any, shape: t.Mapping[str, t.Any]) -> t.Any:
+    """The part of an object that the shape names; lists are shown whole."""
+    if not shape or not isinstance(value, dict):
+        return value
+    return {name: _part(value[name], inner) for name, inner in shape.items() if name in value}
