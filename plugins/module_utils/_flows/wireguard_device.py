@@ -1,0 +1,135 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One WireGuard device with its key, addresses and peers: gather, plan, apply, verify (semaphore 3.2, 3.3, 3.5)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._linux.keys import KeyFile
+from .._linux.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
+from .._linux.resolve import resolve
+from .._linux.stats import Stats, now, total
+from .._linux.wg_values import new_dump, preshared_fingerprint
+from .._linux.wireguard import open_device
+from .._mesh.device_plan import DevicePlan, plan_device
+from .._mesh.device_wanted import parse_device
+from .._mesh.peers_wanted import names_to_resolve, preshared_files
+from .._plan.pending import to_wire
+
+Data = t.Dict[str, t.Any]
+
+
+def gather(desired: t.Mapping[str, t.Any]) -> Data:
+    """Read everything that matters for a device, once. desired: of parse_device. Raises LinuxError.
+
+    ``{"link": of read_link|None, "device": a dump (of an absent device: empty), "key": of KeyFile.state|None,
+    "resolved": {DNS name: [address]}, "preshared": {path: fingerprint|None}, "now": epoch seconds, "stats": {...}}``.
+    Nothing in it is secret.
+    """
+    stats = Stats()
+    link = read_link(desired["name"])
+    stats.add("reads")
+    dump = new_dump()
+    if link and link["implementation"]:
+        device = open_device(desired["name"], link["implementation"])
+        try:
+            dump = device.dump()
+        finally:
+            device.close()
+        stats.add("reads")
+    peers = desired["peers"] or [] if desired["state"] == "present" else []
+    path = desired["private_key_file"] if desired["state"] == "present" else None
+    actual = {
+        "link": link,
+        "device": dump,
+        "key": KeyFile(path).state() if path else None,
+        "resolved": resolve(names_to_resolve(peers)),
+        "preshared": {path: preshared_fingerprint(path) for path in preshared_files(peers)},
+        "now": now(),
+    }
+    actual["stats"] = stats.as_dict()
+    return actual
+
+
+def plan(
+    desired: t.Mapping[str, t.Any],
+    actual: t.Mapping[str, t.Any],
+    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
+) -> DevicePlan:
+    """Pure. last_endpoints: the endpoint configured last by public key, where the caller keeps such a record."""
+    return plan_device(desired, actual, last_endpoints)
+
+
+def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
+    """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
+    stats, work, name = Stats(), planned.work, desired["name"]
+    if work.get("delete"):
+        delete_link(name)
+        stats.add("netlink_writes")
+        return stats.as_dict()
+    if work.get("make_key"):
+        KeyFile(desired["private_key_file"]).ensure()
+        stats.add("file_writes")
+    implementation = actual["link"]["implementation"] if actual["link"] else None
+    if work.get("create"):
+        implementation = create_wireguard_link(name, desired["implementation"])
+        stats.add("netlink_writes")
+    if work.get("link"):
+        set_link(name, **work["link"])
+        stats.add("netlink_writes")
+    if not work.get("configure") and not work.get("steps"):
+        _address_and_raise(name, work, stats)
+        return stats.as_dict()
+    device = open_device(name, implementation)
+    try:
+        settings = dict(work["configure"])
+        if settings.pop("private_key", False):
+            settings["private_key"] = KeyFile(desired["private_key_file"]).private_key()
+        device.configure(**settings)
+        _address_and_raise(name, work, stats)
+        device.apply(work.get("steps", ()))
+        stats.add("wireguard_writes", device.writes)
+    finally:
+        device.close()
+    return stats.as_dict()
+
+
+def _address_and_raise(name: str, work: Data, stats: Stats) -> None:
+    stats.add("netlink_writes", change_addresses(name, work.get("add_addresses", ()), work.get("remove_addresses", ())))
+    if work.get("up") is not None:
+        set_link(name, up=work["up"])
+        stats.add("netlink_writes")
+
+
+def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t.Mapping[str, str]] = None) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
+
+    wanted: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    """
+    desired = parse_device(wanted)
+    actual = gather(desired)
+    planned = plan(desired, actual, last_endpoints)
+    stats, after = actual["stats"], planned
+    if planned.changed and not check:
+        stats = total(stats, apply(desired, actual, planned))
+        read_back = gather(desired)
+        stats = total(stats, read_back["stats"])
+        after = plan(desired, read_back, last_endpoints)
+        for change in after.changes:
+            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+    device = dict(after.device, name=desired["name"]) if after.device else None
+    return to_wire(
+        dict(
+            planned.result(),
+            diff=planned.diff(),
+            warnings=planned.warnings,
+            stats=stats,
+            device=device,
+            public_key=device["public_key"] if device else None,
+            peers=after.peers,
+        )
+    )

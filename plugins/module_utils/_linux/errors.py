@@ -1,0 +1,41 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What can go wrong at the kernel's door, in words for the person who runs the play."""
+
+from __future__ import annotations
+
+import errno
+import os
+import typing as t
+
+
+class LinuxError(Exception):
+    """An operation on this host that failed. ``operation`` and ``object`` name it, ``message`` says why.
+
+    ``package`` names what to install when something is missing. No secret is ever part of the text.
+    """
+
+    def __init__(self, operation: str, obj: str, message: str, package: t.Optional[str] = None) -> None:
+        self.operation = operation
+        self.object = obj
+        self.message = message
+        self.package = package
+        super().__init__("failed to {0} {1}: {2}".format(operation, obj, message))
+
+    def fields(self) -> t.Dict[str, t.Any]:
+        """The parts, as keys for a module's failure result."""
+        shown = {"operation": self.operation, "object": self.object}
+        if self.package:
+            shown["missing_package"] = self.package
+        return shown
+
+
+def os_reason(error: OSError) -> str:
+    """An OSError in the kernel's words, without paths or numbers that differ between hosts."""
+    text = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in (errno.EPERM, errno.EACCES):
+        text += " (this needs root, and CAP_NET_ADMIN in a container)"
+    return text

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""DNS names to addresses, many at once: one dead name costs its time-out once, not once a name."""
+
+from __future__ import annotations
+
+import socket
+import typing as t
+
+_THREADS = 16
+
+
+def resolve(names: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
+    """Name -> addresses as text; an empty list when it does not resolve. The caller judges the addresses."""
+    if not names:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor  # only runs with names in their endpoints pay for it
+
+    with ThreadPoolExecutor(max_workers=min(_THREADS, len(names))) as pool:
+        return dict(zip(names, pool.map(_resolve, names)))
+
+
+def _resolve(name: str) -> t.List[str]:
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return []
+    return sorted({str(answer[4][0]) for answer in answers if "%" not in str(answer[4][0])})

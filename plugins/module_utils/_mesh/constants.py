@@ -1,0 +1,22 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Numbers and marks by which this collection knows its own things on a host (ruling 32)."""
+
+from __future__ import annotations
+
+#: rtnetlink's protocol number of our routes and rules. Not in /etc/iproute2/rt_protos of any distribution; 4 to 99
+#: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
+ROUTE_PROTOCOL = 109
+
+#: Every link of ours has an alias that is this word, or begins with it and a slash or a blank.
+OWNER = "multicluster.network"
+
+MAIN_TABLE = 254
+
+
+def is_our_alias(alias: object) -> bool:
+    """True when a link's alias says that the link is ours."""
+    return isinstance(alias, str) and (alias == OWNER or alias.startswith((OWNER + "/", OWNER + " ")))

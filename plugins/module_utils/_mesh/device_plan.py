@@ -1,0 +1,168 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A wanted WireGuard device against what is there: whose it is, what to set, in which order (semaphore 3.2, 3.6)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.pending import Pending
+from .._plan.plan import Plan
+from .constants import is_our_alias
+from .key_file import ERROR, GENERATE, key_action
+from .peer_set import plan_peers, view
+from .peers_wanted import parse_peers
+
+Data = t.Dict[str, t.Any]
+
+
+class DevicePlan(Plan):
+    """A plan and what ``apply`` does for it.
+
+    work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``link`` (arguments of set_link before the device
+    is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
+    ``add_addresses``, ``remove_addresses``, ``up`` (None: as it is), ``steps`` (of peer_set). device and peers: as they
+    will be; device is None when the link will not be there, peers is sorted by key.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: Data = {}
+        self.device: t.Optional[Data] = None
+        self.peers: t.List[Data] = []
+
+
+def device_view(link: t.Mapping[str, t.Any], dump: t.Mapping[str, t.Any]) -> Data:
+    """What of a device is configuration, as diffs and results show it."""
+    names = ("implementation", "mtu", "txqueuelen", "alias", "up", "addresses")
+    shown = {name: link[name] for name in names}
+    shown.update((name, dump[name]) for name in ("listen_port", "fwmark", "public_key"))
+    return shown
+
+
+def plan_device(
+    desired: t.Mapping[str, t.Any],
+    actual: t.Mapping[str, t.Any],
+    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
+) -> DevicePlan:
+    """desired: of parse_device; actual: of the flow's gather; last_endpoints: see peer_set.endpoint_drifted."""
+    plan = DevicePlan()
+    name, link, dump = desired["name"], actual["link"], actual["device"]
+    if link is not None:
+        plan.device, plan.peers = device_view(link, dump), _listed({k: view(p) for k, p in dump["peers"].items()})
+        refusal = _foreign(desired, link)
+        if refusal:
+            plan.refuse(name, *refusal)
+            return plan
+    if desired["state"] == "absent":
+        if link is not None:
+            for key in sorted(dump["peers"]):
+                plan.delete("peer", "{0} {1}".format(name, key), view(dump["peers"][key]))
+            plan.delete("link", name, device_view(link, dump))
+            plan.work["delete"] = True
+        plan.device, plan.peers = None, []
+        return plan
+    key = _plan_key(plan, desired, actual)
+    if plan.refused:
+        return plan
+    _plan_link(plan, desired, link, dump, key)
+    if desired["peers"] is not None:
+        own_key = key if key is not None else dump["public_key"]
+        wanted, refused, kept = parse_peers(
+            name, desired["peers"], dump["peers"], own_key, actual["resolved"], actual["preshared"]
+        )
+        plan.refused.extend(refused)
+        peers = plan_peers(name, wanted, dump["peers"], actual["now"], last_endpoints, desired["purge_peers"], kept)
+        plan.extend(peers.plan)
+        plan.work["steps"] = peers.steps
+        plan.peers = _listed(peers.after)
+    return plan
+
+
+def _listed(peers: t.Mapping[t.Any, Data]) -> t.List[Data]:
+    return [dict(peers[key], public_key=key) for key in sorted(peers, key=str)]
+
+
+def _foreign(desired: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
+    """(reason, message) when the link must be left alone."""
+    if link["implementation"] is None:
+        kind = link["kind"] or "hardware"
+        return "not_ours", "a link of this name exists and is no WireGuard device ({0}); it is left alone".format(kind)
+    if is_our_alias(link["alias"]) or desired["adopt"]:
+        return None
+    return "adoptable", "a WireGuard device of this name exists without our mark; adopt: true takes it over"
+
+
+def _plan_key(plan: DevicePlan, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> t.Any:
+    """The public key that the device will have; None when the key is not ours to manage."""
+    path, found = desired["private_key_file"], actual["key"]
+    if path is None:
+        return None
+    action = key_action(found["state"])
+    if action == ERROR:
+        plan.refuse(desired["name"], "bad_private_key", "{0}: {1}; it is never overwritten".format(path, found["message"]))
+        return None
+    if action == GENERATE:
+        if not desired["generate_key"]:
+            plan.refuse(desired["name"], "private_key_missing", "{0} does not exist".format(path))
+            return None
+        key = Pending("public key of {0}".format(desired["name"]))
+        plan.create("key", path, {"mode": "0600", "public_key": key})
+        plan.work["make_key"] = True
+        return key
+    if found["mode"] != "0600":
+        before = {"mode": found["mode"], "public_key": found["public_key"]}
+        plan.update("key", path, before, dict(before, mode="0600"))
+        plan.work["make_key"] = True
+    return found["public_key"]
+
+
+def _plan_link(
+    plan: DevicePlan,
+    desired: t.Mapping[str, t.Any],
+    link: t.Optional[t.Mapping[str, t.Any]],
+    dump: t.Mapping[str, t.Any],
+    key: t.Any,
+) -> None:
+    name = desired["name"]
+    # wireguard-go and the kernel set a port of their own choice on a new device; what nobody asked for is not shown.
+    now: Data = device_view(link, dump) if link else {"addresses": [], "listen_port": 0, "public_key": None}
+    after = dict(now, implementation=now.get("implementation") or desired["implementation"])
+    after.update((field, desired[field]) for field in ("mtu", "txqueuelen", "alias", "up", "fwmark"))
+    if desired["listen_port"] is not None:
+        after["listen_port"] = desired["listen_port"]
+    if key is not None:
+        after["public_key"] = key
+    after["addresses"] = _addresses(desired, now["addresses"])
+    changed = {field for field in after if link is None or now[field] != after[field]}
+
+    work = plan.work
+    work["create"] = link is None
+    work["link"] = {field: after[field] for field in ("mtu", "txqueuelen", "alias") if field in changed}
+    work["configure"] = {field: after[field] for field in ("listen_port", "fwmark") if now.get(field, 0) != after[field]}
+    if key is not None and now["public_key"] != key:
+        work["configure"]["private_key"] = True
+    work["add_addresses"] = sorted(set(after["addresses"]) - set(now["addresses"]))
+    work["remove_addresses"] = sorted(set(now["addresses"]) - set(after["addresses"]))
+    work["up"] = after["up"] if now.get("up", False) != after["up"] else None
+    plan.device = after
+    if link is None:
+        plan.create("link", name, after)
+        return
+    if desired["implementation"] not in ("auto", now["implementation"]):
+        message = "{0} is a {1} device and stays one; remove it first to change its implementation"
+        plan.warnings.append(message.format(name, now["implementation"]))
+    if now == after:
+        plan.unchanged += 1
+    else:
+        plan.update("link", name, now, after)
+
+
+def _addresses(desired: t.Mapping[str, t.Any], now: t.Sequence[str]) -> t.List[str]:
+    """A list of addresses is exact for both families; flushing takes IPv4 and leaves IPv6 alone (semaphore 3.2)."""
+    if desired["addresses"] is not None:
+        return list(desired["addresses"])
+    return [text for text in now if ":" in text or not desired["flush_ipv4"]]

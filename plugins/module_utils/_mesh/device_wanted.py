@@ -1,0 +1,96 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a caller wants of a WireGuard device, read strictly and with its defaults (semaphore 3.2)."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._values.addresses import parse_address
+from .._values.names import check_interface_name
+from .._values.numbers import parse_decimal, parse_port
+from .._values.refused import ValueRefused, quoted
+from .constants import OWNER, is_our_alias
+
+IMPLEMENTATIONS = ("auto", "kernel", "userspace")
+MTU_RANGE = (576, 9216)
+DEFAULT_MTU, DEFAULT_QUEUE = 1420, 1000
+#: The kernel's limit for an alias, without its terminator.
+MAX_ALIAS = 255
+
+
+def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A complete device from what a caller gave; None stands for the default everywhere.
+
+    ``{name, state: present|absent, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any),
+    fwmark, private_key_file: path|None (key not managed), generate_key, addresses: None (not managed)|[...],
+    flush_ipv4, up, peers: [...]|None (not managed), purge_peers}``. Raises ValueRefused: a device that is not
+    understood is not half configured.
+    """
+
+    def given(name: str, default: t.Any) -> t.Any:
+        value = raw.get(name)
+        return default if value is None else value
+
+    state = given("state", "present")
+    if state not in ("present", "absent"):
+        raise ValueRefused("bad_state", "{0} is neither present nor absent".format(quoted(state)))
+    alias = given("alias", OWNER)
+    if not is_our_alias(alias) or len(alias.encode("utf-8")) > MAX_ALIAS or not alias.isprintable():
+        message = "{0} does not begin with {1}, by which our links are known, or is too long"
+        raise ValueRefused("bad_alias", message.format(quoted(alias), OWNER))
+    implementation = given("implementation", "auto")
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueRefused("bad_implementation", "{0} is not auto, kernel or userspace".format(quoted(implementation)))
+    key_file = raw.get("private_key_file")
+    if key_file is not None and (not isinstance(key_file, str) or not key_file.startswith("/")):
+        raise ValueRefused("bad_key_file", "{0} is not an absolute path".format(quoted(key_file)))
+    peers = raw.get("peers")
+    return {
+        "name": check_interface_name(raw.get("name")),
+        "state": state,
+        "alias": alias,
+        "adopt": bool(given("adopt", False)),
+        "implementation": implementation,
+        "mtu": _mtu(given("mtu", 0)),
+        "txqueuelen": parse_decimal(given("txqueuelen", DEFAULT_QUEUE), "bad_txqueuelen"),
+        "listen_port": parse_port(raw["listen_port"]) if raw.get("listen_port") is not None else None,
+        "fwmark": _fwmark(given("fwmark", 0)),
+        "private_key_file": key_file,
+        "generate_key": bool(given("generate_key", True)),
+        "addresses": None if raw.get("addresses") is None else sorted({_interface(text) for text in raw["addresses"]}),
+        "flush_ipv4": bool(given("flush_ipv4", False)),
+        "up": bool(given("up", True)),
+        "peers": None if peers is None else list(peers),
+        "purge_peers": bool(given("purge_peers", True)),
+    }
+
+
+def _mtu(value: t.Any) -> int:
+    mtu = parse_decimal(value, "mtu_out_of_range")
+    if mtu and not MTU_RANGE[0] <= mtu <= MTU_RANGE[1]:
+        raise ValueRefused("mtu_out_of_range", "{0} is not between {1} and {2}".format(mtu, *MTU_RANGE))
+    return mtu or DEFAULT_MTU
+
+
+def _fwmark(value: t.Any) -> int:
+    mark = parse_decimal(value, "bad_fwmark")
+    if mark > 0xFFFFFFFF:
+        raise ValueRefused("bad_fwmark", "{0} has more than 32 bits".format(mark))
+    return mark
+
+
+def _interface(text: t.Any) -> str:
+    """An address with its prefix length, host bits kept."""
+    address_text, slash, length_text = text.partition("/") if isinstance(text, str) else ("", "", "")
+    if not slash:
+        raise ValueRefused("bad_address", "{0} is not address/length".format(quoted(text)))
+    address = parse_address(address_text)
+    length = parse_decimal(length_text, "bad_address")
+    if length > address.max_prefixlen:
+        raise ValueRefused("bad_address", "{0} has too long a prefix".format(quoted(text)))
+    return str(ipaddress.ip_interface((address, length)))
