@@ -57,21 +57,27 @@ def peer(public_key: t.Any, endpoint: t.Optional[str], allowed_ips: t.Iterable[s
     }
 
 
+def read_published(local: str, published: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:
+    """(public key, endpoint or None) that a node publishes for us, or None when it does not.
+
+    Raises ValueRefused (``bad_public_key``, ``bad_endpoint``).
+    """
+    if not isinstance(published, dict) or not announces(local, published):
+        return None
+    keys = keys_for(local)
+    return parse_key(published[keys["pubKey"]]), read_endpoint(published[keys["endpoint"]])
+
+
 def read_peer(
     local: str, node: t.Mapping[str, t.Any], source: str = "pod_cidrs"
 ) -> t.Optional[t.Dict[str, t.Any]]:
     """The peer that a remote node asks for, or None when it does not publish for us.
 
-    node: {name, podCIDR, podCIDRs, annotations}. Raises ValueRefused (``bad_public_key``, ``bad_pod_cidr``,
-    ``bad_endpoint``).
+    node: {name, podCIDR, podCIDRs, annotations}. Raises ValueRefused (``bad_public_key``, ``bad_endpoint``,
+    ``bad_pod_cidr``).
     """
-    published = node.get("annotations")
-    if not isinstance(published, dict) or not announces(local, published):
-        return None
-    keys = keys_for(local)
-    public_key = parse_key(published[keys["pubKey"]])
-    ranges = pod_cidrs_of(node, source)
-    return peer(public_key, read_endpoint(published[keys["endpoint"]]), [str(item) for item in ranges])
+    found = read_published(local, node.get("annotations"))
+    return None if found is None else peer(*found, [str(network) for network in pod_cidrs_of(node, source)])
 
 
 def peers(
