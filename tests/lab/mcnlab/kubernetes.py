@@ -16,11 +16,12 @@ import socket
 import subprocess
 import time
 
-from . import certificates, process
+from . import certificates, namespaces, process
 from .api import Api
 from .errors import LabError
 from .topology import Cluster, Node
 
+RELAY = pathlib.Path(__file__).with_name("relay.py")
 BUILD = pathlib.Path(__file__).resolve().parent.parent / "build-kubernetes"
 PORT_NAMES = ("etcd", "etcd_peer", "api", "manager")
 CONTROLLERS = "endpoint,endpointslice,endpointslicemirroring,garbagecollector,namespace,serviceaccount"
@@ -54,6 +55,15 @@ class ControlPlane:
         return f"https://127.0.0.1:{self.ports['api']}"
 
     @property
+    def gateway(self) -> str:
+        """The address on the underlay where the cluster's nodes find the API server, on the same port."""
+        return self.cluster.uplink_of(self.cluster.nodes[0].address)[1]
+
+    @property
+    def server_for_nodes(self) -> str:
+        return f"https://{self.gateway}:{self.ports['api']}"
+
+    @property
     def token(self) -> str:
         return (self.folder / "token").read_text().strip()
 
@@ -68,8 +78,7 @@ class ControlPlane:
 
     def ensure(self, programs: pathlib.Path) -> None:
         """Start what does not run, wait until the API server is ready, register the nodes."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._prepare()
+        self.prepare()
         self.start(programs)
         self.register_nodes()
 
@@ -78,10 +87,11 @@ class ControlPlane:
         for program in ("etcd", "kube-apiserver"):
             self._start(program, commands[program])
         self.wait_ready()
-        self._start("kube-controller-manager", commands["kube-controller-manager"])
+        for program in ("kube-controller-manager", "relay"):
+            self._start(program, commands[program])
 
     def stop(self, keep_etcd: bool = False) -> None:
-        names = ["kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
+        names = ["relay", "kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
         process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
 
     def wait_ready(self, patience: float = 90.0) -> None:
@@ -131,7 +141,9 @@ class ControlPlane:
         process.spawn(self.lab.state, self._pid_file(program), self.folder / "log" / f"{program}.log", command)
         record.write_text(text)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Choose ports, make certificates and tokens, write the files that the programs read; once each."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "ports.json").exists():
             (self.folder / "ports.json").write_text(json.dumps(self.lab.free_ports(PORT_NAMES)))
         gateways = [self.cluster.uplink_of(address)[1] for node in self.cluster.nodes[:1] for address in node.addresses]
@@ -166,8 +178,9 @@ class ControlPlane:
             etcd = pathlib.Path("/usr/bin/etcd")
         client, peer = (f"http://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd_peer"))
         gates = self._feature_gates(programs / "kube-apiserver")
-        gateway = self.cluster.uplink_of(self.cluster.nodes[0].address)[1] if self.cluster.nodes else "127.0.0.1"
+        gateway = self.gateway
         return {
+            "relay": ["/usr/bin/python3", "-B", RELAY, namespaces.path(self.lab.underlay), gateway, ports["api"]],
             "etcd": [
                 etcd, "--name=lab", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
                 f"--listen-client-urls={client}", f"--advertise-client-urls={client}",

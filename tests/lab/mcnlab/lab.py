@@ -18,6 +18,7 @@ import subprocess
 from . import inventory, kubernetes, namespaces, packages, probes, process, snapshot, topology, underlay
 from .capture import Capture
 from .errors import LabError
+from .kube_proxy import KubeProxy
 from .kubernetes import ControlPlane
 from .nodes import NodeMachine, cgroup_root, remove_cgroup
 from .progress import phase, say
@@ -99,9 +100,9 @@ class Lab:
             lab = self.topology
             self.ssh.ensure(lab)
             underlay.ensure(self.underlay, lab)
-            for plane in self.control_planes:  # one after the other: they choose their ports
-                plane.folder.mkdir(exist_ok=True)
-                plane._prepare()
+            with self.choosing_ports():
+                for plane in self.control_planes:
+                    plane.prepare()
             with phase(f"{len(lab.clusters)} control planes and {len(lab.nodes)} nodes"):
                 with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
                     planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
@@ -172,6 +173,16 @@ class Lab:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    @contextlib.contextmanager
+    def choosing_ports(self):
+        """One lab of the machine at a time chooses ports."""
+        descriptor = os.open(self.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def free_ports(self, names: tuple) -> dict:
         """Ports that no other lab of this machine has chosen, running or not."""
         taken = set()
@@ -210,6 +221,16 @@ class Lab:
         programs = kubernetes.binaries()
         with self.locked():
             self.control_plane(name).start(programs)
+
+    def kube_proxy_start(self, name: str) -> None:
+        """Start kube-proxy inside a node: its services' addresses then work there, as on a real node."""
+        programs = kubernetes.binaries()
+        with self.locked():
+            KubeProxy(self, self.machine(name)).start(programs)
+
+    def kube_proxy_stop(self, name: str) -> None:
+        with self.locked():
+            KubeProxy(self, self.machine(name)).stop()
 
     def run_in_node(self, name: str, command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
         """Run a command as root inside a node; text in and out."""

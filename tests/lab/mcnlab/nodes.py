@@ -55,7 +55,7 @@ class NodeMachine:
         pid = self.leader
         if pid is None:
             raise LabError(f"node {self.node.name} is down")
-        return ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
+        return ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd",
                 "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
                 "LANG=C.UTF-8", "TERM=dumb", *command]
 

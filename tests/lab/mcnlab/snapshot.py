@@ -25,7 +25,7 @@ LINK_KEYS = ("ifname", "link", "mtu", "operstate", "ifalias", "master", "flags",
 
 
 def of_node(machine) -> dict:
-    """Links, addresses, routes of all tables, rules, nft ruleset, and changed files of a running node."""
+    """Links, addresses, routes of all tables, rules, nft ruleset, units, and changed files of a running node."""
     node = machine.node
 
     def tool(*command) -> object:
@@ -58,8 +58,16 @@ def of_node(machine) -> dict:
         "routes": _sorted(routes),
         "rules": _sorted(rules),
         "nft": _without_handles(tool("nft", "-j", "list", "ruleset")),
+        "units": _units(machine),
         "files": changed_files(machine.upper),
     }
+
+
+def _units(machine) -> dict:
+    """unit → state of every service, timer, socket and path that is active or has failed."""
+    words = ["systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "--type=service,timer,socket,path", "--state=active,failed"]
+    lines = process.run(machine.enter(words)).stdout.splitlines()
+    return {fields[0]: fields[2] for fields in (line.split(None, 4) for line in lines) if len(fields) > 3}
 
 
 def of_cluster(plane) -> dict:
@@ -73,30 +81,41 @@ def of_cluster(plane) -> dict:
     }
 
 
-def changed_files(upper: pathlib.Path) -> dict:
-    """path → "mode kind digest" of every file in the overlay's upper folder, read from outside the node."""
+def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) -> dict:
+    """path → "mode kind digest" of whatever differs from the machine, read from the overlay's upper folder.
+
+    A file that was copied up and is the same as before is no difference; a folder that the machine has not is one.
+    """
     found = {}
     for top in WATCHED:
-        for folder, _names, files in os.walk(upper / top):
-            for name in files:
+        for folder, names, files in os.walk(upper / top):
+            for name in [*names, *files]:
                 file = pathlib.Path(folder) / name
                 path = str(file.relative_to(upper))
-                if path.startswith(IGNORED) or "/__pycache__/" in path:
+                if (path + "/").startswith(IGNORED) or path.startswith(IGNORED) or "__pycache__" in path:
+                    continue
+                if name in names and not file.is_symlink() and (lower / path).is_dir():
                     continue
                 try:
-                    found["/" + path] = _describe(file)
+                    text = _describe(file)
                 except FileNotFoundError:
                     continue
+                if (lower / path).is_symlink() or (lower / path).exists():
+                    if text == _describe(lower / path):
+                        continue
+                found["/" + path] = text
     return dict(sorted(found.items()))
 
 
 def _describe(file: pathlib.Path) -> str:
     status = file.lstat()
-    mode = f"{stat.S_IMODE(status.st_mode):04o}"
-    if stat.S_ISCHR(status.st_mode):
+    mode = f"{stat.S_IMODE(status.st_mode):04o} {status.st_uid}:{status.st_gid}"
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
         return "deleted"  # an overlay's whiteout
     if stat.S_ISLNK(status.st_mode):
         return f"link {os.readlink(file)}"
+    if stat.S_ISDIR(status.st_mode):
+        return f"{mode} folder"
     if not stat.S_ISREG(status.st_mode):
         return f"{mode} special"
     return f"{mode} file {hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"

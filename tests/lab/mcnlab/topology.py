@@ -149,6 +149,8 @@ def parse(source: dict) -> Topology:
                 wireguard_port=body.get("wireguard_port"),
                 nodes=tuple(nodes),
             )
+            if not nodes:
+                raise LabError(f"cluster {cluster_name} has no nodes")
             for node in nodes:
                 for address in node.addresses:
                     cluster.uplink_of(address)
