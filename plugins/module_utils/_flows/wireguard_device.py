@@ -24,13 +24,13 @@ Data = t.Dict[str, t.Any]
 
 
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
-    """Read everything that matters for a device, once. desired: of parse_device. Raises LinuxError.
+    """Read everything that matters for a device, once. desired: see parse_device. Raises LinuxError, ValueRefused.
 
-    ``{"link": of read_link|None, "device": a dump (of an absent device: empty), "key": of KeyFile.state|None,
+    ``{"link": of read_link|None, "wireguard": a dump (of an absent device: empty), "key": of KeyFile.state|None,
     "resolved": {DNS name: [address]}, "preshared": {path: fingerprint|None}, "now": epoch seconds, "stats": {...}}``.
     Nothing in it is secret.
     """
-    stats = Stats()
+    desired, stats = parse_device(desired), Stats()
     link = read_link(desired["name"])
     stats.add("reads")
     dump = new_dump()
@@ -45,7 +45,7 @@ def gather(desired: t.Mapping[str, t.Any]) -> Data:
     path = desired["private_key_file"] if desired["state"] == "present" else None
     actual = {
         "link": link,
-        "device": dump,
+        "wireguard": dump,
         "key": KeyFile(path).state() if path else None,
         "resolved": resolve(names_to_resolve(peers)),
         "preshared": {path: preshared_fingerprint(path) for path in preshared_files(peers)},
@@ -61,12 +61,13 @@ def plan(
     last_endpoints: t.Optional[t.Mapping[str, str]] = None,
 ) -> DevicePlan:
     """Pure. last_endpoints: the endpoint configured last by public key, where the caller keeps such a record."""
-    return plan_device(desired, actual, last_endpoints)
+    return plan_device(parse_device(desired), actual, last_endpoints)
 
 
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
-    stats, work, name = Stats(), planned.work, desired["name"]
+    desired, stats, work = parse_device(desired), Stats(), planned.work
+    name = desired["name"]
     if work.get("delete"):
         delete_link(name)
         stats.add("netlink_writes")
@@ -74,6 +75,9 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     if work.get("make_key"):
         KeyFile(desired["private_key_file"]).ensure()
         stats.add("file_writes")
+    settings = dict(work.get("configure", ()))
+    if settings.pop("private_key", False):  # first, so that a key that cannot be read leaves no half-made device
+        settings["private_key"] = KeyFile(desired["private_key_file"]).private_key()
     implementation = actual["link"]["implementation"] if actual["link"] else None
     if work.get("create"):
         implementation = create_wireguard_link(name, desired["implementation"])
@@ -81,14 +85,11 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     if work.get("link"):
         set_link(name, **work["link"])
         stats.add("netlink_writes")
-    if not work.get("configure") and not work.get("steps"):
+    if not settings and not work.get("steps"):
         _address_and_raise(name, work, stats)
         return stats.as_dict()
     device = open_device(name, implementation)
     try:
-        settings = dict(work["configure"])
-        if settings.pop("private_key", False):
-            settings["private_key"] = KeyFile(desired["private_key_file"]).private_key()
         device.configure(**settings)
         _address_and_raise(name, work, stats)
         device.apply(work.get("steps", ()))

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 #: rtnetlink's protocol number of our routes and rules. Not in /etc/iproute2/rt_protos of any distribution; 4 to 99
 #: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
 ROUTE_PROTOCOL = 109
@@ -17,6 +19,15 @@ OWNER = "multicluster.network"
 MAIN_TABLE = 254
 
 
-def is_our_alias(alias: object) -> bool:
-    """True when a link's alias says that the link is ours."""
-    return isinstance(alias, str) and (alias == OWNER or alias.startswith((OWNER + "/", OWNER + " ")))
+def is_our_alias(alias: object, wanted: t.Optional[str] = None) -> bool:
+    """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.
+
+    wanted: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another
+    owner's; one that carries the bare mark belongs to whoever asks.
+    """
+    if not isinstance(alias, str):
+        return False
+    mark = alias.split(" ")[0]
+    if mark != OWNER and not mark.startswith(OWNER + "/"):
+        return False
+    return wanted is None or mark in (OWNER, wanted.split(" ")[0])

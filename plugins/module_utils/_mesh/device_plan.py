@@ -50,7 +50,7 @@ def plan_device(
 ) -> DevicePlan:
     """desired: of parse_device; actual: of the flow's gather; last_endpoints: see peer_set.endpoint_drifted."""
     plan = DevicePlan()
-    name, link, dump = desired["name"], actual["link"], actual["device"]
+    name, link, dump = desired["name"], actual["link"], actual["wireguard"]
     if link is not None:
         plan.device, plan.peers = device_view(link, dump), _listed({k: view(p) for k, p in dump["peers"].items()})
         refusal = _foreign(desired, link)
@@ -91,9 +91,9 @@ def _foreign(desired: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> t.O
     if link["implementation"] is None:
         kind = link["kind"] or "hardware"
         return "not_ours", "a link of this name exists and is no WireGuard device ({0}); it is left alone".format(kind)
-    if is_our_alias(link["alias"]) or desired["adopt"]:
+    if is_our_alias(link["alias"], desired["alias"]) or desired["adopt"]:
         return None
-    return "adoptable", "a WireGuard device of this name exists without our mark; adopt: true takes it over"
+    return "adoptable", "a WireGuard device of this name exists and does not carry this owner's mark; adopt: true takes it over"
 
 
 def _plan_key(plan: DevicePlan, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> t.Any:
@@ -106,14 +106,13 @@ def _plan_key(plan: DevicePlan, desired: t.Mapping[str, t.Any], actual: t.Mappin
         plan.refuse(desired["name"], "bad_private_key", "{0}: {1}; it is never overwritten".format(path, found["message"]))
         return None
     if action == GENERATE:
-        if not desired["generate_key"]:
-            plan.refuse(desired["name"], "private_key_missing", "{0} does not exist".format(path))
-            return None
         key = Pending("public key of {0}".format(desired["name"]))
+        if not desired["generate_key"]:
+            return key
         plan.create("key", path, {"mode": "0600", "public_key": key})
         plan.work["make_key"] = True
         return key
-    if found["mode"] != "0600":
+    if found["mode"] != "0600" and desired["generate_key"]:
         before = {"mode": found["mode"], "public_key": found["public_key"]}
         plan.update("key", path, before, dict(before, mode="0600"))
         plan.work["make_key"] = True

@@ -27,8 +27,9 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A complete device from what a caller gave; None stands for the default everywhere.
 
     ``{name, state: present|absent, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any),
-    fwmark, private_key_file: path|None (key not managed), generate_key, addresses: None (not managed)|[...],
-    flush_ipv4, up, peers: [...]|None (not managed), purge_peers}``. Raises ValueRefused: a device that is not
+    fwmark, private_key_file: path|None (key not managed), generate_key: make a missing one (else somebody does before
+    the plan is applied), addresses: None (not managed)|[...],
+    flush_ipv4, up, peers: [...]|None (not managed), purge_peers}``. What it returns it also takes. Raises ValueRefused: a device that is not
     understood is not half configured.
     """
 
@@ -61,7 +62,7 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         "listen_port": parse_port(raw["listen_port"]) if raw.get("listen_port") is not None else None,
         "fwmark": _fwmark(given("fwmark", 0)),
         "private_key_file": key_file,
-        "generate_key": bool(given("generate_key", True)),
+        "generate_key": bool(given("generate_key", False)),
         "addresses": None if raw.get("addresses") is None else sorted({_interface(text) for text in raw["addresses"]}),
         "flush_ipv4": bool(given("flush_ipv4", False)),
         "up": bool(given("up", True)),

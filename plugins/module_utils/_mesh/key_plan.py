@@ -1,0 +1,67 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A wanted private key file against what is there (semaphore 3.3)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.pending import Pending
+from .._plan.plan import Plan
+from .._values.keys import parse_key
+from .._values.refused import ValueRefused, quoted
+from .key_file import ERROR, GENERATE, key_action
+
+Data = t.Dict[str, t.Any]
+
+
+class KeyPlan(Plan):
+    """A plan and its work: ``ensure``, ``rotate``, ``remove`` or None. public_key: as it will be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: t.Optional[str] = None
+        self.public_key: t.Union[str, Pending, None] = None
+
+
+def parse_key_wanted(raw: t.Mapping[str, t.Any]) -> Data:
+    """``{path, state: present|absent, rotate_from: public key|None}``. Raises ValueRefused."""
+    path, state = raw.get("path"), raw.get("state") or "present"
+    if not isinstance(path, str) or not path.startswith("/") or path.endswith("/") or "\0" in path:
+        raise ValueRefused("bad_key_file", "{0} is not an absolute path of a file".format(quoted(path)))
+    if state not in ("present", "absent"):
+        raise ValueRefused("bad_state", "{0} is neither present nor absent".format(quoted(state)))
+    rotate_from = parse_key(raw["rotate_from"]) if raw.get("rotate_from") else None
+    return {"path": path, "state": state, "rotate_from": rotate_from}
+
+
+def plan_key(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> KeyPlan:
+    """desired: of parse_key_wanted; actual: ``{"state", "public_key", "mode", "message"}`` of KeyFile.state."""
+    plan = KeyPlan()
+    path, action = desired["path"], key_action(actual["state"])
+    before = {"mode": actual["mode"], "public_key": actual["public_key"]}
+    if action == ERROR:
+        plan.refuse(path, "bad_private_key", "{0}; it is left alone".format(actual["message"]))
+    elif desired["state"] == "absent":
+        if action != GENERATE:
+            plan.delete("key", path, before)
+            plan.work = "remove"
+    elif action == GENERATE:
+        plan.public_key = Pending("public key of {0}".format(path))
+        plan.create("key", path, {"mode": "0600", "public_key": plan.public_key})
+        plan.work = "ensure"
+    elif desired["rotate_from"] == actual["public_key"]:
+        plan.public_key = Pending("new public key of {0}".format(path))
+        plan.update("key", path, before, {"mode": "0600", "public_key": plan.public_key})
+        plan.work = "rotate"
+    else:
+        plan.public_key = actual["public_key"]
+        if actual["mode"] == "0600":
+            plan.unchanged += 1
+        else:
+            plan.update("key", path, before, dict(before, mode="0600"))
+            plan.work = "ensure"
+    return plan

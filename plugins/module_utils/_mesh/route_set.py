@@ -1,0 +1,195 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Owned sets of routes: ours are those with our protocol number, in one table, over named devices (ruling 32)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.plan import Plan
+from .._values.addresses import network_key, parse_address, parse_network
+from .._values.names import check_interface_name
+from .._values.numbers import parse_decimal
+from .._values.refused import ValueRefused, quoted
+from .constants import MAIN_TABLE, ROUTE_PROTOCOL
+
+Data = t.Dict[str, t.Any]
+
+TABLES = {"main": MAIN_TABLE, "default": 253}
+LOCAL_TABLE = 255
+TYPES = ("unicast", "blackhole", "unreachable", "prohibit", "throw")
+SCOPES = ("global", "site", "link", "host")
+#: The kernel gives an IPv6 route without a metric this one, an IPv4 route 0.
+DEFAULT_METRIC = {4: 0, 6: 1024}
+
+
+class RoutePlan(Plan):
+    """A plan and its work: ``replacements`` (routes to create or replace, in order), then ``deletions``.
+
+    routes: the set as it will be.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replacements: t.List[Data] = []
+        self.deletions: t.List[Data] = []
+        self.routes: t.List[Data] = []
+
+
+def parse_route_set(raw: t.Mapping[str, t.Any]) -> Data:
+    """``{state, table: int, protocol: int, devices: [name]|None, routes: [raw], adopt, purge}`` with its defaults.
+
+    devices None: every route of the table with our protocol number is ours; only for a table of one's own. Raises
+    ValueRefused.
+    """
+    table = raw.get("table")
+    number = MAIN_TABLE if table is None else TABLES.get(table) or parse_decimal(table, "bad_table")
+    if not 1 <= number <= 0xFFFFFFFF or number == LOCAL_TABLE:
+        raise ValueRefused("bad_table", "{0} is not a routing table that can be managed".format(quoted(table)))
+    protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
+    if not 5 <= protocol <= 255:
+        raise ValueRefused("bad_protocol", "{0} is not between 5 and 255; lower numbers are not ours".format(protocol))
+    devices = raw.get("devices")
+    if devices is None and number in TABLES.values():
+        raise ValueRefused("devices_missing", "in a table that is shared, devices must say whose routes are ours")
+    return {
+        "state": raw.get("state") or "present",
+        "table": number,
+        "protocol": protocol,
+        "devices": None if devices is None else sorted({check_interface_name(name) for name in devices}),
+        "routes": list(raw.get("routes") or ()),
+        "adopt": bool(raw.get("adopt")),
+        "purge": raw.get("purge") is not False,
+    }
+
+
+def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
+    """``10.4.0.0/16 dev wireguard.gcp table main``."""
+    parts = [] if route["type"] == "unicast" else [route["type"]]
+    parts.append(route["dst"])
+    if route["dev"]:
+        parts += ["dev", route["dev"]]
+    parts += ["table", {number: name for name, number in TABLES.items()}.get(table, str(table))]
+    if route["metric"] != DEFAULT_METRIC[_version(route)]:
+        parts += ["metric", str(route["metric"])]
+    return " ".join(parts)
+
+
+def parse_route(raw: t.Mapping[str, t.Any], devices: t.Optional[t.Sequence[str]]) -> Data:
+    """One wanted route: ``{dst, type, dev, via, src, metric, scope}``, as a dump would show it."""
+    network = parse_network(raw.get("dst"), "bad_route")
+    kind = raw.get("type") or "unicast"
+    if kind not in TYPES:
+        raise ValueRefused("bad_route", "{0} is not a type of route".format(quoted(kind)))
+    dev = raw.get("dev")
+    if kind == "unicast":
+        check_interface_name(dev)
+        if devices is not None and dev not in devices:
+            raise ValueRefused("bad_route", "{0} is not among the devices of this set".format(quoted(dev)))
+    elif dev or raw.get("via") or devices is not None:
+        raise ValueRefused("bad_route", "a route of type {0} takes no device and needs a table of its own".format(kind))
+    via, src = (str(parse_address(raw[name], "bad_route")) if raw.get(name) else None for name in ("via", "src"))
+    for text in (via, src):
+        if text and parse_address(text).version != network.version:
+            raise ValueRefused("bad_route", "{0} is of another family than {1}".format(text, network))
+    metric = DEFAULT_METRIC[network.version] if not raw.get("metric") else parse_decimal(raw["metric"], "bad_route")
+    if metric > 0xFFFFFFFF:
+        raise ValueRefused("bad_route", "metric {0} has more than 32 bits".format(metric))
+    scope = raw.get("scope") or ("link" if kind == "unicast" and not via else "global")
+    if scope not in SCOPES:
+        raise ValueRefused("bad_route", "{0} is not a scope".format(quoted(scope)))
+    if network.version == 6:
+        scope = "global"  # the kernel knows no other for IPv6
+    return {"dst": str(network), "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
+
+
+def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], need_devices: bool) -> RoutePlan:
+    """Compare. desired: of parse_route_set; actual: ``{"routes": all of the table, "links": [name]}``.
+
+    need_devices: refuse a route over a device that does not exist (``device_missing``), instead of trusting that an
+    earlier part of the same plan makes it.
+    """
+    plan = RoutePlan()
+    table = desired["table"]
+    wanted = _wanted(plan, desired, actual["links"] if need_devices else None)
+    live: t.Dict[t.Tuple[str, int], t.List[Data]] = {}
+    for route in actual["routes"]:
+        live.setdefault((route["dst"], route["metric"]), []).append(route)
+    kept: t.List[Data] = []
+    for route in sorted(wanted, key=_order):
+        ident = route_id(route, table)
+        there = live.get((route["dst"], route["metric"]), [])
+        same = [other for other in there if _view(other) == route]
+        foreign = [other for other in there if not _is_ours(other, desired)]
+        if foreign and not desired["adopt"]:
+            word = "adoptable" if same and len(there) == 1 else "not_ours"
+            message = "a route to the same destination exists and is not ours ({0}); it is left alone"
+            plan.refuse(ident, word, message.format(_whose(foreign[0])))
+            continue
+        kept.append(route)
+        if len(there) == 1 and same and not foreign:
+            plan.unchanged += 1
+        elif there:
+            before = dict(_view(there[0]), protocol=there[0]["protocol"])
+            plan.update("route", ident, before, dict(route, protocol=desired["protocol"]))
+            plan.replacements.append(route)
+        else:
+            plan.create("route", ident, dict(route, protocol=desired["protocol"]))
+            plan.replacements.append(route)
+    keys = {(route["dst"], route["metric"]) for route in wanted}
+    for route in sorted(actual["routes"], key=_order):
+        if not _is_ours(route, desired) or (route["dst"], route["metric"]) in keys:
+            continue
+        if desired["purge"] or desired["state"] == "absent":
+            plan.delete("route", route_id(route, table), dict(_view(route), protocol=route["protocol"]))
+            plan.deletions.append(_view(route))
+        else:
+            kept.append(_view(route))
+    plan.routes = sorted(kept, key=_order)
+    return plan
+
+
+def _wanted(plan: Plan, desired: t.Mapping[str, t.Any], links: t.Optional[t.Iterable[str]]) -> t.List[Data]:
+    wanted: t.Dict[t.Tuple[str, int], Data] = {}
+    for raw in desired["routes"] if desired["state"] == "present" else ():
+        name = quoted(raw.get("dst"))
+        try:
+            route = parse_route(raw, desired["devices"])
+        except ValueRefused as error:
+            plan.refuse(name, error.word, error.message)
+            continue
+        key = (route["dst"], route["metric"])
+        if links is not None and route["dev"] and route["dev"] not in links:
+            plan.refuse(route_id(route, desired["table"]), "device_missing", "there is no device of that name")
+        elif key in wanted and wanted[key] != route:
+            message = "another route of this set has the same destination and metric"
+            plan.refuse(route_id(route, desired["table"]), "claimed_twice", message)
+        else:
+            wanted[key] = route
+    return list(wanted.values())
+
+
+def _version(route: t.Mapping[str, t.Any]) -> int:
+    return 6 if ":" in route["dst"] else 4
+
+
+def _order(route: t.Mapping[str, t.Any]) -> tuple:
+    # Gateways come after the routes by which they are reached.
+    return (route["via"] is not None, network_key(parse_network(route["dst"])), route["metric"])
+
+
+def _view(route: t.Mapping[str, t.Any]) -> Data:
+    return {name: route[name] for name in ("dst", "type", "dev", "via", "src", "metric", "scope")}
+
+
+def _is_ours(route: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
+    if route["protocol"] != desired["protocol"]:
+        return False
+    return desired["devices"] is None or route["dev"] in desired["devices"]
+
+
+def _whose(route: t.Mapping[str, t.Any]) -> str:
+    return "protocol {0}, dev {1}".format(route["protocol"], route["dev"] or "none")
