@@ -119,7 +119,9 @@ class Lab:
         """End everything of this lab and forget it; safe on a lab that is half there or not there at all."""
         with self.locked():
             with phase(f"lab {self.name}: ending it"):
-                process.end(process.marked(self.state))
+                inits, others = process.marked(self.state)
+                process.end(inits, patience=0)  # an init takes a polite signal as a request to reload
+                process.end(others)
                 for name in namespaces.named(self.prefix):
                     namespaces.delete(name)
                 with contextlib.suppress(LabError):

@@ -43,7 +43,7 @@ def delete(name: str) -> None:
     """End whatever still runs inside and delete the namespace; a missing one is fine."""
     if exists(name):
         pids = process.run(["ip", "netns", "pids", name], check=False).stdout.split()
-        process.end([int(pid) for pid in pids])
+        process.end([int(pid) for pid in pids], patience=0)
         process.run(["ip", "netns", "delete", name])
     elif path(name).exists():
         path(name).unlink()

@@ -25,8 +25,9 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
-# Of everything that the machine's own units pull in, a node keeps its journal and its temporary folders.
+# Of everything that the machine's own units pull in, a node keeps its message bus, its journal and its temporary folders.
 KEPT_UNITS = {
+    "dbus.socket",
     "systemd-journald.service",
     "systemd-journald.socket",
     "systemd-journald-dev-log.socket",

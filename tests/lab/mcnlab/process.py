@@ -62,19 +62,19 @@ def spawn(owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, comman
     return process.pid
 
 
-def marked(owner: pathlib.Path) -> list:
-    """The ids of all processes that carry this lab's mark, ours excepted."""
+def marked(owner: pathlib.Path) -> tuple:
+    """(inits of nodes, all other processes) that carry this lab's mark, as process ids."""
     wanted = f"{MARK}={owner}".encode()
-    found = []
+    inits, others = [], []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
-                environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes()
+                environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if wanted in environment.split(b"\0"):
-                found.append(int(entry))
-    return found
+            if wanted in environment:
+                (inits if b"container=lab" in environment else others).append(int(entry))
+    return inits, others
 
 
 def end(pids: list, patience: float = 5.0) -> None:
