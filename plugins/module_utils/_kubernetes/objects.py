@@ -11,7 +11,7 @@ import itertools
 import time
 import typing as t
 
-from .._plan.object_plan import Key, Read, Scope, Write, rank
+from .._plan.object_plan import Key, Read, Scope, Write
 from .._plan.plan import Refusal
 from .client import Client, Resource
 from .errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
@@ -166,11 +166,3 @@ def _wait_for_kinds(client: Client, definitions: t.Sequence[t.Mapping[str, t.Any
             while client.resource(api_version, kind, refresh=True) is None and time.monotonic() < deadline:
                 time.sleep(0.1)
 
-
-def ranked(writes: t.Iterable[Write]) -> t.List[Write]:
-    """Writes in the order of kinds: applied first to last, deletions last to first."""
-    applied = [write for write in writes if write.manifest is not None]
-    deleted = [write for write in writes if write.manifest is None]
-    return sorted(applied, key=lambda w: (rank(w.key.kind), w.key)) + sorted(
-        deleted, key=lambda w: (-rank(w.key.kind), w.key)
-    )

@@ -131,12 +131,13 @@ def plan_objects(
     are deleted, within the budget (ruling 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
     """
     plan, writes = Plan(), []
+    coming = defined_kinds(wanted.values()) if state == "present" else set()
     deletes: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
     for key in sorted(wanted, key=lambda key: (rank(key.kind), key)):
         ident = "{0}/{1}".format(cluster, key.short)
         label = "{0} {1}".format(key.kind, ident)
         actual = read.objects.get(key)
-        if (key.api_version, key.kind) in read.unserved:
+        if (key.api_version, key.kind) in read.unserved - coming:
             if state == "present":
                 plan.refuse(label, "kind_not_served", "the API server has no {0} in {1}".format(key.kind, key.api_version))
         elif state == "absent":
@@ -174,6 +175,17 @@ def plan_objects(
             writes.append(Write(change, key, None, actual["metadata"].get("uid"), None, False))
     plan.changes.extend(write.change for write in writes)
     return plan, writes
+
+
+def defined_kinds(manifests: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[t.Tuple[str, str]]:
+    """(apiVersion, kind) pairs that the custom resource definitions among the manifests will bring."""
+    found = set()
+    for manifest in manifests:
+        spec = manifest.get("spec")
+        if manifest.get("kind") == "CustomResourceDefinition" and isinstance(spec, dict):
+            for version in spec.get("versions") or ():
+                found.add(("{0}/{1}".format(spec.get("group"), version.get("name")), str(spec.get("names", {}).get("kind"))))
+    return found
 
 
 def _compare(

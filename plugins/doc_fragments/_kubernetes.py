@@ -1,0 +1,144 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Documentation of the options in _kubernetes/argspec.py."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Access to clusters; OWNER for modules that also write."""
+
+    DOCUMENTATION = r"""
+requirements:
+  - kubernetes (Python library, 25 or newer)
+  - PyYAML, to read a kubeconfig file
+options:
+  clusters:
+    description:
+      - The clusters, each with the access to its API server.
+      - Only what is given here is used. There is no default kubeconfig, and the credentials of a pod that Ansible happens to
+        run in are never taken.
+      - Give O(clusters[].kubeconfig), or O(clusters[].api_url) with a credential. Options beside a kubeconfig win over what
+        is in it.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the cluster.
+        type: str
+        required: true
+      kubeconfig:
+        description:
+          - Path of a kubeconfig on the host that runs the module, or its content as a dictionary.
+          - It may hold an address, a CA, and a token or a client certificate. Anything beyond is refused unless
+            O(clusters[].allow) names it.
+        type: raw
+      context:
+        description: Context of the kubeconfig. The default is its C(current-context).
+        type: str
+      api_url:
+        description: URL of the API server.
+        type: str
+      token:
+        description: Bearer token.
+        type: str
+      token_file:
+        description: File with the bearer token. It is read at every run.
+        type: path
+      ca_cert:
+        description: File with the CA certificates of the API server. Without any CA the system's are used.
+        type: path
+      ca_data:
+        description: CA certificates of the API server, in PEM.
+        type: str
+      ca_url:
+        description: An https URL of the CA certificates. It is refused without O(clusters[].ca_sha256).
+        type: str
+      ca_sha256:
+        description: SHA-256 of the bytes that O(clusters[].ca_url) answers, in hexadecimal digits.
+        type: str
+      client_cert:
+        description: File with a client certificate.
+        type: path
+      client_key:
+        description: File with the key of O(clusters[].client_cert).
+        type: path
+      proxy_url:
+        description: Proxy on the way to the API server. Proxy variables of the environment are not used.
+        type: str
+      tls_server_name:
+        description: Name to verify the API server's certificate against, when it differs from the one in the URL.
+        type: str
+      impersonate_user:
+        description: User to act as.
+        type: str
+      validate_certs:
+        description: V(false) also needs V(insecure_tls) in O(clusters[].allow).
+        type: bool
+        default: true
+      allow:
+        description:
+          - What is refused otherwise. V(exec) and V(auth_provider) let the kubeconfig run programs on this host,
+            V(file_references) lets it read files, V(impersonation), V(insecure_tls), V(proxy) and V(tls_server_name) let it
+            set what these words say, and V(plain_http) sends the credential in clear text.
+        type: list
+        elements: str
+        choices: [auth_provider, exec, file_references, impersonation, insecure_tls, plain_http, proxy, tls_server_name]
+        default: []
+  timeout:
+    description: Seconds for everything that is read from one cluster. Clusters are read side by side.
+    type: float
+    default: 120
+"""
+
+    OWNER = r"""
+options:
+  fabric:
+    description: Name of the fabric. Everything is written, and known again, by the field manager C(multicluster.network/FABRIC).
+    type: str
+    required: true
+  adopt:
+    description: Take over what another field manager wrote under a wanted name. Without it such things are refused and stay.
+    type: bool
+    default: false
+  max_deletes:
+    description:
+      - How much one run may remove of each cluster and kind. A negative number means any. O(state=absent) knows no limit.
+      - The default is the larger of 5 and 20 % of what is ours.
+    type: int
+  confirm_empty:
+    description: Clusters of which it is right that nothing is wanted any more.
+    type: list
+    elements: str
+    default: []
+  fail_on_failures:
+    description: >-
+      Whether the task fails when a cluster could not be read or written. The other clusters are always finished first,
+      and the result lists RV(failures) either way.
+    type: bool
+    default: true
+  fail_on_refused:
+    description: Fail when anything was refused. Everything else is done first.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Reads and plans like a real run, and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows the changed fields of every changed object. Values of Secrets appear as fingerprints.
+    support: full
+  idempotent:
+    description: The second run changes nothing and sends no write.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+"""

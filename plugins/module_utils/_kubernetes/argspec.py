@@ -1,0 +1,89 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Arguments that the Kubernetes modules share, and what of them must be hidden. Fresh dictionaries at every call."""
+
+from __future__ import annotations
+
+import typing as t
+import urllib.parse
+
+from .access import ALLOWABLE
+from .client import Limits
+from .kubeconfig import secret_leaves
+
+_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see hide_secrets
+    "kubeconfig": {"type": "raw", "no_log": False},
+    "context": {"type": "str"},
+    "api_url": {"type": "str"},
+    "token": {"type": "str", "no_log": True},
+    "token_file": {"type": "path", "no_log": False},
+    "ca_cert": {"type": "path"},
+    "ca_data": {"type": "str"},
+    "ca_url": {"type": "str"},
+    "ca_sha256": {"type": "str"},
+    "client_cert": {"type": "path"},
+    "client_key": {"type": "path", "no_log": False},
+    "proxy_url": {"type": "str"},
+    "tls_server_name": {"type": "str"},
+    "impersonate_user": {"type": "str"},
+    "validate_certs": {"type": "bool", "default": True},
+    "allow": {"type": "list", "elements": "str", "choices": list(ALLOWABLE), "default": []},
+}
+
+#: Names of the variables that give access to a cluster.
+ACCESS_OPTIONS = tuple(_OPTIONS)
+
+
+def access_spec() -> t.Dict[str, t.Any]:
+    """Options of one cluster's access."""
+    return {name: {key: list(v) if isinstance(v, list) else v for key, v in option.items()} for name, option in _OPTIONS.items()}
+
+
+def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:
+    """``clusters`` and ``timeout``, as the documentation fragment describes them."""
+    return {
+        "clusters": {"type": "list", "elements": "dict", "options": access_spec(), "required": required},
+        "timeout": {"type": "float", "default": 120.0},
+    }
+
+
+def owner_spec() -> t.Dict[str, t.Any]:
+    """Options of modules that write objects of one fabric."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "adopt": {"type": "bool", "default": False},
+        "max_deletes": {"type": "int"},
+        "confirm_empty": {"type": "list", "elements": "str", "default": []},
+        "fail_on_failures": {"type": "bool", "default": True},
+    }
+
+
+def limits(timeout: float) -> Limits:
+    """Limits for one cluster from the option ``timeout`` (seconds for everything that is read of it)."""
+    return Limits(connect_seconds=min(10.0, timeout), request_seconds=min(30.0, timeout), list_seconds=timeout)
+
+
+def hide_secrets(module: t.Any) -> None:
+    """Register what no output may show: tokens, the secret leaves of kubeconfig dictionaries, proxy passwords.
+
+    Short texts are left out: hiding works by replacing text, and would blank half of every message (guide 5.7).
+    """
+    given = (getattr(module, "params", None) or {}).get("clusters")
+    found: t.List[str] = []
+    for cluster in given if isinstance(given, list) else ():
+        if not isinstance(cluster, dict):
+            continue
+        if isinstance(cluster.get("token"), str):
+            found.append(cluster["token"])
+        found += secret_leaves(cluster.get("kubeconfig"))
+        try:
+            password = urllib.parse.urlsplit(cluster.get("proxy_url") or "").password
+        except (ValueError, AttributeError, TypeError):
+            password = None
+        found.append(password or "")
+    module.no_log_values.update(text for text in found if len(text) >= 6)

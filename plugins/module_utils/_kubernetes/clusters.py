@@ -1,0 +1,74 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The clusters of one call: their clients, what each was asked, and which of them failed."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._values.refused import ValueRefused
+from .access import AccessRefused, parse_access
+from .argspec import limits
+from .client import Client
+from .errors import KubeError
+from .fanout import fan_out
+
+
+class Clusters:
+    """Clients by name. ``failures`` rows {cluster, operation, reason, message, status}; a failed cluster is left out."""
+
+    def __init__(self, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float = 120.0) -> None:
+        self.timeout = timeout
+        self.clients: t.Dict[str, Client] = {}
+        self.failures: t.List[t.Dict[str, t.Any]] = []
+        self._started = time.monotonic()
+        for entry in given:
+            name = str(entry.get("name"))
+            if name in self.clients:
+                raise ValueRefused("duplicate_remote_name", "clusters names {0} twice".format(name))
+            try:
+                self.clients[name] = Client(parse_access(entry), limits(timeout))
+            except AccessRefused as refused:
+                self.failures.append(
+                    {"cluster": name, "operation": "use the access", "reason": refused.word, "message": refused.message,
+                     "status": None}
+                )  # fmt: skip
+
+    def read(self, what: str, function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
+        """function(name, client) for every cluster side by side; values of those that answered."""
+        return self._run(what, function, self.clients, self.timeout + 5)
+
+    def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
+        """As read, for the named clusters and without a limit: a write in progress must not be left behind unseen."""
+        return self._run(what, function, list(names), None)
+
+    def _run(
+        self,
+        what: str,
+        function: t.Callable[[str, Client], t.Any],
+        names: t.Iterable[str],
+        seconds: t.Optional[float],
+    ) -> t.Dict[str, t.Any]:
+        tasks = {name: (lambda name=name: function(name, self.clients[name])) for name in sorted(names)}
+        values = {}
+        for name, outcome in fan_out(tasks, seconds, operation=what).items():
+            if outcome.error is not None:
+                self.fail(outcome.error)
+            else:
+                values[name] = outcome.value
+        return values
+
+    def fail(self, error: KubeError) -> None:
+        """Note a failure of one cluster."""
+        self.failures.append(error.failure())
+
+    def stats(self) -> t.Dict[str, t.Any]:
+        """{requests: {cluster: {verb: count}}, seconds}."""
+        return {
+            "requests": {name: dict(sorted(client.stats.items())) for name, client in sorted(self.clients.items())},
+            "seconds": round(time.monotonic() - self._started, 3),
+        }

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The frame of the modules that write to clusters: secrets hidden first, failures of clusters told last."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from .._module import exit_with
+from .argspec import hide_secrets
+
+
+class KubeModule(AnsibleModule):
+    """AnsibleModule which knows the secrets before anything can fail or be logged.
+
+    A kubeconfig given as a dictionary is no ``no_log`` option, because that would hide its every word. Arguments are
+    logged, and wrong ones shown, while AnsibleModule is still being made, so its leaves are registered as they are loaded.
+    """
+
+    def _load_params(self) -> None:
+        super()._load_params()
+        if not hasattr(self, "no_log_values"):
+            self.no_log_values = set()
+        hide_secrets(self)
+
+
+def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:
+    """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (guide 5.6)."""
+    failures = result.get("failures") or []
+    if failures and module.params.get("fail_on_failures", True):
+        shown = dict(result)
+        diff = shown.pop("diff", None)
+        if diff is not None and module._diff:
+            shown["diff"] = diff
+        for text in shown.pop("warnings", ()):
+            module.warn(text)
+        first = failures[0]
+        more = "" if len(failures) == 1 else " (and {0} more, see failures)".format(len(failures) - 1)
+        message = "cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**first)
+        module.fail_json(msg=message + more, **shown)
+    if failures:
+        result = dict(result, warnings=list(result.get("warnings", ())))
+        for failure in failures[:20]:
+            result["warnings"].append("cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
+    exit_with(module, result)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Wanted annotations against those that the objects of one cluster have. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .budget import check_budget
+from .objects import owners
+from .pending import Pending, is_pending
+from .plan import Plan
+
+#: What the API server allows for all annotations of one object together.
+MAX_BYTES = 256 * 1024
+
+_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+
+#: Annotations of one object: key -> value. A value may be Pending.
+Annotations = t.Mapping[str, t.Any]
+
+
+class Patch(t.NamedTuple):
+    """One write: the object's name and uid, and key -> value, or None to remove it."""
+
+    name: str
+    uid: t.Optional[str]
+    values: t.Dict[str, t.Optional[str]]
+
+
+class Pattern:
+    """Keys that belong to a capability: a whole key, or one with a single ``*`` for a part without slash.
+
+    ``*.wireguard.semaphore.uw.io/pubKey`` and ``kilo.squat.ai/*`` are patterns; a bare ``*`` is refused, for it would
+    own everybody's keys.
+    """
+
+    def __init__(self, text: t.Any) -> None:
+        literal = text.replace("*", "", 1) if isinstance(text, str) else ""
+        if "*" in literal or len(literal) < 3 or "/" not in literal or not re.match(r"[A-Za-z0-9._/-]+\Z", literal):
+            raise ValueRefused("pattern_invalid", "{0} is no pattern of annotation keys".format(quoted(text)))
+        self._match = re.compile(re.escape(text).replace(r"\*", "[A-Za-z0-9._-]+") + r"\Z").match
+
+    def __call__(self, key: str) -> bool:
+        return self._match(key) is not None
+
+
+def check_annotations(wanted: Annotations) -> t.Dict[str, t.Any]:
+    """Keys and values as they are sent. Raises ``annotation_invalid``; numbers and booleans become text."""
+    checked: t.Dict[str, t.Any] = {}
+    size = 0
+    for key, value in wanted.items():
+        if not isinstance(key, str) or not _KEY.match(key):
+            raise ValueRefused("annotation_invalid", "{0} is no annotation key".format(quoted(key)))
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        elif isinstance(value, (int, float)):
+            value = str(value)
+        if not isinstance(value, (str, Pending)):
+            raise ValueRefused("annotation_invalid", "the value of {0} is no text".format(key))
+        size += len(key) + len(str(value).encode("utf-8", "surrogatepass"))
+        checked[key] = value
+    if size > MAX_BYTES:
+        raise ValueRefused("annotation_invalid", "more than {0} bytes of annotations".format(MAX_BYTES))
+    return checked
+
+
+def plan_annotations(
+    cluster: str,
+    wanted: t.Mapping[str, Annotations],
+    objects: t.Mapping[str, t.Mapping[str, t.Any]],
+    manager: str,
+    patterns: t.Sequence[Pattern] = (),
+    state: str = "present",
+    purge_all: bool = False,
+    adopt: bool = False,
+    check: bool = False,
+    max_deletes: t.Optional[int] = None,
+    confirm_empty: bool = False,
+) -> t.Tuple[Plan, t.List[Patch]]:
+    """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
+
+    A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``. Keys
+    that match a pattern, are ours and are not wanted are removed, on the named objects or, with ``purge_all``, on all.
+    ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
+    mode and refused as ``value_pending`` otherwise.
+    """
+    plan = Plan()
+    patches: t.List[Patch] = []
+    removed = owned = kept = 0
+    for name in sorted(set(wanted) | (set(objects) if purge_all else set())):
+        label = "{0}/{1}".format(cluster, name)
+        obj = objects.get(name)
+        if obj is None:
+            if state == "present" and wanted[name]:
+                plan.refuse(label, "no_such_node", "the cluster has no node of this name")
+            continue
+        try:
+            values = check_annotations(wanted.get(name, {}))
+        except ValueRefused as refused:
+            plan.refuse(label, refused.word, refused.message)
+            continue
+        actual = obj["metadata"].get("annotations") or {}
+        changes: t.Dict[str, t.Any] = {}
+        for key in sorted(values):
+            if state == "absent" or actual.get(key) == values[key]:
+                continue
+            if is_pending(values[key]) and not check:
+                plan.refuse(label, "value_pending", "{0} is not known yet: {1}".format(key, values[key]))
+            elif key in actual and not _may_change(plan, label, obj, key, manager, adopt):
+                continue
+            else:
+                changes[key] = values[key]
+        kept += 0 if state == "absent" else len(values)
+        doomed = set(values) if state == "absent" else set()
+        doomed |= {key for key in actual if key not in values and any(match(key) for match in patterns)}
+        for key in sorted(doomed & set(actual)):
+            mine = _is_mine(obj, key, manager)
+            owned += mine
+            if mine or adopt:
+                changes[key] = None
+                removed += 1
+            elif state == "absent" and key in values:
+                _may_change(plan, label, obj, key, manager, adopt)
+        if changes:
+            patches.append(Patch(name, obj["metadata"].get("uid"), changes))
+        elif name in wanted:
+            plan.unchanged += 1
+    if state == "present":
+        owned += sum(_is_mine(objects[n], key, manager) for n in wanted if n in objects for key in wanted[n]) if removed else 0
+        refusal = check_budget(cluster, "annotations", owned, removed, kept, max_deletes, confirm_empty)
+        if refusal:
+            plan.refused.append(refusal)
+            patches = [p._replace(values={k: v for k, v in p.values.items() if v is not None}) for p in patches]
+            patches = [patch for patch in patches if patch.values]
+    for patch in patches:
+        actual = objects[patch.name]["metadata"].get("annotations") or {}
+        before = {key: actual[key] for key in patch.values if key in actual}
+        after = {key: value for key, value in patch.values.items() if value is not None}
+        plan.update("node", "{0}/{1}".format(cluster, patch.name), {"annotations": before}, {"annotations": after})
+    return plan, patches
+
+
+def _is_mine(obj: t.Mapping[str, t.Any], key: str, manager: str) -> bool:
+    return manager in owners(obj, "metadata", "annotations", key)
+
+
+def _may_change(plan: Plan, label: str, obj: t.Mapping[str, t.Any], key: str, manager: str, adopt: bool) -> bool:
+    if adopt or _is_mine(obj, key, manager):
+        return True
+    names = owners(obj, "metadata", "annotations", key)
+    plan.refuse(
+        label,
+        "adoptable",
+        "{0} was written by {1}; it is left alone, set adopt to take it over".format(
+            key, quoted(", ".join(names[:3])) if names else "somebody else"
+        ),
+    )
+    return False

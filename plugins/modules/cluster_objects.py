@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_objects
+short_description: Converge a set of objects in one or more clusters
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Brings a set of objects of any kinds to what their manifests say, in all clusters at the same time, in one call.
+  - Each kind is listed once. Only the fields that a manifest gives are compared, and only objects that differ are written,
+    by server-side apply with the fabric's own field manager.
+  - An object is ours when this field manager applied something of it outside C(metadata), or the label
+    C(app.kubernetes.io/managed-by=multicluster.network). Other objects are neither changed nor deleted without O(adopt=true).
+  - Fields that a manifest had once and has no more are removed.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.owner
+options:
+  objects:
+    description: Manifests that every cluster gets.
+    type: list
+    elements: dict
+    default: []
+  objects_by_cluster:
+    description: Cluster name to a list of manifests that only this cluster gets.
+    type: dict
+    default: {}
+  state:
+    description: V(absent) deletes the objects, and everything of ours in O(purge).
+    type: str
+    choices: [present, absent]
+    default: present
+  purge:
+    description: Ranges in which objects of ours that are not wanted are deleted.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      api_version:
+        description: API version of the kind.
+        type: str
+        required: true
+      kind:
+        description: Kind.
+        type: str
+        required: true
+      namespace:
+        description: Only in this namespace.
+        type: str
+      label_selector:
+        description: Only objects that this selector finds.
+        type: str
+  skip_unserved:
+    description:
+      - What to do with a kind that an API server does not have. V(true) lists the object in RV(refused) as
+        C(kind_not_served), V(false) in RV(failures).
+    type: bool
+    default: false
+seealso:
+  - module: multicluster.network.node_annotations
+"""
+
+EXAMPLES = r"""
+- name: One namespace in two clusters
+  multicluster.network.cluster_objects:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+    objects:
+      - apiVersion: v1
+        kind: Namespace
+        metadata:
+          name: mirrors
+          labels:
+            app.kubernetes.io/managed-by: multicluster.network
+
+- name: Address pools that Calico must not masquerade, and no others of ours
+  multicluster.network.cluster_objects:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+    objects_by_cluster:
+      aws:
+        - apiVersion: crd.projectcalico.org/v1
+          kind: IPPool
+          metadata: {name: multicluster-gcp-pods}
+          spec: {cidr: 10.4.0.0/16, disabled: true, natOutgoing: false}
+    purge:
+      - {api_version: crd.projectcalico.org/v1, kind: IPPool}
+    skip_unserved: true
+"""
+
+RETURN = r"""
+plan:
+  description: Counts of what was (or, in check mode, would be) created, updated and deleted, and the first 200 changes.
+  type: dict
+  returned: always
+  sample:
+    create: 2
+    update: 0
+    delete: 0
+    unchanged: 0
+    changes:
+      - {action: create, kind: Namespace, id: aws/mirrors, fields: []}
+      - {action: create, kind: Namespace, id: gcp/mirrors, fields: []}
+refused:
+  description: What was left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {object: Namespace aws/mirrors, reason: not_ours, message: exists and is not ours}
+failures:
+  description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: always
+  sample: []
+stats:
+  description: Requests by verb for each cluster, and seconds. C(get) is the question which kinds there are.
+  type: dict
+  returned: always
+  sample: {requests: {aws: {apply: 1, get: 1, list: 1}}, seconds: 0.06}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
+from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+
+
+def argument_spec() -> dict:
+    """All options."""
+    scope = {
+        "api_version": {"type": "str", "required": True},
+        "kind": {"type": "str", "required": True},
+        "namespace": {"type": "str"},
+        "label_selector": {"type": "str"},
+    }
+    return {
+        "objects": {"type": "list", "elements": "dict", "default": []},
+        "objects_by_cluster": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "purge": {"type": "list", "elements": "dict", "options": scope, "default": []},
+        "skip_unserved": {"type": "bool", "default": False},
+        **clusters_spec(),
+        **owner_spec(),
+        **fail_on_refused_spec(),
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = cluster_objects.run(module.params, check=module.check_mode)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
+    exit_kube(module, result)
+
+
+if __name__ == "__main__":
+    main()
