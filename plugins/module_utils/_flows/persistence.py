@@ -30,7 +30,44 @@ BOOT_FILES = (
     "_flows/node_dataplane.py",
     "_flows/persistence.py",
     "_flows/wireguard_device.py",
-    "_flows/wireguard_key.py",
+    "_linux/bundle.py",
+    "_linux/errors.py",
+    "_linux/files.py",
+    "_linux/ip_command.py",
+    "_linux/keys.py",
+    "_linux/links.py",
+    "_linux/netlink.py",
+    "_linux/resolve.py",
+    "_linux/routes.py",
+    "_linux/rtnetlink.py",
+    "_linux/secret_files.py",
+    "_linux/stats.py",
+    "_linux/systemd.py",
+    "_linux/wg_netlink.py",
+    "_linux/wg_socket.py",
+    "_linux/wg_values.py",
+    "_linux/wireguard.py",
+    "_mesh/constants.py",
+    "_mesh/dataplane.py",
+    "_mesh/device_plan.py",
+    "_mesh/device_wanted.py",
+    "_mesh/key_file.py",
+    "_mesh/peer_set.py",
+    "_mesh/peers_wanted.py",
+    "_mesh/route_set.py",
+    "_mesh/semaphore_annotations.py",
+    "_plan/budget.py",
+    "_plan/diff.py",
+    "_plan/pending.py",
+    "_plan/plan.py",
+    "_plan/reconcile.py",
+    "_values/addresses.py",
+    "_values/keys.py",
+    "_values/names.py",
+    "_values/numbers.py",
+    "_values/private_keys.py",
+    "_values/refused.py",
+    "_values/x25519.py",
 )
 
 _UNIT = """\
@@ -135,3 +172,8 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
         systemd.reload_units()
     if not wanted and gone:
         systemd.forget_failed(unit_name(fabric))
+
+
+def forget_folder(path: str) -> None:
+    """Remove the folder of a removed file when nothing else is in it."""
+    files.remove_empty_folders(path.rsplit("/", 1)[0], "/var/lib")

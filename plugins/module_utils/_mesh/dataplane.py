@@ -13,16 +13,16 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.pending import is_pending
 from .._plan.plan import Plan, Refusal
-
-ALIAS_PREFIX = "multicluster.network/"
+from .constants import OWNER
+from .semaphore_annotations import key_of
 
 
 def alias_of(fabric: str) -> str:
     """The ownership mark of a fabric's links (ruling 32)."""
-    return ALIAS_PREFIX + fabric
+    return "{0}/{1}".format(OWNER, fabric)
 
 
-def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool, purge: bool) -> t.Dict[str, t.Any]:
+def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool) -> t.Dict[str, t.Any]:
     """The device flow's input for one device of a node (semaphore 3.2).
 
     A device whose source could not be read keeps the peers it has: ``peers_known: false``.
@@ -38,13 +38,47 @@ def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool, purg
         "txqueuelen": device["txqueuelen"],
         "listen_port": device["listen_port"],
         "fwmark": 0,
+        "generate_key": True,
         "private_key_file": device["private_key_file"],
         "addresses": None,
         "flush_ipv4": True,
         "up": True,
-        "peers": list(device["peers"]) if known else [],
-        "purge_peers": known and purge,
+        "peers": [{key: value for key, value in peer.items() if key != "node"} for peer in device["peers"]] if known else None,
+        "purge_peers": known and device.get("purge", True),
     }
+
+
+def without_deferred(device: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A device with only those peers that can be configured now; deferred ones are no change of this call.
+
+    While any is deferred no peer is removed: the one that works now may belong to the node whose key is still to come.
+    """
+    ready = [peer for peer in device["peers"] if not is_pending(peer)]
+    if len(ready) == len(device["peers"]):
+        return dict(device)
+    return dict(device, peers=ready, purge=False)
+
+
+def annotations_to_publish(
+    topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+    """cluster -> node -> annotations, only for nodes on which something differs from what is published.
+
+    ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own word beats what stands in
+    the cluster. Hosts that did not report take no part, so a run with --limit touches no other node.
+    """
+    wanted: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
+    for host in sorted(public_keys):
+        node = topology["nodes"].get(host)
+        if node is None or not node["publishable"]:
+            continue
+        values = dict(node["annotations"])
+        for remote, key in public_keys[host].items():
+            if key_of(remote, "pubKey") in values:
+                values[key_of(remote, "pubKey")] = key
+        if values != node["published"] or node["stale"]:
+            wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
+    return wanted
 
 
 def lost_peers(todo: Plan, wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
@@ -60,17 +94,27 @@ def lost_peers(todo: Plan, wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[
 
 def peer_budget(
     device: t.Mapping[str, t.Any],
-    present: int,
     todo: Plan,
+    present: t.Mapping[str, t.Any],
     max_deletes: t.Optional[int],
     confirm_empty: t.Sequence[str],
 ) -> t.Optional[Refusal]:
-    """None, or why this device's peers must not be purged in this run (ruling 38)."""
+    """None, or why this device's peers must not be purged in this run (ruling 38). ``present``: its peers now."""
+    if not device.get("peers_known", True):
+        return None
     source = str(device.get("remote") or device["name"])
     lost = len(lost_peers(todo, device["peers"]))
     return check_budget(
-        source, "peers", present, lost, len(device["peers"]), max_deletes, confirm_empty=source in confirm_empty
+        source, "peers", len(present), lost, len(device["peers"]), max_deletes, confirm_empty=source in confirm_empty
     )
+
+
+def last_endpoints(previous: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, str]]:
+    """device -> public key -> endpoint as we configured it last: a peer that roamed since is no drift (asks 14, 16)."""
+    return {
+        device["name"]: {peer["public_key"]: peer["endpoint"] for peer in device["peers"] if peer.get("endpoint")}
+        for device in (previous or {}).get("devices", ())
+    }
 
 
 def state_to_keep(
@@ -83,7 +127,7 @@ def state_to_keep(
     before = {d["name"]: d for d in (previous or {}).get("devices", ())}
     devices = []
     for device in desired["devices"]:
-        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known")}
+        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge")}
         if device.get("peers_known", True):
             peers = [peer for peer in device["peers"] if not is_pending(peer)]
         else:

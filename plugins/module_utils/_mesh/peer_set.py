@@ -63,15 +63,16 @@ def endpoint_drifted(
     """Whether the wanted endpoint must be sent to a live peer.
 
     choices: the literal endpoints that the wanted one stands for; none: the peer finds us. last: the endpoint that was
-    configured last, when the caller knows it. A peer that talks to us from somewhere else has roamed, and its new
-    address is the better one: without ``last`` it keeps it as long as its last handshake is fresh.
+    configured last, when the caller knows it: another one is wanted now, so it is sent. Apart from that a peer that
+    talks to us from somewhere else has roamed, and its new address is the better one as long as its last handshake is
+    fresh; a stale one goes back to what is wanted, which also repairs an endpoint set by hand.
     """
     if not choices or live["endpoint"] in choices:
         return False
     if live["endpoint"] is None:
         return True
-    if last is not None:
-        return last not in choices
+    if last is not None and last not in choices:
+        return True
     return not live["last_handshake"] or now - live["last_handshake"] > HANDSHAKE_FRESH
 
 

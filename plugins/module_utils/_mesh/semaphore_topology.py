@@ -40,7 +40,7 @@ def plan_mesh(
         clusters: {local: {remotes: {remote: {device, listen_port, mtu, txqueuelen, routes, private_key_file,
                    peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
                    complete: bool, reason: None or text}}}}
-        nodes:    {host: {cluster, node_name, publishable: bool, annotations: {key: value or Pending},
+        nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
         refused:  [{object, reason, message}]
         failures: [{cluster, reason, message}]
@@ -57,6 +57,9 @@ def plan_mesh(
     ranges = _pod_ranges(fabric, read)
     grants = fabric.grants()
     guard = OverlayGuard(grants)
+    for node in nodes.values():
+        found = ranges.get((node["cluster"], node["node_name"]))
+        node["pod_cidrs"] = found if isinstance(found, list) else []
     clusters: t.Dict[str, t.Any] = {}
     for local in sorted(fabric.clusters):
         claims = _View(local, guard, refused).claims(read, hosts, ranges)
@@ -84,6 +87,15 @@ def plan_mesh(
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
     }
+
+
+def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
+    """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
+    topology = plan_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
+    for settings in topology["clusters"].values():
+        for remote in settings["remotes"].values():
+            remote.update(complete=False, reason="the clusters were not asked")
+    return dict(topology, refused=[], failures=[])
 
 
 def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:

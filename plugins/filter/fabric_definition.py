@@ -1,0 +1,75 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fabric as the inventory says it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: fabric_definition
+short_description: Collect the fabric's clusters and nodes from the inventory
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Reads every host of the clusters group and every host that says to which cluster it belongs, and gives the options
+    C(clusters) and C(definition) of M(multicluster.network.mesh_plan).
+  - Hosts outside C(--limit) take part, because the topology is the inventory's and not that of the running play.
+options:
+  _input:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  groups:
+    description: The variable C(groups).
+    type: dict
+    required: true
+  clusters_group:
+    description: Name of the group whose hosts are the clusters.
+    type: str
+    default: clusters
+"""
+
+EXAMPLES = r"""
+- name: Which nodes does the fabric have
+  ansible.builtin.debug:
+    msg: "{{ (hostvars | multicluster.network.fabric_definition(groups)).definition.nodes | list }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(clusters) with the access to each, and C(definition), as the options of M(multicluster.network.mesh_plan).
+  type: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import CLUSTER_VARIABLES, NODE_VARIABLES
+
+
+def fabric_definition(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.Dict[str, t.Any]:
+    """Pick the variables that concern us; the names of all others travel along without values, to find misspelt ones."""
+    if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
+        raise AnsibleFilterError("fabric_definition: use it as hostvars | fabric_definition(groups)")
+    access, clusters, nodes = [], {}, {}
+    for host in sorted(groups.get(clusters_group, ())):
+        given = hostvars[host]
+        access.append({"name": str(host), **{name: given[name] for name in ACCESS_OPTIONS if name != "name" and name in given}})
+        clusters[str(host)] = {
+            name: given[name] if name in CLUSTER_VARIABLES else None for name in given if not name.startswith("ansible_")
+        }
+    for host in sorted({host for members in groups.values() for host in members}):
+        given = hostvars[host]
+        if "multicluster_cluster" in given:
+            nodes[str(host)] = {name: given[name] for name in NODE_VARIABLES if name in given}
+    return {"clusters": access, "definition": {"clusters": clusters, "nodes": nodes}}
+
+
+class FilterModule:
+    """Ansible's way to find the filter."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        """Name to function."""
+        return {"fabric_definition": fabric_definition}

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The fabric's mesh: validate the inventory, read every cluster once and at the same time, compute the topology.
+
+Nothing is written. What one cluster's API answers, or fails to, touches only what it is the source of.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._kubernetes.access import AccessRefused, parse_access
+from .._kubernetes.client import Client, Limits
+from .._kubernetes.fanout import fan_out
+from .._mesh.fabric import Fabric, errors, load_fabric
+from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
+from .._plan.pending import to_wire
+
+NODES = "/api/v1/nodes"
+
+
+class InventoryRefused(Exception):
+    """The inventory has errors; ``findings`` lists them all as {where, variable, word, message}."""
+
+    def __init__(self, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        self.findings = list(findings)
+        lines = ["{where}: {variable}: {message} [{word}]".format(**finding) for finding in self.findings]
+        super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
+
+
+def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
+    """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
+
+    ``request``: {fabric, clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
+    variables}}}; variables without a value count as not given and serve to find misspelt names.
+    """
+    definition = request["definition"]
+    fabric, findings = load_fabric(
+        {"name": request["fabric"], "clusters": definition.get("clusters") or {}, "nodes": definition.get("nodes") or {}}
+    )
+    wrong = errors(findings)
+    if wrong:
+        raise InventoryRefused([finding._asdict() for finding in wrong])
+    return fabric, ["{0}: {1}: {2}".format(f.where, f.variable, f.message) for f in findings if f not in wrong]
+
+
+def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """The result of mesh_plan: {changed: False, mesh, refused, failures, warnings, stats}."""
+    started = time.monotonic()
+    fabric, warnings = validate(request)
+    if request.get("validate_only"):
+        topology = mesh_without_listings(fabric)
+        stats: t.Dict[str, t.Any] = {"requests": {}}
+    else:
+        listings, stats = gather(request["clusters"], request["timeout"])
+        topology = plan_mesh(fabric, listings)
+    stats["seconds"] = round(time.monotonic() - started, 3)
+    return {
+        "changed": False,
+        "mesh": to_wire(topology),
+        "refused": topology["refused"],
+        "failures": topology["failures"],
+        "warnings": warnings,
+        "stats": stats,
+    }
+
+
+def gather(clusters: t.Sequence[t.Mapping[str, t.Any]], timeout: float) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
+    """One complete LIST of nodes per cluster, side by side: ({cluster: {nodes} or {error}}, request counts)."""
+    listings: t.Dict[str, t.Any] = {}
+    clients: t.Dict[str, Client] = {}
+    for given in clusters:
+        try:
+            clients[given["name"]] = Client(parse_access(given), Limits(list_seconds=timeout))
+        except AccessRefused as refused:
+            listings[given["name"]] = {"error": {"reason": refused.word, "message": str(refused)}}
+    tasks = {name: _lister(client) for name, client in clients.items()}
+    for name, outcome in fan_out(tasks, seconds=timeout + 5, operation="list nodes").items():
+        if outcome.error is not None:
+            failure = outcome.error.failure()
+            listings[name] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
+        else:
+            listings[name] = {"nodes": outcome.value.items}
+    return listings, {"requests": {name: dict(client.stats) for name, client in clients.items()}}
+
+
+def _lister(client: Client) -> t.Callable[[], t.Any]:
+    return lambda: client.list(NODES)

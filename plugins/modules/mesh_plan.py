@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mesh_plan
+short_description: Validate the fabric, read every cluster once, plan the node mesh
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Validates the whole fabric of the inventory and reports all corrections at once, before any cluster is asked.
+  - Reads the Node objects of every cluster with one complete list each, all clusters at the same time, and computes for
+    every cluster the devices, routes and peers of its nodes. It writes nothing.
+  - What a cluster publishes is a claim. A claim outside the cluster's grants, or one that another node holds, is refused
+    by name and the rest goes on. Peers of a cluster that cannot be read completely are marked to be left as they are.
+  - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  definition:
+    description:
+      - The fabric as the inventory says it, C(clusters) with each cluster's variables and C(nodes) with each node's,
+        as P(multicluster.network.fabric_definition#filter) gives it.
+    type: dict
+    required: true
+  validate_only:
+    description: Validate the inventory and ask no cluster.
+    type: bool
+    default: false
+  plan_file:
+    description: File on the controller that receives the topology as JSON.
+    type: path
+attributes:
+  check_mode:
+    description: Only reads, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+seealso:
+  - module: multicluster.network.node_dataplane
+  - module: multicluster.network.node_annotations
+"""
+
+EXAMPLES = r"""
+- name: Plan the mesh of the inventory
+  multicluster.network.mesh_plan:
+    fabric: demo
+    clusters: "{{ fabric.clusters }}"
+    definition: "{{ fabric.definition }}"
+  vars:
+    fabric: "{{ hostvars | multicluster.network.fabric_definition(groups) }}"
+  delegate_to: localhost
+  run_once: true
+  register: plan
+"""
+
+RETURN = r"""
+mesh:
+  description: The topology, with C(clusters), C(nodes), C(refused) and C(failures).
+  type: dict
+  returned: success
+  sample:
+    nodes:
+      aws-node-1: {cluster: aws, node_name: aws-node-1}
+refused:
+  description: Claims that were refused, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{object: gcp/gcp-node-1, reason: bad_public_key, message: "'x' is not 32 bytes in base64"}]
+failures:
+  description: Clusters that could not be read.
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+findings:
+  description: What is wrong in the inventory, each with the place, the variable, a reason word and what to write.
+  type: list
+  elements: dict
+  returned: failure
+stats:
+  description: Requests to each cluster by verb, and seconds.
+  type: dict
+  returned: success
+  sample: {requests: {aws: {list: 1}, gcp: {list: 1}}, seconds: 0.2}
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, hide_secrets
+from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "definition": {"type": "dict", "required": True},
+            "validate_only": {"type": "bool", "default": False},
+            "plan_file": {"type": "path"},
+            **clusters_spec(),
+            **fail_on_refused_spec(),
+        },
+        supports_check_mode=True,
+    )
+    hide_secrets(module)
+    try:
+        result = mesh_plan.run(module.params)
+    except mesh_plan.InventoryRefused as err:
+        module.fail_json(msg=str(err), findings=err.findings)
+    if module.params["plan_file"]:
+        text = json.dumps(result["mesh"], sort_keys=True, indent=1)
+        write_state(module.params["plan_file"], FileState("file", 0o600, text.encode("utf-8")))
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_dataplane
+short_description: Converge the whole mesh dataplane of one node
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Brings keys, WireGuard devices with all their peers, routes and the boot unit of one node to the wanted state, in one call.
+  - Reads the kernel once, plans, writes only differences in an order in which no allowed IP is ever without an owner,
+    reads back and fails when the kernel differs from what was applied.
+  - Links of the same fabric that are not wanted any more are removed with their routes.
+  - Usually called by the role P(multicluster.network.node_dataplane#role) with what M(multicluster.network.mesh_plan) computed.
+requirements:
+  - python3-pyroute2 on the node, when something is to be written
+  - the kernel's WireGuard, or wireguard-go
+options:
+  fabric:
+    description: Name of the fabric. It marks the links as ours and names the state and the boot unit.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) converges the node to O(devices).
+      - V(absent) removes every link, route, file and unit of the fabric. Key files stay unless O(remove_keys=true).
+    type: str
+    choices: [present, absent]
+    default: present
+  devices:
+    description: The node's WireGuard devices, one for each remote cluster.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the device, at most 15 bytes.
+        type: str
+        required: true
+      remote:
+        description: Remote cluster that the device leads to.
+        type: str
+        required: true
+      mtu:
+        description: MTU of the device.
+        type: int
+        default: 1420
+      txqueuelen:
+        description: Length of the transmit queue.
+        type: int
+        default: 1000
+      listen_port:
+        description: UDP port.
+        type: int
+        required: true
+      private_key_file:
+        description: File of the private key; made on the node when it is not there, never read by anybody else.
+        type: path
+        required: true
+      implementation:
+        description: V(auto) uses the kernel's WireGuard when the kernel has it, else wireguard-go.
+        type: str
+        choices: [auto, kernel, userspace]
+        default: auto
+      routes:
+        description: Networks that lead into the device.
+        type: list
+        elements: str
+        default: []
+      peers:
+        description:
+          - All peers of the device, each with C(public_key), C(endpoint), C(allowed_ips), C(persistent_keepalive).
+          - A public key may be a deferred value of M(multicluster.network.mesh_plan); such a peer waits for the next call.
+        type: list
+        elements: dict
+        default: []
+      peers_known:
+        description: V(false) when the peers' source could not be read completely. The device then keeps the peers it has.
+        type: bool
+        default: true
+  node:
+    description: Name of the node, for messages.
+    type: str
+  persist:
+    description: Whether to record the state and install the boot unit that restores it after a reboot.
+    type: bool
+    default: true
+  adopt:
+    description: Take over a WireGuard device or route under a wanted name that is not marked as ours.
+    type: bool
+    default: false
+  remove_keys:
+    description: Remove key files that no wanted device uses.
+    type: bool
+    default: false
+  key_files:
+    description: Key files that belong to the fabric, for O(remove_keys) on a node whose state file is lost.
+    type: list
+    elements: path
+    default: []
+  max_deletes:
+    description:
+      - How many peers of one source may be removed in one run. A negative number means any.
+      - The default is the larger of 5 and 20 % of the peers that the device has.
+    type: int
+  confirm_empty:
+    description: Remote clusters of which it is right that no peer is left.
+    type: list
+    elements: str
+    default: []
+  fail_on_refused:
+    description: Fail when anything was refused. Everything else is converged first.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Reads and plans like a real run, writes nothing. Values that exist only after an earlier step are shown as such.
+    support: full
+  diff_mode:
+    description: Shows every changed link, peer, route, key and file. Secrets appear as fingerprints or not at all.
+    support: full
+  idempotent:
+    description: The second run changes and writes nothing.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.node
+      - multicluster.network.all
+seealso:
+  - module: multicluster.network.mesh_plan
+  - module: multicluster.network.wireguard_device
+"""
+
+EXAMPLES = r"""
+- name: One node of the aws cluster, joined with gcp
+  multicluster.network.node_dataplane:
+    fabric: demo
+    devices:
+      - name: wireguard.gcp
+        remote: gcp
+        listen_port: 51821
+        private_key_file: /var/lib/semaphore-wireguard/wireguard.gcp.key
+        routes: [10.4.0.0/16]
+        peers:
+          - public_key: ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA=
+            endpoint: 10.22.22.27:51821
+            allowed_ips: [10.4.7.0/24]
+            persistent_keepalive: 25
+
+- name: The node leaves the fabric
+  multicluster.network.node_dataplane:
+    fabric: demo
+    state: absent
+"""
+
+RETURN = r"""
+plan:
+  description: Counts of what was (or, in check mode, would be) created, updated and deleted, and the first 200 changes.
+  type: dict
+  returned: success
+  sample:
+    create: 4
+    update: 0
+    delete: 0
+    unchanged: 0
+    changes:
+      - {action: create, kind: link, id: wireguard.gcp, fields: []}
+refused:
+  description: What was left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+public_keys:
+  description: The node's public key towards each remote cluster; deferred in check mode when it is not made yet.
+  type: dict
+  returned: success
+  sample: {gcp: 20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8=}
+stats:
+  description: Messages to the kernel and seconds.
+  type: dict
+  returned: success
+  sample: {netlink_messages: 3, seconds: 0.08}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import boot, node_dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
+
+DEVICE = {
+    "name": {"type": "str", "required": True},
+    "remote": {"type": "str", "required": True},
+    "mtu": {"type": "int", "default": 1420},
+    "txqueuelen": {"type": "int", "default": 1000},
+    "listen_port": {"type": "int", "required": True},
+    "private_key_file": {"type": "path", "required": True, "no_log": False},
+    "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
+    "routes": {"type": "list", "elements": "str", "default": []},
+    "peers": {"type": "list", "elements": "dict", "default": []},
+    "peers_known": {"type": "bool", "default": True},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
+            "node": {"type": "str"},
+            "persist": {"type": "bool", "default": True},
+            "adopt": {"type": "bool", "default": False},
+            "remove_keys": {"type": "bool", "default": False, "no_log": False},
+            "key_files": {"type": "list", "elements": "path", "default": [], "no_log": False},
+            "max_deletes": {"type": "int"},
+            "confirm_empty": {"type": "list", "elements": "str", "default": []},
+            **fail_on_refused_spec(),
+        },
+        supports_check_mode=True,
+    )
+    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node")}
+    if module.params["state"] == "absent":
+        desired["devices"] = []
+    for device in desired["devices"]:
+        device["node"] = module.params["node"] or "this node"
+    try:
+        result = node_dataplane.run(desired, check=module.check_mode)
+    except node_dataplane.FAILURES as err:
+        module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err))
+    exit_with(module, result)
+
+
+#: Not called here: the import brings the boot unit's code into what Ansible sends, from where it is installed.
+BOOT = boot.main
+
+if __name__ == "__main__":
+    main()

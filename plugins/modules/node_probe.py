@@ -1,0 +1,143 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_probe
+short_description: Prove from one node that its pods reach other pods
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Finds pods on the node by their network namespaces, pings given addresses from inside them, and reads when each
+    WireGuard peer last shook hands. It needs no container runtime and changes nothing.
+requirements:
+  - ping and nsenter on the node
+options:
+  pod_cidrs:
+    description: The node's own pod ranges. An address inside them makes a namespace a pod.
+    type: list
+    elements: str
+    required: true
+  max_pods:
+    description: How many pods of the node take part.
+    type: int
+    default: 1
+  targets:
+    description: Pods of other nodes to reach.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node:
+        description: Name of the target's node, for the report.
+        type: str
+        required: true
+      address:
+        description: Address of the target.
+        type: str
+        required: true
+  devices:
+    description: WireGuard devices whose peers are reported.
+    type: list
+    elements: str
+    default: []
+  tries:
+    description: How often an address is tried before it counts as not reached.
+    type: int
+    default: 3
+  wait_seconds:
+    description: How long one try waits.
+    type: int
+    default: 2
+attributes:
+  check_mode:
+    description: Reads and pings only, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.node
+      - multicluster.network.all
+"""
+
+EXAMPLES = r"""
+- name: Which pods are here
+  multicluster.network.node_probe:
+    pod_cidrs: [10.2.3.0/24]
+
+- name: Reach a pod of another cluster from here
+  multicluster.network.node_probe:
+    pod_cidrs: [10.2.3.0/24]
+    devices: [wireguard.gcp]
+    targets:
+      - {node: gcp-node-1, address: 10.4.7.10}
+"""
+
+RETURN = r"""
+pods:
+  description: The pods that took part; C(in_namespace) is false where an address of the node stood in for a pod.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{addresses: [10.2.3.10], in_namespace: true}]
+pings:
+  description: Every pair that was tried.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{source: 10.2.3.10, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9}]
+peers:
+  description: The peers of the devices; the handshake's age in seconds is null where there was none.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - device: wireguard.gcp
+      public_key: ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA=
+      endpoint: 10.22.22.27:51821
+      handshake_age: 3
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import node_probe
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "pod_cidrs": {"type": "list", "elements": "str", "required": True},
+            "max_pods": {"type": "int", "default": 1},
+            "targets": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
+            },
+            "devices": {"type": "list", "elements": "str", "default": []},
+            "tries": {"type": "int", "default": 3},
+            "wait_seconds": {"type": "int", "default": 2},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = node_probe.run(module.params)
+    except (OSError, ValueError) as err:
+        module.fail_json(msg="cannot probe: {0}".format(err))
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()
