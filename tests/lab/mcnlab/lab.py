@@ -15,7 +15,17 @@ import re
 import shutil
 import subprocess
 
-from . import inventory, kubernetes, namespaces, packages, probes, process, snapshot, topology, underlay
+from . import (
+    inventory,
+    kubernetes,
+    namespaces,
+    packages,
+    probes,
+    process,
+    snapshot,
+    topology,
+    underlay,
+)
 from .capture import Capture
 from .errors import LabError
 from .kube_proxy import KubeProxy
@@ -117,19 +127,18 @@ class Lab:
 
     def down(self) -> None:
         """End everything of this lab and forget it; safe on a lab that is half there or not there at all."""
-        with self.locked():
-            with phase(f"lab {self.name}: ending it"):
-                inits, others = process.marked(self.state)
-                process.end(inits, patience=0)  # an init takes a polite signal as a request to reload
-                process.end(others)
-                for name in namespaces.named(self.prefix):
-                    namespaces.delete(name)
-                with contextlib.suppress(LabError):
-                    for folder in cgroup_root().glob(self.prefix + "*"):
-                        remove_cgroup(folder)
-                shutil.rmtree(self.state, ignore_errors=True)
-                if self.state.exists():
-                    shutil.rmtree(self.state)
+        with self.locked(), phase(f"lab {self.name}: ending it"):
+            inits, others = process.marked(self.state)
+            process.end(inits, patience=0)  # an init takes a polite signal as a request to reload
+            process.end(others)
+            for name in namespaces.named(self.prefix):
+                namespaces.delete(name)
+            with contextlib.suppress(LabError):
+                for folder in cgroup_root().glob(self.prefix + "*"):
+                    remove_cgroup(folder)
+            shutil.rmtree(self.state, ignore_errors=True)
+            if self.state.exists():
+                shutil.rmtree(self.state)
             with contextlib.suppress(OSError):
                 (self.parent / f".{self.name}.lock").unlink()
             with contextlib.suppress(OSError):

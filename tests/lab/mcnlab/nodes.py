@@ -177,10 +177,10 @@ class NodeMachine:
             namespaces.sysctl(namespace, {"ipv6/conf/default/accept_dad": 0, "ipv6/conf/default/accept_ra": 0})
         if UPLINK not in namespaces.links(namespace):
             namespaces.batch(self.namespace, [f"link delete {link}"], force=True)
+            mine, theirs = hardware(namespace + link), hardware(namespace)
             namespaces.batch(
                 self.namespace,
-                [f"link add {link} address {hardware(namespace + link)} type veth "
-                 f"peer name {UPLINK} address {hardware(namespace)} netns {namespace}"],
+                [f"link add {link} address {mine} type veth peer name {UPLINK} address {theirs} netns {namespace}"],
             )
         inside, outside = [f"link set {UPLINK} up"], [f"link set {link} up"]
         for cidr, address in zip(self.node.pod_cidrs, pod.addresses):

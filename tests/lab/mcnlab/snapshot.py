@@ -100,9 +100,8 @@ def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) 
                     text = _describe(file)
                 except FileNotFoundError:
                     continue
-                if (lower / path).is_symlink() or (lower / path).exists():
-                    if text == _describe(lower / path):
-                        continue
+                if os.path.lexists(lower / path) and text == _describe(lower / path):
+                    continue
                 found["/" + path] = text
     return dict(sorted(found.items()))
 
