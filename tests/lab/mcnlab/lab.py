@@ -35,6 +35,7 @@ from .progress import phase, say
 from .ssh import SshKeys
 
 DEFAULT_STATE = "/var/lib/multicluster-network-lab"
+_pool = concurrent.futures.ThreadPoolExecutor
 
 
 class Lab:
@@ -113,13 +114,12 @@ class Lab:
             with self.choosing_ports():
                 for plane in self.control_planes:
                     plane.prepare()
-            with phase(f"{len(lab.clusters)} control planes and {len(lab.nodes)} nodes"):
-                with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
-                    planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
-                    # Booting is work for the processor: two at a time leave some for the API servers.
-                    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as boots:
-                        nodes = [boots.submit(self._node_up, machine) for machine in self.machines]
-                        failures = [f.exception() for f in [*planes, *nodes] if f.exception()]
+            everything = f"{len(lab.clusters)} control planes and {len(lab.nodes)} nodes"
+            with phase(everything), _pool(8) as pool, _pool(2) as boots:
+                # Booting is work for the processor: two at a time leave some for the API servers.
+                planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
+                nodes = [boots.submit(self._node_up, machine) for machine in self.machines]
+                failures = [f.exception() for f in [*planes, *nodes] if f.exception()]
             inventory.write(self)
             if failures:
                 raise failures[0]
