@@ -106,16 +106,15 @@ stats:
 
 import json
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.multicluster.network.plugins.module_utils._flows import mesh_plan
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, hide_secrets
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = KubeModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
             "definition": {"type": "dict", "required": True},
@@ -126,7 +125,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    hide_secrets(module)
     try:
         result = mesh_plan.run(module.params)
     except mesh_plan.InventoryRefused as err:

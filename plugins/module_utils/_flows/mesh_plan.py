@@ -10,12 +10,9 @@ Nothing is written. What one cluster's API answers, or fails to, touches only wh
 
 from __future__ import annotations
 
-import time
 import typing as t
 
-from .._kubernetes.access import AccessRefused, parse_access
-from .._kubernetes.client import Client, Limits
-from .._kubernetes.fanout import fan_out
+from .._kubernetes.clusters import Clusters
 from .._mesh.fabric import Fabric, errors, load_fabric
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
@@ -50,7 +47,6 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
 
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The result of mesh_plan: {changed: False, mesh, refused, failures, warnings, stats}."""
-    started = time.monotonic()
     fabric, warnings = validate(request)
     if request.get("validate_only"):
         topology = mesh_without_listings(fabric)
@@ -58,7 +54,6 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     else:
         listings, stats = gather(request["clusters"], request["timeout"])
         topology = plan_mesh(fabric, listings)
-    stats["seconds"] = round(time.monotonic() - started, 3)
     return {
         "changed": False,
         "mesh": to_wire(topology),
@@ -69,24 +64,13 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     }
 
 
-def gather(clusters: t.Sequence[t.Mapping[str, t.Any]], timeout: float) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
+def gather(given: t.Sequence[t.Mapping[str, t.Any]], timeout: float) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
     """One complete LIST of nodes per cluster, side by side: ({cluster: {nodes} or {error}}, request counts)."""
-    listings: t.Dict[str, t.Any] = {}
-    clients: t.Dict[str, Client] = {}
-    for given in clusters:
-        try:
-            clients[given["name"]] = Client(parse_access(given), Limits(list_seconds=timeout))
-        except AccessRefused as refused:
-            listings[given["name"]] = {"error": {"reason": refused.word, "message": str(refused)}}
-    tasks = {name: _lister(client) for name, client in clients.items()}
-    for name, outcome in fan_out(tasks, seconds=timeout + 5, operation="list nodes").items():
-        if outcome.error is not None:
-            failure = outcome.error.failure()
-            listings[name] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
-        else:
-            listings[name] = {"nodes": outcome.value.items}
-    return listings, {"requests": {name: dict(client.stats) for name, client in clients.items()}}
-
-
-def _lister(client: Client) -> t.Callable[[], t.Any]:
-    return lambda: client.list(NODES)
+    clusters = Clusters(given, timeout)
+    listings: t.Dict[str, t.Any] = {
+        name: {"nodes": listing.items}
+        for name, listing in clusters.read("list nodes", lambda name, client: client.list(NODES)).items()
+    }
+    for failure in clusters.failures:
+        listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
+    return listings, clusters.stats()

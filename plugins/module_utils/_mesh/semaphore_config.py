@@ -10,28 +10,31 @@ The normal form is also what the inventory is turned into, so that both are chec
 
 from __future__ import annotations
 
-import re
 import typing as t
-from fractions import Fraction
 
 from .._values.addresses import parse_network
-from .._values.durations import as_seconds, parse_duration
 from .._values.json_text import Fields, parse_json
 from .._values.ranges import overlapping_pairs
 from .._values.refused import ValueRefused, quoted
+from .._values.remote_access import (
+    Problem,
+    access_problems,
+    name_problems,
+    read_access,
+    read_resync_period,
+    token_problems,
+)
+from .._values.settings import Setting
 from .semaphore_device import DEFAULT_MTU, DEFAULT_PORT, check_device_name, parse_listen_port, parse_mtu
 
-ACCESS_KEYS = ("remoteAPIURL", "remoteCAURL", "remoteSATokenPath")
-_TOKEN = re.compile(r"[A-Za-z0-9|\-._~+/]+=*\Z")
-
-
-class Problem(t.NamedTuple):
-    """One thing wrong with a configuration. ``remote`` is the index of the entry, ``key`` its setting."""
-
-    word: str
-    remote: t.Optional[int]
-    key: str
-    message: str
+#: What the original's agent takes from its command line and environment.
+SETTINGS = (
+    Setting("node-name", "SWG_NODE_NAME", None, "node_name_missing"),
+    Setting("clusters-config", "SWG_CLUSTERS_CONFIG", None, "config_path_missing"),
+    Setting("wg-key-path", "SWG_WG_KEY_PATH", "/var/lib/semaphore-wireguard"),
+    Setting("listen-address", "SWG_LISTEN_ADDRESS", ":7773"),
+    Setting("log-level", "SWG_LOG_LEVEL", "info"),
+)
 
 
 def parse_wireguard(raw: str) -> t.Dict[str, t.Any]:
@@ -71,23 +74,6 @@ def read_wireguard(raw: str, warnings: t.List[str]) -> t.Dict[str, t.Any]:
     return config
 
 
-def read_access(entry: Fields) -> t.Dict[str, t.Any]:
-    """The name of a remote and the two ways to its API server, which all components share."""
-    return {key: entry.text(key) for key in ("name", "kubeConfigPath") + ACCESS_KEYS}
-
-
-def read_resync_period(entry: Fields) -> t.Union[int, float]:
-    """Seconds; the file has a Go duration or a bare number of nanoseconds. A null there is an error, not a default."""
-    if not entry.has("resyncPeriod"):
-        return 0
-    value = entry.get("resyncPeriod")
-    if isinstance(value, str):
-        return parse_duration(value, "bad_json")
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63:
-        return as_seconds(Fraction(int(value), 10**9))
-    raise ValueRefused("bad_json", "{0} is neither a duration nor a number".format(entry.path("resyncPeriod")))
-
-
 def problems(config: t.Mapping[str, t.Any]) -> t.Iterator[Problem]:
     """Everything that is wrong with a configuration in normal form, in the order of the checks.
 
@@ -109,32 +95,6 @@ def problems(config: t.Mapping[str, t.Any]) -> t.Iterator[Problem]:
         yield from _refusals(index, "wgDeviceMTU", lambda: parse_mtu(remote["wgDeviceMTU"]))
     yield from _shared_ports(remotes)
     yield from _overlaps(config)
-
-
-def access_problems(index: int, remote: t.Mapping[str, t.Any]) -> t.Iterator[Problem]:
-    """A remote needs a name, and a kubeconfig or all three of URL, CA and token."""
-    if not remote["name"]:
-        yield Problem("remote_name_missing", index, "name", "remotes[{0}] has no name".format(index))
-    if not remote["kubeConfigPath"] and not all(remote[key] for key in ACCESS_KEYS):
-        message = "remote {0} has neither kubeConfigPath nor all of {1}".format(
-            quoted(remote["name"]), ", ".join(ACCESS_KEYS)
-        )
-        yield Problem("remote_access_incomplete", index, "kubeConfigPath", message)
-
-
-def name_problems(local: str, remotes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Problem]:
-    """Every cluster has a name of its own."""
-    seen: t.Set[str] = set()
-    for index, remote in enumerate(remotes):
-        name = remote["name"]
-        if not name:
-            continue
-        if name in seen:
-            yield Problem("duplicate_remote_name", index, "name", "two remotes are named {0}".format(quoted(name)))
-        elif name == local:
-            message = "remote {0} carries the local cluster's name".format(quoted(name))
-            yield Problem("remote_is_local", index, "name", message)
-        seen.add(name)
 
 
 def _refusals(index: t.Optional[int], key: str, check: t.Callable[[], object]) -> t.Iterator[Problem]:
@@ -195,20 +155,3 @@ def start_problems(
         yield from _refusals(index, "podSubnet", lambda: parse_network(subnet, "pod_subnet_invalid"))
     alias = remote.get("deviceAlias")
     yield from _refusals(index, "name", lambda: check_device_name(remote["name"], alias))
-
-
-def token_problems(
-    path: str, files: t.Mapping[str, t.Optional[str]], index: t.Optional[int] = None
-) -> t.Iterator[Problem]:
-    """The token's file must be readable and hold one bearer token, white space around it aside."""
-    content = files.get(path)
-    if content is None:
-        message = "the token file {0} cannot be read".format(quoted(path))
-        yield Problem("token_unreadable", index, "remoteSATokenPath", message)
-    elif not token_valid(content.strip()):
-        yield Problem("token_invalid", index, "remoteSATokenPath", "{0} holds no bearer token".format(quoted(path)))
-
-
-def token_valid(token: str) -> bool:
-    """True for a whole bearer token; an empty one would make anonymous requests."""
-    return bool(_TOKEN.match(token))

@@ -30,8 +30,7 @@ def render(lab, over_ssh: bool) -> str:
         lines.append(f"          kubeconfig: {_value(str(plane.kubeconfig))}")
         for name in ("pod_cidrs", "service_cidrs", "node_cidrs"):
             lines.append(f"          {name}: {_value(list(getattr(cluster, name)))}")
-        if cluster.wireguard_port:
-            lines.append(f"          wireguard_port: {cluster.wireguard_port}")
+        lines.extend(f"          {name}: {_value(value)}" for name, value in sorted(cluster.variables.items()))
     for cluster in lab.topology.clusters:
         lines += [f"    {cluster.name.replace('-', '_')}_nodes:", "      vars:"]
         variables = {"multicluster_cluster": cluster.name, **(_ssh(lab) if over_ssh else _netns(lab))}

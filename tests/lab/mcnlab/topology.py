@@ -61,7 +61,7 @@ class Cluster:
     pod_cidrs: tuple
     service_cidrs: tuple
     node_cidrs: tuple
-    wireguard_port: int | None
+    variables: dict  # more inventory variables of the cluster, as they are
     nodes: tuple
 
     def uplink_of(self, address: str) -> tuple:
@@ -146,7 +146,7 @@ def parse(source: dict) -> Topology:
                 pod_cidrs=_cidrs(body["pod_cidrs"]),
                 service_cidrs=_cidrs(body["service_cidrs"]),
                 node_cidrs=_cidrs(body["node_cidrs"]),
-                wireguard_port=body.get("wireguard_port"),
+                variables=dict(body.get("variables", {})),
                 nodes=tuple(nodes),
             )
             if not nodes:
