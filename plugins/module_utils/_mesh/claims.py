@@ -99,9 +99,8 @@ class OverlayGuard:
     """Addresses that no endpoint may have: everything inside any cluster's overlay, and special ones (ruling 4)."""
 
     def __init__(self, grants: Grants) -> None:
-        self._overlay = RangeSet(
-            parse_network(text) for ranges in grants.values() for key in OVERLAY_RANGES for text in ranges.get(key) or ()
-        )
+        texts = (text for ranges in grants.values() for key in OVERLAY_RANGES for text in ranges.get(key) or ())
+        self._overlay = RangeSet(parse_network(text) for text in texts)
 
     def check(self, address: Address, shown: object) -> None:
         """Raise endpoint_special or endpoint_in_overlay. Use it again on what a DNS name resolves to (T5)."""
@@ -167,7 +166,7 @@ class _Guard:
             return "{0} is claimed by a cluster that the inventory does not have".format(quoted(text))
         granted = self._granted[cluster]
         shown = ", ".join(str(network) for network in granted[:8]) or "nothing"
-        return "{0} is not inside what the inventory grants cluster {1} ({2}); {3} of clusters/{1} would grant it".format(
+        return "{0} is outside what the inventory grants cluster {1} ({2}); {3} of clusters/{1} would grant it".format(
             quoted(text), cluster, shown + (", ..." if len(granted) > 8 else ""), " or ".join(self._ranges)
         )
 
@@ -230,9 +229,8 @@ def _greedy(parsed: t.List[_Parsed]) -> t.Dict[int, str]:
 
     By name alone such a row could push a whole cluster out of the mesh (T6), so it loses to all of them.
     """
-    rows = sorted(
-        ((span(network), network, row) for row in parsed for network in row.networks), key=lambda item: _nesting(item[0])
-    )
+    rows = [(span(network), network, row) for row in parsed for network in row.networks]
+    rows.sort(key=lambda item: _nesting(item[0]))
     order = [_nesting(item[0]) for item in rows]
     found: t.Dict[int, str] = {}
     for (version, first, last), network, row in rows:

@@ -59,8 +59,7 @@ def check_definition(
     _overlaps(clusters, findings)
     _views(clusters, findings)
     nodes = _nodes(definition.get("nodes") or {}, clusters, findings)
-    unique = sorted(set(findings), key=lambda finding: (finding.level, finding.where, finding.variable, finding.message))
-    return name, clusters, nodes, unique
+    return name, clusters, nodes, sorted(set(findings), key=lambda item: (item.level, item.where, item.variable, item))
 
 
 def _fabric_name(name: object, findings: t.List[Finding]) -> str:
@@ -71,9 +70,7 @@ def _fabric_name(name: object, findings: t.List[Finding]) -> str:
         return "mesh"
 
 
-def _cluster(
-    name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.List[Finding]
-) -> t.Dict[str, t.Any]:
+def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.List[Finding]) -> t.Dict[str, t.Any]:
     where = "clusters/{0}".format(name)
     if raw is not None and not isinstance(raw, dict):
         findings.append(Finding(where, "", "bad_type", "the variables of a cluster are a mapping"))
@@ -131,7 +128,7 @@ def _possible(where: str, variable: str, text: str, findings: t.List[Finding]) -
     network = parse_network(text)
     for special in _NEVER:
         if overlaps(special, network):
-            message = "{0} includes {1}, which no cluster can own; write the cluster's own networks".format(text, special)
+            message = "{0} overlaps {1}, which no cluster can own; write its own networks".format(text, special)
             findings.append(Finding(where, variable, _RANGES[variable], message))
             return False
     return True

@@ -141,9 +141,7 @@ class Variables:
         return str(value)
 
 
-def misspelt(
-    where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES
-) -> t.List[Finding]:
+def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> t.List[Finding]:
     """Warnings for variables that look like ours and are not: they would have no effect, silently."""
     found = []
     for name in sorted(map(str, values)):

@@ -48,9 +48,7 @@ def cluster_of_key(key: object) -> t.Optional[str]:
     return None
 
 
-def endpoint(
-    node_addresses: t.Optional[t.Iterable[t.Any]], listen_port: int, address_type: str = "InternalIP"
-) -> str:
+def endpoint(node_addresses: t.Optional[t.Iterable[t.Any]], listen_port: int, address_type: str = "InternalIP") -> str:
     """``address:port`` of a node: its first IPv4 address of the type, else its first IPv6 address in brackets.
 
     node_addresses: status.addresses of a Node. Entries that are no addresses are passed over, since a kubelet may

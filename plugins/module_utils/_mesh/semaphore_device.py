@@ -118,9 +118,7 @@ def device_plan(
     }
 
 
-def converge_device(
-    wanted: t.Mapping[str, t.Any], existing: t.Optional[t.Mapping[str, t.Any]]
-) -> t.Dict[str, t.Any]:
+def converge_device(wanted: t.Mapping[str, t.Any], existing: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
     """What to do about a device that may exist already; it is adjusted and never recreated.
 
     existing: {type, mtu, txqueuelen, listen_port, firewall_mark, up, addresses: [cidr]}, absent keys unknown.

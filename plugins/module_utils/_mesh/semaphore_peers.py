@@ -68,9 +68,7 @@ def read_published(local: str, published: t.Any) -> t.Optional[t.Tuple[str, t.Op
     return parse_key(published[keys["pubKey"]]), read_endpoint(published[keys["endpoint"]])
 
 
-def read_peer(
-    local: str, node: t.Mapping[str, t.Any], source: str = "pod_cidrs"
-) -> t.Optional[t.Dict[str, t.Any]]:
+def read_peer(local: str, node: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.Optional[t.Dict[str, t.Any]]:
     """The peer that a remote node asks for, or None when it does not publish for us.
 
     node: {name, podCIDR, podCIDRs, annotations}. Raises ValueRefused (``bad_public_key``, ``bad_endpoint``,

@@ -45,9 +45,10 @@ def plan_mesh(
         refused:  [{object, reason, message}]
         failures: [{cluster, reason, message}]
 
-    ``stale`` are Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own
-    field manager may be removed. ``complete: false`` means that the remote could not be listed: its peers are unknown and must be left as they
-    are. An unreachable local cluster's nodes still get their devices and peers; they are not ``publishable``.
+    ``complete: false`` means that the remote could not be listed: its peers are unknown and must be left as they are.
+    An unreachable local cluster's nodes still get their devices and peers; they are not ``publishable``. ``stale`` are
+    Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own field
+    manager may be removed.
     """
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
     refused = [refusal for listing in read.values() for refusal in listing.refused]

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Kubernetes label selectors: equality, sets, existence, comma as and (semaphore 4.1)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .refused import ValueRefused, quoted
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
+#: Selectors are short; a longer text is no selector.
+_LONGEST = 4096
+
+
+class Requirement(t.NamedTuple):
+    """One term: ``operator`` is in, notin, exists, absent, gt or lt."""
+
+    key: str
+    operator: str
+    values: t.Tuple[str, ...] = ()
+
+    def matches(self, labels: t.Mapping[str, str]) -> bool:
+        """Whether an object's labels satisfy this term. ``notin`` is also true of a missing label."""
+        value = labels.get(self.key)
+        if self.operator == "exists":
+            return value is not None
+        if self.operator == "absent":
+            return value is None
+        if self.operator == "in":
+            return value in self.values
+        if self.operator == "notin":
+            return value not in self.values
+        if value is None or not re.match(r"[+-]?[0-9]{1,19}\Z", value):
+            return False
+        return int(value) > int(self.values[0]) if self.operator == "gt" else int(value) < int(self.values[0])
+
+
+def parse_selector(text: object, word: str = "selector_syntax") -> t.List[Requirement]:
+    """The terms of a selector; an empty text has none and matches everything."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueRefused(word, "{0} is not a label selector".format(quoted(text)))
+    return _Parser(text, word).all()
+
+
+def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> bool:
+    """True when every term holds."""
+    return all(requirement.matches(labels or {}) for requirement in requirements)
+
+
+class _Parser:
+    def __init__(self, text: str, word: str) -> None:
+        self._text, self._word = text, word
+        self._tokens = self._split(text.rstrip())
+        self._at = 0
+
+    def _split(self, text: str) -> t.List[str]:
+        tokens, position = [], 0
+        while position < len(text):
+            found = _TOKEN.match(text, position)
+            if not found:
+                raise self._bad()
+            tokens.append(found.group(1))
+            position = found.end()
+        return tokens
+
+    def _bad(self) -> ValueRefused:
+        return ValueRefused(self._word, "{0} is not a label selector".format(quoted(self._text)))
+
+    def _next(self) -> t.Optional[str]:
+        token = self._tokens[self._at] if self._at < len(self._tokens) else None
+        self._at += 1
+        return token
+
+    def _peek(self) -> t.Optional[str]:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def all(self) -> t.List[Requirement]:
+        terms: t.List[Requirement] = []
+        while self._peek() is not None:
+            terms.append(self._term())
+            comma = self._next()
+            if comma is None:
+                break
+            if comma != "," or self._peek() is None:
+                raise self._bad()
+        return terms
+
+    def _term(self) -> Requirement:
+        if self._peek() == "!":
+            self._next()
+            return Requirement(self._key(), "absent")
+        key = self._key()
+        operator = self._peek()
+        if operator in (None, ","):
+            return Requirement(key, "exists")
+        self._next()
+        if operator in ("=", "==", "!="):
+            return Requirement(key, "notin" if operator == "!=" else "in", (self._value(),))
+        if operator in ("<", ">"):
+            number = self._next() or ""
+            if not re.match(r"[0-9]{1,19}\Z", number):
+                raise self._bad()
+            return Requirement(key, "gt" if operator == ">" else "lt", (number,))
+        if operator in ("in", "notin"):
+            return Requirement(key, operator, self._values())
+        raise self._bad()
+
+    def _key(self) -> str:
+        key = self._next() or ""
+        prefix, slash, name = key.rpartition("/")
+        if not _NAME.match(name) or (slash and not (len(prefix) <= 253 and _PREFIX.match(prefix))):
+            raise self._bad()
+        return key
+
+    def _value(self) -> str:
+        if self._peek() in (None, ","):
+            return ""
+        value = self._next() or ""
+        if not _NAME.match(value):
+            raise self._bad()
+        return value
+
+    def _values(self) -> t.Tuple[str, ...]:
+        if self._next() != "(":
+            raise self._bad()
+        values = []
+        while True:
+            value = "" if self._peek() in (",", ")") else self._value()
+            values.append(value)
+            token = self._next()
+            if token == ")":
+                return tuple(sorted(set(values)))
+            if token != ",":
+                raise self._bad()

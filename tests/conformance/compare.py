@@ -1,0 +1,128 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How expected and actual answers are compared, by the rules that each file of vectors states."""
+
+from __future__ import annotations
+
+import typing as t
+
+EMPTY: t.Tuple[t.Any, ...] = (None, "", [], {})
+#: Lists in preferred answers whose order and additional text are free (semaphore).
+FREE_LISTS = ("skipped", "conflicts", "invalid", "warnings")
+
+
+def same_number(first: t.Any, second: t.Any) -> bool:
+    """JSON equality: a boolean is no number, 1 and 1.0 are one number."""
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
+
+
+def is_empty(value: t.Any) -> bool:
+    """null, missing and empty list or map are equal."""
+    return value is None or (isinstance(value, (list, dict, tuple)) and not value)
+
+
+def covers(
+    expected: t.Any, actual: t.Any, unordered: t.Container[str] = (), free: t.Container[str] = (), name: str = ""
+) -> t.Optional[str]:
+    """None when ``actual`` has everything that ``expected`` names, else where they differ. More fields are fine."""
+    if is_empty(expected) and is_empty(actual):
+        return None
+    if isinstance(expected, dict):
+        if not isinstance(actual, dict):
+            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+        for key, value in expected.items():
+            if key == "spec_absent":
+                found = [field for field in value if not is_empty((actual.get("spec") or {}).get(field))]
+                difference = "{0}: {1} must be absent".format(name, found) if found else None
+            elif key == "annotations_empty":
+                difference = "{0}: has annotations".format(name) if actual.get("annotations") else None
+            else:
+                difference = covers(value, actual.get(key), unordered, free, "{0}.{1}".format(name, key))
+            if difference:
+                return difference
+        return None
+    if isinstance(expected, list):
+        if not isinstance(actual, (list, tuple)):
+            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+        field = name.rsplit(".", 1)[-1]
+        if field in free:
+            return _each_found(expected, list(actual), unordered, free, name, exact_length=False)
+        if field in unordered:
+            return _each_found(expected, list(actual), unordered, free, name, exact_length=True)
+        if len(expected) != len(actual):
+            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+        for index, (one, other) in enumerate(zip(expected, actual)):
+            difference = covers(one, other, unordered, free, "{0}[{1}]".format(name, index))
+            if difference:
+                return difference
+        return None
+    if same_number(expected, actual):
+        return None
+    return "{0}: expected {1}, got {2}".format(name or "answer", show(expected), show(actual))
+
+
+def _each_found(
+    expected: t.List[t.Any],
+    actual: t.List[t.Any],
+    unordered: t.Container[str],
+    free: t.Container[str],
+    name: str,
+    exact_length: bool,
+) -> t.Optional[str]:
+    rest = list(actual)
+    for item in expected:
+        index = next((i for i, other in enumerate(rest) if not _differs(item, other, unordered, free)), None)
+        if index is None:
+            return "{0}: {1} is missing in {2}".format(name, show(item), show(actual))
+        del rest[index]
+    return "{0}: too much: {1}".format(name, show(rest)) if exact_length and rest else None
+
+
+def _differs(expected: t.Any, actual: t.Any, unordered: t.Container[str], free: t.Container[str]) -> bool:
+    if isinstance(expected, str) and isinstance(actual, dict):
+        # "extra text free": a bare word is found in an entry that explains it.
+        return expected not in actual.values()
+    return covers(expected, actual, unordered, free) is not None
+
+
+def without_empty(value: t.Any, empties: t.Sequence[t.Any] = EMPTY) -> t.Any:
+    """Drop fields that count as absent, at every depth."""
+    if isinstance(value, dict):
+        inner = {key: without_empty(item, empties) for key, item in value.items()}
+        return {key: item for key, item in inner.items() if not _among(item, empties)}
+    if isinstance(value, (list, tuple)):
+        return [without_empty(item, empties) for item in value]
+    return value
+
+
+def _among(value: t.Any, empties: t.Sequence[t.Any]) -> bool:
+    return any(type(value) is type(empty) and value == empty for empty in empties)
+
+
+def canonical(value: t.Any, unordered: t.Container[str] = (), name: str = "") -> t.Any:
+    """The same data with the lists under the unordered names sorted."""
+    if isinstance(value, dict):
+        return {key: canonical(item, unordered, key) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [canonical(item, unordered, name) for item in value]
+        return sorted(items, key=repr) if name in unordered else items
+    return value
+
+
+def equal(expected: t.Any, actual: t.Any, unordered: t.Container[str] = (), name: str = "answer") -> t.Optional[str]:
+    """None when both are the same after dropping empty fields and sorting the unordered lists."""
+    first, second = (canonical(without_empty(side), unordered, name) for side in (expected, actual))
+    if is_empty(first) and is_empty(second):
+        return None
+    if type(first) is type(second) or not (isinstance(first, bool) or isinstance(second, bool)):
+        if first == second:
+            return None
+    return "{0}: expected {1}, got {2}".format(name, show(first), show(second))
+
+
+def show(value: t.Any) -> str:
+    """Short text for a message."""
+    text = repr(value)
+    return text if len(text) <= 300 else text[:297] + "..."

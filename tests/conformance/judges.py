@@ -1,0 +1,190 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One judge per file of vectors: from a vector and our answer to the word it is counted under.
+
+A judge knows the file's conventions (modes, optional vectors, alternatives); a system without one of its own is
+judged by the plain rule: the answer must have everything that ``expect`` or ``expected`` names.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .compare import FREE_LISTS, canonical, covers, equal, same_number, show, without_empty
+from .outcome import Verdict
+
+Vector = t.Mapping[str, t.Any]
+
+
+def judge(system: str, group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """The verdict on one answer."""
+    return _JUDGES.get(system, plain)(group, vector, answer)
+
+
+def plain(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """Any file: what ``expect`` names must be there; quirks and optional vectors are kept apart."""
+    expected = vector["expect"] if "expect" in vector else vector.get("expected")
+    difference = covers(expected, answer, vector.get("unordered") or ())
+    return _graded(vector, difference)
+
+
+def _graded(vector: Vector, difference: t.Optional[str]) -> Verdict:
+    quirk = bool(vector.get("quirk"))
+    if not difference:
+        return Verdict("upstream" if quirk else "passed")
+    if quirk:
+        return Verdict("deviates", difference)
+    if vector.get("optional") or vector.get("level") == "optional":
+        return Verdict("optional_failed", difference)
+    return Verdict("failed", difference)
+
+
+def semaphore(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """``mode: quirk`` takes the preferred answer or the original's; exact takes one."""
+    difference = _semaphore_differs(vector, vector["expect"], answer)
+    if vector.get("mode") != "quirk":
+        return Verdict("failed", difference) if difference else Verdict("passed")
+    better = _semaphore_differs(vector, vector.get("preferred"), answer) if "preferred" in vector else "none given"
+    if not better:
+        return Verdict("preferred")
+    if not difference:
+        return Verdict("upstream")
+    return Verdict("failed", "neither preferred ({0}) nor upstream ({1})".format(better, difference))
+
+
+def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:
+    if isinstance(expected, dict):
+        expected = dict(expected)
+        actions = vector.get("accept_actions") or expected.pop("accept_actions", None)
+        if actions and isinstance(answer, dict) and answer.get("action") in actions:
+            expected.pop("action", None)
+        for key in ("one_of", "error_any_of"):
+            if key in expected:
+                choices = expected.pop(key)
+                got = answer.get("error") if key == "error_any_of" and isinstance(answer, dict) else answer
+                if all(covers(choice, got, vector.get("unordered") or ()) for choice in choices):
+                    return "none of {0}: {1}".format(show(choices), show(got))
+    return covers(expected, answer, vector.get("unordered") or (), FREE_LISTS)
+
+
+_CCM_UNORDERED = ("peers", "address-pools", "addresses", "node-selectors", "nodeSelectors", "ipAddressPools")
+_CCM_DEFAULTS = {"peer-port": 0, "hold-time": "0s", "keepalive-time": "0s", "avoid-buggy-ips": False}
+
+
+def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """Alternatives in ``accept_also``; contains, absent and patch comparisons; order of actions may be free."""
+    choices = [vector.get("expected")] + list(vector.get("accept_also") or ())
+    differences = [_ccm_differs(group, vector, choice, answer) for choice in choices]
+    difference = None if None in differences else differences[0]
+    for unwanted in vector.get("not_expected") or ():
+        actions = answer.get("actions") if isinstance(answer, dict) else answer
+        if any(covers(unwanted, action) is None for action in actions or ()):
+            difference = "{0} must not happen".format(show(unwanted))
+    return _graded(vector, difference)
+
+
+def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:
+    how = vector.get("compare")
+    if how in ("contains", "patch"):
+        return covers(expected, answer)
+    if how == "absent":
+        keys = expected if isinstance(expected, (list, dict)) else [expected]
+        found = [key for key in keys if isinstance(answer, dict) and key in answer]
+        return "still there: {0}".format(show(found)) if found else None
+    if group.startswith("metallb"):
+        return equal(_ccm_plain(expected), _ccm_plain(answer), _CCM_UNORDERED)
+    if isinstance(expected, dict) and "actions" in expected:
+        free = () if vector.get("order_matters", True) else ("actions",)
+        return covers(expected, answer, free)
+    return covers(expected, answer, _CCM_UNORDERED)
+
+
+def _ccm_plain(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {
+            key: _ccm_plain(item)
+            for key, item in value.items()
+            if not (key in _CCM_DEFAULTS and same_number(item, _CCM_DEFAULTS[key]))
+        }
+    return [_ccm_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def kilo(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """Exact answers; null is an omitted field; allowed IPs are a set except in peer_build."""
+    unordered = () if group == "peer_build" else ("allowedIPs",)
+    return _graded(vector, equal(vector.get("expect"), answer, unordered))
+
+
+def kubespan(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """Results stand beside the input: what the adapter answers is compared with the fields of the same name."""
+    if not isinstance(answer, dict) or not answer:
+        return Verdict("failed", "the adapter answers no fields")
+    for key in answer:
+        difference = equal(vector.get(key), answer[key], (), key)
+        if difference:
+            return _graded(vector, difference)
+    return _graded(vector, None)
+
+
+_APINET_UNORDERED = ("finalizers", "ownerReferences", "apinet_after", "source_patches", "errors")
+_APINET_IGNORED = ("resourceVersion", "generation", "managedFields", "creationTimestamp")
+
+
+def apinet(group: str, vector: Vector, answer: t.Any) -> Verdict:
+    """The final state of both servers; <now> stands for any time; uids that are not given are free."""
+    expected = vector.get("expect")
+    if not isinstance(expected, dict) or "apinet_after" not in expected:
+        return _graded(vector, covers(expected, answer))
+    actual = dict(answer)
+    wanted = [_apinet_object(item) for item in expected["apinet_after"]]
+    got = [_apinet_object(item) for item in actual.get("apinet_after") or ()]
+    if expected.get("assert_only"):
+        wanted, got = ([_labels_only(item) for item in side] for side in (wanted, got))
+    got = [_like(item, wanted) for item in got]
+    difference = equal(wanted, got, _APINET_UNORDERED, "apinet_after")
+    for key in ("source_patches", "errors"):
+        difference = difference or equal(_now(expected.get(key)), _now(actual.get(key)), _APINET_UNORDERED, key)
+    return _graded(vector, difference)
+
+
+def _apinet_object(item: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    plain_item = _now(without_empty(item))
+    metadata = {key: value for key, value in plain_item.get("metadata", {}).items() if key not in _APINET_IGNORED}
+    return dict(canonical(dict(plain_item, metadata=metadata), _APINET_UNORDERED))
+
+
+def _like(item: t.Dict[str, t.Any], wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+    """Drop the uid where the expected object of that kind and name gives none."""
+    for other in wanted:
+        same = all(other["metadata"].get(key) == item["metadata"].get(key) for key in ("namespace", "name"))
+        if same and other.get("kind") == item.get("kind") and "uid" not in other["metadata"]:
+            metadata = {key: value for key, value in item["metadata"].items() if key != "uid"}
+            return dict(item, metadata=metadata)
+    return item
+
+
+def _labels_only(item: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    metadata = {key: item["metadata"].get(key) for key in ("namespace", "name", "labels")}
+    return {"kind": item.get("kind"), "metadata": metadata}
+
+
+def _now(value: t.Any) -> t.Any:
+    """Any time stamp under a name that holds one becomes the word <now>."""
+    if isinstance(value, dict):
+        return {key: "<now>" if item and _is_time(key, item) else _now(item) for key, item in value.items()}
+    return [_now(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_time(key: str, item: t.Any) -> bool:
+    return isinstance(item, str) and key.lower().endswith(("timestamp", "time"))
+
+
+_JUDGES: t.Dict[str, t.Callable[[str, Vector, t.Any], Verdict]] = {
+    "semaphore": semaphore,
+    "ccm": ccm,
+    "kilo-clustermesh": kilo,
+    "kubespan": kubespan,
+    "apinet": apinet,
+}

@@ -1,0 +1,210 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs the conformance vectors and counts the results.
+
+    python tests/conformance/run.py [--vectors DIR] [--report FILE] [--require FILE]
+
+System = file name, one adapter each (adapters/<system>.py, dashes as underscores) with ``HANDLERS``:
+{group: {op: function} or function}. A function takes the vector's input (the whole vector where it has none) and
+returns the answer, or raises Unhandled, Internal or Ruled. The exit code is 1 when a vector failed, a file could not be
+read or a requirement is not met, else 0; unhandled vectors count against it only where they are required.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pathlib
+import sys
+import typing as t
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    import tree
+
+    tree.mount()
+    __package__ = "ansible_collections.multicluster.network.tests.conformance"
+
+from .judges import judge
+from .outcome import WORDS, Internal, Ruled, Unhandled, Verdict
+
+HERE = pathlib.Path(__file__).resolve().parent
+#: Keys of a file that are no groups.
+NO_GROUPS = ("meta", "conventions")
+Report = t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]
+
+
+def main(arguments: t.Optional[t.Sequence[str]] = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description="run the conformance vectors")
+    parser.add_argument("--vectors", type=pathlib.Path, default=HERE / "vectors", help="folder of JSON files")
+    parser.add_argument("--report", type=pathlib.Path, help="write the counts there as JSON")
+    parser.add_argument("--require", type=pathlib.Path, help="groups that must be without failed and unhandled")
+    options = parser.parse_args(arguments)
+    report = run(options.vectors)
+    for line in table(report):
+        print(line)
+    unmet = check_required(report, json.loads(options.require.read_text("utf-8"))) if options.require else []
+    for line in unmet:
+        print("required: {0}".format(line))
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", "utf-8")
+    if not report:
+        print("no vectors in {0}".format(options.vectors))
+    failed = any(counts["failed"] for groups in report.values() for counts in groups.values())
+    return 1 if failed or unmet or not report else 0
+
+
+def run(folder: pathlib.Path) -> Report:
+    """Every vector of every file in a folder: {system: {group: counts and ids}}."""
+    return {path.stem: run_file(path) for path in sorted(folder.glob("*.json"))}
+
+
+def run_file(path: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """One file. A file that is no collection of vectors is one failure in the group ``(file)``."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("it holds no groups of vectors")
+    except (OSError, ValueError, RecursionError) as error:
+        return {"(file)": _count([("(file)", {}, Verdict("failed", "{0}: {1}".format(path.name, error)))])}
+    handlers = load_handlers(path.stem)
+    report = {}
+    for group, vectors in groups_of(content):
+        rows = []
+        for index, vector in enumerate(vectors):
+            known = isinstance(vector, dict)
+            ident = vector.get("id") if known else None
+            name = "{0}[{1}]".format(group, index) if ident in (None, "") else str(ident)
+            rows.append((name, vector if known else {}, run_vector(path.stem, group, vector, handlers)))
+        report[group] = _count(rows)
+    return report
+
+
+def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.List[t.Any]]]:
+    """(group, vectors) of a file; nested groups are ``parent.child``."""
+    for name, value in content.items():
+        if name.startswith("_") or name in NO_GROUPS:
+            continue
+        if isinstance(value, list):
+            yield name, value
+        elif isinstance(value, dict):
+            for child, vectors in groups_of(value):
+                yield "{0}.{1}".format(name, child), vectors
+
+
+def load_handlers(system: str) -> t.Mapping[str, t.Any]:
+    """An adapter's table; a system without adapter has an empty one, a broken adapter answers with its error."""
+    name = system.replace("-", "_")
+    if not (HERE / "adapters" / "{0}.py".format(name)).exists():
+        return {}
+    try:
+        module = importlib.import_module(".adapters.{0}".format(name), __package__)
+    except Exception as error:  # pylint: disable=broad-except
+        return _Broken("the adapter cannot be loaded: {0!r}".format(error))
+    return t.cast(t.Mapping[str, t.Any], module.HANDLERS)
+
+
+class _Broken(t.Dict[str, t.Any]):
+    """Stands in for the table of an adapter that cannot be loaded, so that this shows in every result."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self._message = message
+
+    def get(self, key: t.Any, default: t.Any = None) -> t.Any:
+        def fail(_vector: t.Any) -> t.NoReturn:
+            raise RuntimeError(self._message)
+
+        return fail
+
+
+def run_vector(system: str, group: str, vector: t.Any, handlers: t.Mapping[str, t.Any]) -> Verdict:
+    """One vector's verdict. Whatever goes wrong in an adapter fails this vector only."""
+    if not isinstance(vector, dict):
+        return Verdict("failed", "not a vector: {0!r:.100}".format(vector))
+    handler = handlers.get(group)
+    if isinstance(handler, t.Mapping):
+        handler = handler.get(vector.get("op"))
+    if handler is None:
+        return Verdict("unhandled")
+    try:
+        answer = handler(vector["input"] if isinstance(vector.get("input"), dict) and "op" in vector else vector)
+        return judge(system, group, vector, answer)
+    except Unhandled as error:
+        return Verdict("unhandled", str(error))
+    except Internal as error:
+        return Verdict("internal", str(error))
+    except Ruled as error:
+        return Verdict("ruled", str(error))
+    except Exception as error:  # pylint: disable=broad-except
+        optional = bool(vector.get("optional")) or vector.get("level") == "optional"
+        return Verdict("optional_failed" if optional else "failed", "{0}: {1}".format(type(error).__name__, error))
+
+
+Row = t.Tuple[str, t.Mapping[str, t.Any], Verdict]
+
+
+def _count(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
+    counts: t.Dict[str, t.Any] = _words(rows)
+    counts["failing"] = _ids(rows, "failed")
+    for word in ("unhandled", "ruled", "internal", "deviates", "optional_failed"):
+        counts["{0}_ids".format(word)] = _ids(rows, word)
+    counts["messages"] = {ident: verdict.message for ident, _vector, verdict in rows if verdict.message}
+    parts: t.Dict[str, t.List[Row]] = {}
+    for row in rows:
+        component = (row[1].get("input") or {}).get("component") if isinstance(row[1].get("input"), dict) else None
+        if component:
+            parts.setdefault(str(component), []).append(row)
+    if parts:
+        counts["components"] = {name: dict(_words(part), failing=_ids(part, "failed")) for name, part in parts.items()}
+    return counts
+
+
+def _words(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
+    words: t.Dict[str, t.Any] = {word: 0 for word in WORDS}
+    for _ident, _vector, verdict in rows:
+        words[verdict.word] += 1
+    words["total"] = len(rows)
+    return words
+
+
+def _ids(rows: t.Sequence[Row], word: str) -> t.List[str]:
+    return [ident for ident, _vector, verdict in rows if verdict.word == word]
+
+
+def table(report: Report) -> t.Iterator[str]:
+    """The printed counts: one line a group, failures with their reason below."""
+    for system, groups in report.items():
+        for group, counts in groups.items():
+            shown = ", ".join("{0} {1}".format(counts[word], word) for word in WORDS if counts[word])
+            yield "{0} {1}: {2}".format(system, group, shown or "nothing")
+            for name, part in counts.get("components", {}).items():
+                inner = ", ".join("{0} {1}".format(part[word], word) for word in WORDS if part[word])
+                yield "    component {0}: {1}".format(name, inner)
+            for ident in counts["failing"]:
+                yield "    failed {0}: {1}".format(ident, counts["messages"].get(ident, ""))
+
+
+def check_required(report: Report, required: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+    """Requirements that are not met: {system: [group or ``group#component=name``]}."""
+    unmet = []
+    for system, selections in required.items():
+        for selection in selections:
+            group, _hash, part = selection.partition("#component=")
+            counts = report.get(system, {}).get(group)
+            if counts is not None and part:
+                counts = counts.get("components", {}).get(part)
+            if counts is None:
+                unmet.append("{0} {1} has no vectors".format(system, selection))
+            elif counts["failed"] or counts["unhandled"]:
+                text = "{0} {1}: {2} failed, {3} unhandled"
+                unmet.append(text.format(system, selection, counts["failed"], counts["unhandled"]))
+    return unmet
+
+
+if __name__ == "__main__":
+    sys.exit(main())
