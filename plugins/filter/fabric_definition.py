@@ -46,7 +46,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import CLUSTER_VARIABLES, NODE_VARIABLES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import CLUSTER_VARIABLES
+
+#: What a node's host may carry for this collection.
+NODE_VARIABLES = ("multicluster_cluster", "node_name")
 
 
 def fabric_definition(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.Dict[str, t.Any]:

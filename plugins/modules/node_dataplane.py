@@ -178,6 +178,11 @@ refused:
   elements: dict
   returned: success
   sample: []
+missing_package:
+  description: Name of a package in Debian's spelling that the node lacks.
+  type: str
+  returned: when something is missing
+  sample: python3-pyroute2
 public_keys:
   description: The node's public key towards each remote cluster; deferred in check mode when it is not made yet.
   type: dict
@@ -234,7 +239,8 @@ def main() -> None:
     try:
         result = node_dataplane.run(desired, check=module.check_mode)
     except node_dataplane.FAILURES as err:
-        module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err))
+        details = err.fields() if hasattr(err, "fields") else {}
+        module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details)
     exit_with(module, result)
 
 

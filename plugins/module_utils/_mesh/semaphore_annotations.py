@@ -16,6 +16,8 @@ from .._values.refused import ValueRefused, quoted
 DOMAIN = "wireguard.semaphore.uw.io"
 PATCH_TYPE = "application/strategic-merge-patch+json"
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
+#: Every key of the mesh, whatever cluster it is meant for.
+PATTERNS = ("*." + DOMAIN + "/pubKey", "*." + DOMAIN + "/endpoint")
 
 
 def key_of(cluster: str, what: str) -> str:

@@ -21,7 +21,7 @@ from .._values.refused import ValueRefused
 from .claims import Claim, Holders, OverlayGuard, check_claims, label_of
 from .fabric import Fabric
 from .node_listing import Listing, read_listing
-from .semaphore_annotations import cluster_of_key, endpoint, key_of
+from .semaphore_annotations import PATTERNS, cluster_of_key, endpoint, key_of
 from .semaphore_peers import peer, pod_cidrs_of, read_published
 
 
@@ -83,6 +83,7 @@ def plan_mesh(
             )
     return {
         "fabric": fabric.name,
+        "annotation_patterns": list(PATTERNS),
         "clusters": clusters,
         "nodes": nodes,
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
