@@ -12,6 +12,7 @@ our output would understand them differently or not at all.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import typing as t
@@ -33,13 +34,19 @@ def parse_address(text: object, word: str = "bad_address") -> Address:
     """One IPv4 or IPv6 address without prefix length or scope."""
     if not isinstance(text, str) or "%" in text or "/" in text or len(text) > 45:
         raise ValueRefused(word, "{0} is not an IP address".format(quoted(text)))
-    # Python before 3.9.5 takes 010.0.0.1 as ten, C libraries take it as eight.
-    if "." in text and any(len(p) > 1 and p[0] == "0" for p in text.rpartition(":")[2].split(".")):
-        raise ValueRefused(word, "{0} has a number with a leading zero".format(quoted(text)))
     try:
-        return ipaddress.ip_address(text)
+        return _address(text)
     except ValueError:
         raise ValueRefused(word, "{0} is not an IP address".format(quoted(text))) from None
+
+
+@functools.lru_cache(maxsize=65536)
+def _address(text: str) -> Address:
+    # One fabric reads the same few thousand texts once per cluster; texts are at most 45 characters long here.
+    # Python before 3.9.5 takes 010.0.0.1 as ten, C libraries take it as eight.
+    if "." in text and any(len(p) > 1 and p[0] == "0" for p in text.rpartition(":")[2].split(".")):
+        raise ValueError("leading zero")
+    return ipaddress.ip_address(text)
 
 
 def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) -> Network:
@@ -51,10 +58,15 @@ def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) 
     length = parse_decimal(length_text, word)
     if length > address.max_prefixlen:
         raise ValueRefused(word, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
-    network = ipaddress.ip_network((address, length), strict=False)
+    network = _network(address, length)
     if not host_bits and network.network_address != address:
         raise ValueRefused(word, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
     return network
+
+
+@functools.lru_cache(maxsize=65536)
+def _network(address: Address, length: int) -> Network:
+    return ipaddress.ip_network((address, length), strict=False)
 
 
 class Endpoint(t.NamedTuple):

@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 
 from .refused import ValueRefused, quoted
 
-_KEY = re.compile(r"[A-Za-z0-9+/]{43}=\Z")
+# 43 characters hold 258 bits: the last two of the last character are zero in the canonical spelling.
+_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=\Z")
 
 # Points of small order on Curve25519 (RFC 7748 section 6.1): every private key agrees with them on zero.
 _LOW_ORDER = frozenset(
@@ -34,12 +34,6 @@ _LOW_ORDER = frozenset(
 def parse_key(text: object, word: str = "bad_public_key") -> str:
     """A key's text, unchanged. Only the one canonical spelling of 32 bytes passes."""
     if not isinstance(text, str) or not _KEY.match(text):
-        raise ValueRefused(word, "{0} is not 32 bytes in base64".format(quoted(text)))
-    try:
-        raw = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueRefused(word, "{0} is not 32 bytes in base64".format(quoted(text))) from None
-    if len(raw) != 32 or base64.b64encode(raw).decode("ascii") != text:
         raise ValueRefused(word, "{0} is not 32 bytes in canonical base64".format(quoted(text)))
     return text
 
