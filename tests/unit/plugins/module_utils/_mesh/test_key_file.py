@@ -1,0 +1,82 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Key files: the decision, and what a text is worth (semaphore 3.3)."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.key_file import key_load, key_path
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.key_plan import parse_key_wanted, plan_key
+from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._values.private_keys import decode_key_text
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+
+
+@pytest.mark.parametrize(
+    "file, action",
+    [
+        ("absent", "generate"),
+        (None, "generate"),
+        (KEY, "use"),
+        (KEY + "\n", "use"),
+        (KEY + "\n\n", "error"),
+        (" " + KEY, "error"),
+        ("", "error"),
+        ("unreadable", "error"),
+        ("c2hvcnQ=", "error"),
+        (KEY[:-1], "error"),
+        (base64.b64encode(bytes(32)).decode(), "error"),
+    ],
+)
+def test_key_load(file, action):
+    assert key_load(file) == {"action": action, "writes_file": action == "generate"}
+
+
+def test_path_of_the_original():
+    assert key_path("wireguard.gcp") == "/var/lib/semaphore-wireguard/wireguard.gcp.key"
+    with pytest.raises(ValueRefused):
+        key_path("../../etc/passwd")
+
+
+def test_an_error_never_quotes_the_file():
+    with pytest.raises(ValueRefused) as error:
+        decode_key_text(KEY + "x")
+    assert KEY[:8] not in str(error.value)
+
+
+STATE = {"state": "key", "public_key": KEY, "mode": "0600", "message": None}
+
+
+@pytest.mark.parametrize(
+    "wanted, found, work, action",
+    [
+        ({}, STATE, None, None),
+        ({}, dict(STATE, mode="0644"), "ensure", "update"),
+        ({}, dict(STATE, state="absent", public_key=None, mode=None), "ensure", "create"),
+        ({"rotate_from": KEY}, STATE, "rotate", "update"),
+        ({"rotate_from": base64.b64encode(b"x" * 32).decode()}, STATE, None, None),
+        ({"state": "absent"}, STATE, "remove", "delete"),
+        ({"state": "absent"}, dict(STATE, state="absent"), None, None),
+    ],
+)
+def test_plan_key(wanted, found, work, action):
+    plan = plan_key(parse_key_wanted(dict(wanted, path="/k")), found)
+    assert plan.work == work
+    assert [change.action for change in plan.changes] == ([action] if action else [])
+    if action == "create":
+        assert isinstance(plan.public_key, Pending)
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_is_no_key_is_left_alone(state):
+    found = {"state": "unusable", "public_key": None, "mode": None, "message": "it is a symbolic link"}
+    plan = plan_key(parse_key_wanted({"path": "/etc/passwd", "state": state}), found)
+    assert plan.work is None and not plan.changed
+    assert [refusal.reason for refusal in plan.refused] == ["bad_private_key"]
