@@ -379,6 +379,8 @@ class Client:
         told = told if isinstance(told, dict) else {}
         message = "HTTP {0}: {1}".format(status, quoted(told.get("message") or "no reason given"))
         kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
+        if status == 500 and "typed patch object" in str(told.get("message")):
+            kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault
         error = self._error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
         if isinstance(error, errors.Conflict):
             error.reason = str(told.get("reason", ""))[:64]

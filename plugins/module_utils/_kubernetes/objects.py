@@ -14,7 +14,7 @@ import typing as t
 from .._plan.object_plan import Key, Read, Scope, Write
 from .._plan.plan import Refusal
 from .client import Client, Resource
-from .errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
+from .errors import Conflict, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from .fanout import in_flight
 
 #: Writes to one API server at the same time (guide 5.8: two to four times faster than one, and no burst).
@@ -59,6 +59,9 @@ def read_objects(
         if resource is None:
             continue
         found = _listed(client, resource, scope.namespace, scope.label_selector)
+        if found is None:
+            kinds[scope.api_version, scope.kind] = None
+            continue
         objects.update(found)
         purgeable.update(found)
         if not scope.label_selector:
@@ -70,7 +73,11 @@ def read_objects(
             continue
         # one name, one object on the wire; custom resource definitions, for example, are large
         only = next(iter(wanted_names)) if len(wanted_names) == 1 else None
-        objects.update(_listed(client, resource, place[2], "", only))
+        found = _listed(client, resource, place[2], "", only)
+        if found is None:
+            kinds[place[:2]] = None
+        else:
+            objects.update(found)
     unserved = {pair for pair, resource in kinds.items() if resource is None}
     namespaced = {pair: resource.namespaced for pair, resource in kinds.items() if resource is not None}
     return Read(objects, purgeable, unserved, namespaced), corrected
@@ -78,9 +85,15 @@ def read_objects(
 
 def _listed(
     client: Client, resource: Resource, namespace: str, labels: str, name: t.Optional[str] = None
-) -> t.Dict[Key, t.Mapping[str, t.Any]]:
+) -> t.Optional[t.Dict[Key, t.Mapping[str, t.Any]]]:
+    """The objects found; None when the kind has just gone, which discovery learns a moment later."""
     fields = "metadata.name=" + name if name else None
-    listing = client.list(resource.path(namespace), label_selector=labels or None, field_selector=fields)
+    try:
+        listing = client.list(resource.path(namespace), label_selector=labels or None, field_selector=fields)
+    except ListIncomplete as error:
+        if error.status == 404:
+            return None
+        raise
     found = {}
     for item in listing.items:
         meta = item["metadata"]

@@ -92,7 +92,7 @@ def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]
         raise ValueRefused("manifest_invalid", "{0} is no manifest: it has no metadata".format(where))
     if is_pending(given):
         raise ValueRefused("value_pending", "{0} holds a value that does not exist yet".format(where))
-    manifest = normalise(given)
+    manifest = _with_merge_keys(normalise(given))
     meta = manifest["metadata"]
     for name in ("apiVersion", "kind"):
         if not isinstance(manifest.get(name), str) or not manifest[name].replace("/", "").replace(".", "").replace("-", "").isalnum():
@@ -112,6 +112,16 @@ def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]
             ),
         )
     return Key(manifest["apiVersion"], manifest["kind"], namespace, str(name)), manifest
+
+
+def _with_merge_keys(manifest: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Fill in the protocol of a Service's ports: it is one of their merge keys, and servers before 1.21 want it given."""
+    spec = manifest.get("spec")
+    ports = spec.get("ports") if manifest.get("kind") == "Service" and isinstance(spec, dict) else None
+    for port in ports if isinstance(ports, list) else ():
+        if isinstance(port, dict):
+            port.setdefault("protocol", "TCP")
+    return manifest
 
 
 def plan_objects(

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real API server for the tests of this folder: etcd and kube-apiserver on free loopback ports, ended by process id.
+
+The programs come from KUBEBUILDER_ASSETS or from the cache that tests/lab/build-kubernetes fills (MCN_CACHE). Where there
+are none, the tests fail: a skipped test would look like a passed one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+import typing as t
+
+import pytest
+import urllib3
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+
+TOKEN = "admin-token-of-the-tests"
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": ["tester"]}, {"level": "None"}],
+}
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+def find_program(name: str) -> str:
+    """Path of a Kubernetes program. Raises RuntimeError that says how to get it."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    folders = [pathlib.Path(assets)] if assets else []
+    cache = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
+    folders += sorted(cache.glob("kubernetes-*"), reverse=True)
+    for folder in folders:
+        if os.access(folder / name, os.X_OK):
+            return str(folder / name)
+    found = shutil.which(name)
+    if found:
+        return found
+    raise RuntimeError("{0} was not found; run tests/lab/build-kubernetes, or set KUBEBUILDER_ASSETS".format(name))
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ApiServer:
+    """One running API server: access for the collection, and its audit log as the outside witness (ruling 44)."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = "https://127.0.0.1:{0}".format(self.port)
+        self.audit_file = folder / "audit.log"
+        self.processes: t.List[subprocess.Popen] = []
+
+    def start(self) -> None:
+        """Start etcd and the API server; returns when it is ready. About four seconds."""
+        etcd_port, peer_port = free_port(), free_port()
+        etcd_url, peer_url = ("http://127.0.0.1:{0}".format(port) for port in (etcd_port, peer_port))
+        self._run(
+            [find_program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd_url,
+             "--advertise-client-urls", etcd_url, "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
+             "--initial-cluster", "default=" + peer_url, "--unsafe-no-fsync"], "etcd",
+        )  # fmt: skip
+        key = self.folder / "sa.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        (self.folder / "tokens.csv").write_text('{0},tester,1,"system:masters"\n'.format(TOKEN))
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
+        self._run(
+            [find_program("kube-apiserver"), "--etcd-servers", etcd_url, "--etcd-prefix", "/tests",
+             "--secure-port", str(self.port), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
+             "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", "10.3.0.0/16",
+             "--service-account-issuer", self.url, "--service-account-key-file", str(key),
+             "--service-account-signing-key-file", str(key), "--token-auth-file", str(self.folder / "tokens.csv"),
+             "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
+             "--audit-log-path", str(self.audit_file), "--audit-policy-file", str(self.folder / "audit.yaml")], "apiserver",
+        )  # fmt: skip
+        pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=2)
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                answer = pool.request("GET", self.url + "/readyz", headers={"Authorization": "Bearer " + TOKEN})
+                if answer.status == 200:
+                    return
+            except urllib3.exceptions.HTTPError:
+                pass
+            for process in self.processes:
+                if process.poll() is not None:
+                    raise RuntimeError("{0} ended; see {1}".format(process.args[0], self.folder))
+            if time.monotonic() > deadline:
+                raise RuntimeError("the API server did not get ready; see {0}".format(self.folder))
+            time.sleep(0.1)
+
+    def _run(self, command: t.List[str], name: str) -> None:
+        log = open(self.folder / (name + ".log"), "wb")  # closed with the process
+        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
+
+    def stop(self) -> None:
+        """End what start() started, the API server first."""
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+
+    @property
+    def ca(self) -> str:
+        """The server's certificate, which it signed itself."""
+        return (self.folder / "certs" / "apiserver.crt").read_text()
+
+    def access(self, name: str = "aws", token: str = TOKEN, **more: t.Any) -> t.Dict[str, t.Any]:
+        """An entry of ``clusters``."""
+        return dict({"name": name, "api_url": self.url, "token": token, "ca_data": self.ca}, **more)
+
+    def client(self, token: str = TOKEN) -> Client:
+        """A client of the collection."""
+        return Client(parse_access(self.access(token=token)))
+
+    def mark(self) -> int:
+        """The place in the audit log now."""
+        return self.audit_file.stat().st_size if self.audit_file.exists() else 0
+
+    def audit(self, mark: int) -> t.List[t.Tuple[str, str, int]]:
+        """(verb, path, status) of the requests of the tests since the mark."""
+        time.sleep(0.05)  # entries are written just after the answers
+        if not self.audit_file.exists():
+            return []
+        with open(self.audit_file, "rb") as stream:
+            stream.seek(mark)
+            entries = [json.loads(line) for line in stream if line.strip()]
+        return [(e["verb"], e["requestURI"].split("?")[0], e["responseStatus"]["code"]) for e in entries]
+
+    def writes(self, mark: int) -> t.List[t.Tuple[str, str, int]]:
+        """The writes among audit()."""
+        return [entry for entry in self.audit(mark) if entry[0] in WRITES]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: t.Any) -> t.Iterator[ApiServer]:
+    """One API server for the whole session; tests use objects of their own names."""
+    one = ApiServer(tmp_path_factory.mktemp("apiserver"))
+    try:
+        one.start()
+        yield one
+    finally:
+        one.stop()
