@@ -1,0 +1,131 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hostile claims are refused with the right word while everybody else stays in the mesh."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import check_claims
+from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+
+FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "mesh_claims.json"
+TABLE = json.loads(FIXTURE.read_text("utf-8"))
+GRANTS, GOOD = TABLE["grants"], TABLE["good_claims"]
+
+
+def expand(value: t.Any) -> t.Any:
+    if isinstance(value, dict) and "repeat" in value:
+        return [value["repeat"]] * value["times"] if value.get("list") else value["repeat"] * value["times"]
+    if isinstance(value, dict):
+        return {key: expand(item) for key, item in value.items()}
+    return [expand(item) for item in value] if isinstance(value, list) else value
+
+
+def claim(node: str, key: t.Any, *ranges: str, cluster: str = "gcp", endpoint: t.Any = None) -> t.Dict[str, t.Any]:
+    return {"cluster": cluster, "node": node, "public_key": key, "endpoint": endpoint, "allowed_ips": list(ranges)}
+
+
+def test_good_claims_pass() -> None:
+    assert check_claims(GOOD, GRANTS, own_keys=TABLE["own_keys"]) == (GOOD, [])
+
+
+@pytest.mark.parametrize("row", TABLE["rows"], ids=lambda row: row["id"])
+@pytest.mark.parametrize("position", ["first", "last"])
+def test_hostile_row(row: t.Dict[str, t.Any], position: str) -> None:
+    evil = expand(row["claim"])
+    evil = dict(TABLE["evil_claim"], **evil) if isinstance(evil, dict) else evil
+    claims = [evil] + GOOD if position == "first" else GOOD + [evil]
+    kept, refusals = check_claims(claims, GRANTS, row.get("holders"), TABLE["own_keys"])
+    assert kept == GOOD
+    assert [(refusal.object, refusal.reason) for refusal in refusals] == [
+        (row.get("object", "gcp/zz-evil"), row["word"])
+    ]
+    assert refusals[0].message.startswith(refusals[0].object + ": ")
+    assert refusals[0].message.isprintable() and len(refusals[0].message) < 800
+
+
+def test_outside_grant_names_the_value_and_the_variable() -> None:
+    _kept, refusals = check_claims([claim("x", Pending("key"), "10.9.0.0/24")], GRANTS)
+    assert "'10.9.0.0/24'" in refusals[0].message
+    assert "pod_cidrs of clusters/gcp" in refusals[0].message
+    assert "10.4.0.0/16" in refusals[0].message
+
+
+def test_first_by_name_keeps_a_range_whatever_the_order() -> None:
+    rows = [claim("b", Pending("b"), "10.4.1.0/24"), claim("a", Pending("a"), "10.4.0.0/23")]
+    for claims in (rows, rows[::-1]):
+        kept, refusals = check_claims(claims, GRANTS)
+        assert [row["node"] for row in kept] == ["a"]
+        assert [(refusal.object, refusal.reason) for refusal in refusals] == [("gcp/b", "claimed_twice")]
+
+
+def test_a_refused_node_holds_nothing() -> None:
+    # a loses its key to the live holder; its range is free for c, which claims it as well.
+    key = GOOD[0]["public_key"]
+    claims = [claim("a", key, "10.4.1.0/24"), claim("b", key, "10.4.2.0/24"), claim("c", Pending("c"), "10.4.1.0/24")]
+    kept, refusals = check_claims(claims, GRANTS, {"gcp": {key: ["10.4.2.0/24"]}})
+    assert [row["node"] for row in kept] == ["b", "c"]
+    assert [refusal.object for refusal in refusals] == ["gcp/a"]
+
+
+def test_a_stolen_key_does_not_make_the_thief_the_holder() -> None:
+    key = GOOD[0]["public_key"]
+    claims = [claim("aaa", key, "10.4.9.0/24"), claim("gcp-1", key, "10.4.7.0/24")]
+    kept, _refusals = check_claims(claims, GRANTS, {"gcp": {key: ["10.4.7.0/24"]}})
+    assert [row["node"] for row in kept] == ["gcp-1"]
+
+
+def test_nested_ranges_of_one_node_are_no_conflict_and_still_guarded() -> None:
+    claims = [claim("a", Pending("a"), "10.4.1.0/24", "10.4.0.0/16"), claim("b", Pending("b"), "10.4.200.0/24")]
+    kept, refusals = check_claims(claims, GRANTS)
+    assert [row["node"] for row in kept] == ["a"] and refusals[0].object == "gcp/b"
+
+
+def test_ranges_of_other_capabilities() -> None:
+    claims = [claim("a", Pending("a"), "10.254.0.9/32", cluster="aws")]
+    assert check_claims(claims, GRANTS)[1][0].reason == "outside_grant"
+    assert check_claims(claims, GRANTS, ranges=("pod_cidrs", "wireguard_cidrs"))[0] == claims
+
+
+def test_adjacent_grants_count_together() -> None:
+    grants = {"gcp": {"pod_cidrs": ["10.4.0.0/17", "10.4.128.0/17"]}}
+    assert check_claims([claim("a", Pending("a"), "10.4.0.0/16")], grants)[1] == []
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.fixed_dictionaries(
+    {
+        "cluster": st.sampled_from(["aws", "gcp", "merit"]) | ANYTHING,
+        "node": st.sampled_from(["a", "b", "c"]) | ANYTHING,
+        "public_key": st.sampled_from([row["public_key"] for row in GOOD])
+        | st.builds(Pending, st.text(max_size=3))
+        | ANYTHING,
+        "endpoint": st.sampled_from(["10.22.22.1:1", "10.4.0.1:1", "x.example:1"]) | ANYTHING,
+        "allowed_ips": st.lists(
+            st.sampled_from(["10.4.1.0/24", "10.4.0.0/22", "10.6.0.0/16", "::/0"]) | ANYTHING, max_size=3
+        )
+        | ANYTHING,
+    }
+)
+
+
+@given(st.lists(FIELDS | ANYTHING, max_size=8))
+def test_never_raises_and_loses_nothing(claims: t.List[t.Any]) -> None:
+    kept, refusals = check_claims(claims, GRANTS)
+    assert len(kept) + len(refusals) == len(claims)
+    keys = [row["public_key"] for row in kept if isinstance(row["public_key"], str)]
+    assert len(keys) == len(set(keys))
+    assert check_claims(kept, GRANTS) == (kept, [])
