@@ -58,11 +58,6 @@ def read_link(name: str) -> t.Optional[t.Dict[str, t.Any]]:
     }
 
 
-def owned(alias: str) -> t.List[str]:
-    """Names of the links with this very alias, sorted."""
-    return sorted(entry["ifname"] for entry in ip_json(["link", "show"]) if entry.get("ifalias") == alias)
-
-
 def links_with_alias(alias: str) -> t.List[str]:
     """Names of all links whose alias is exactly this, sorted."""
     return sorted(entry["ifname"] for entry in ip_json(["link", "show"]) if entry.get("ifalias") == alias)
