@@ -1,0 +1,205 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runner itself: a vector that must fail fails, nobody's vector is unhandled, garbage is reported."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.multicluster.network.tests.conformance import run
+from ansible_collections.multicluster.network.tests.conformance.compare import covers, equal
+from ansible_collections.multicluster.network.tests.conformance.judges import judge
+from ansible_collections.multicluster.network.tests.conformance.outcome import WORDS, Internal, Ruled, Unhandled
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOOD = {"id": "ok", "op": "device_name", "mode": "exact", "input": {"cluster": "gcp"}, "expect": {"length": 13}}
+
+
+def write(folder: pathlib.Path, name: str, content: t.Any) -> pathlib.Path:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+def counts(folder: pathlib.Path, system: str = "semaphore", group: str = "wg_device_name") -> t.Dict[str, t.Any]:
+    return run.run(folder)[system][group]
+
+
+def test_our_vectors_meet_the_requirements() -> None:
+    report = run.run(HERE / "vectors")
+    assert run.check_required(report, json.loads((HERE / "required.json").read_text("utf-8"))) == []
+    assert [ident for groups in report.values() for group in groups.values() for ident in group["failing"]] == []
+
+
+def test_every_vector_is_counted_once() -> None:
+    for groups in run.run(HERE / "vectors").values():
+        for group in groups.values():
+            assert sum(group[word] for word in WORDS) == group["total"] > 0
+
+
+def test_a_failing_vector_fails(tmp_path: pathlib.Path) -> None:
+    bad = dict(GOOD, id="bad", expect={"length": 14})
+    found = counts(write(tmp_path, "semaphore.json", {"wg_device_name": [GOOD, bad]}))
+    assert (found["passed"], found["failed"], found["failing"]) == (1, 1, ["bad"])
+    assert "14" in found["messages"]["bad"]
+    assert run.main(["--vectors", str(tmp_path)]) == 1
+
+
+def test_unknown_operations_groups_and_systems_are_unhandled(tmp_path: pathlib.Path) -> None:
+    other = dict(GOOD, id="other", op="fly")
+    write(tmp_path, "semaphore.json", {"_meta": {"x": []}, "wg_device_name": [other], "new_group": [GOOD]})
+    write(tmp_path, "newsystem.json", {"group": [GOOD]})
+    assert counts(tmp_path)["unhandled_ids"] == ["other"]
+    assert counts(tmp_path, group="new_group")["unhandled"] == 1
+    assert counts(tmp_path, "newsystem", "group")["unhandled"] == 1
+    assert run.main(["--vectors", str(tmp_path)]) == 0
+
+
+def test_a_crash_fails_one_vector_and_the_run_goes_on(tmp_path: pathlib.Path) -> None:
+    crash = {"id": "crash", "op": "device_name", "input": {}, "expect": {}}
+    found = counts(write(tmp_path, "semaphore.json", {"wg_device_name": [crash, "text", None, GOOD]}))
+    assert (found["failed"], found["passed"]) == (3, 1)
+    assert found["failing"] == ["crash", "wg_device_name[1]", "wg_device_name[2]"]
+    assert found["messages"]["crash"].startswith("KeyError")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", "", "\x00", "[" * 100000])
+def test_garbage_is_reported_and_fails(tmp_path: pathlib.Path, text: str) -> None:
+    write(write(tmp_path, "broken.json", text), "semaphore.json", {"wg_device_name": [GOOD]})
+    report = run.run(tmp_path)
+    assert report["broken"]["(file)"]["failed"] == 1 and report["semaphore"]["wg_device_name"]["passed"] == 1
+    assert run.main(["--vectors", str(tmp_path)]) == 1
+
+
+def test_nested_groups_and_missing_ids(tmp_path: pathlib.Path) -> None:
+    write(
+        tmp_path, "semaphore.json", {"outer": {"inner": [dict(GOOD, id=None), {}]}, "conventions": ["text"], "meta": {}}
+    )
+    report = run.run(tmp_path)["semaphore"]
+    assert list(report) == ["outer.inner"]
+    assert report["outer.inner"]["unhandled_ids"] == ["outer.inner[0]", "outer.inner[1]"]
+
+
+@pytest.mark.parametrize(
+    "error, word", [(Unhandled("x"), "unhandled"), (Internal("x"), "internal"), (Ruled("4"), "ruled")]
+)
+def test_what_adapters_may_say(error: Exception, word: str) -> None:
+    def handler(_vector: t.Any) -> t.NoReturn:
+        raise error
+
+    verdict = run.run_vector("semaphore", "g", GOOD, {"g": handler})
+    assert (verdict.word, verdict.message) == (word, str(error))
+
+
+def test_a_broken_adapter_shows_in_every_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_names: str) -> t.NoReturn:
+        raise ImportError("gone")
+
+    monkeypatch.setattr(run.importlib, "import_module", fail)
+    verdict = run.run_vector("semaphore", "wg_peers", GOOD, run.load_handlers("semaphore"))
+    assert verdict.word == "failed" and "gone" in verdict.message
+
+
+@pytest.mark.parametrize(
+    "answer, word", [({"error": "b"}, "preferred"), ({"error": "a"}, "upstream"), ({"error": "c"}, "failed")]
+)
+def test_semaphore_quirks(answer: t.Any, word: str) -> None:
+    vector = {"mode": "quirk", "expect": {"error": "a"}, "preferred": {"error": "b"}}
+    assert judge("semaphore", "g", vector, answer).word == word
+
+
+@pytest.mark.parametrize("system", ["kilo-clustermesh", "newsystem"])
+def test_other_quirks_are_scored_apart(system: str) -> None:
+    vector = {"quirk": True, "expect": [1]}
+    assert judge(system, "g", vector, [1]).word == "upstream"
+    assert judge(system, "g", vector, [2]).word == "deviates"
+
+
+def test_optional_vectors_never_fail() -> None:
+    assert judge("ccm", "g", {"optional": True, "expected": 1}, 2).word == "optional_failed"
+    assert judge("apinet", "g", {"level": "optional", "expect": {"a": 1}}, {"a": 2}).word == "optional_failed"
+
+
+def test_ccm_rules() -> None:
+    vector: t.Dict[str, t.Any] = {"expected": {"actions": [{"action": "a"}, {"action": "b"}]}}
+    swapped = {"actions": [{"action": "b", "description": "free"}, {"action": "a"}]}
+    assert judge("ccm", "service_reconcile", vector, swapped).word == "failed"
+    assert judge("ccm", "service_reconcile", dict(vector, order_matters=False), swapped).word == "passed"
+    unwanted = dict(vector, order_matters=False, not_expected=[{"action": "b"}])
+    assert judge("ccm", "service_reconcile", unwanted, swapped).word == "failed"
+    assert judge("ccm", "g", {"expected": 1, "accept_also": [2]}, 2).word == "passed"
+    peers = {"expected": {"peers": [{"a": 1}, {"b": 2}]}}
+    got = {"peers": [{"b": 2, "peer-port": 0, "hold-time": "0s"}, {"a": 1}], "address-pools": []}
+    assert judge("ccm", "metallb_configmap", peers, got).word == "passed"
+    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"y": 1}).word == "passed"
+    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"x": 1}).word == "failed"
+
+
+def test_kubespan_compares_the_fields_that_the_adapter_answers() -> None:
+    vector = {"mac": "2e:1a:b6:53:81:69", "subnet": "fd7f::/64"}
+    assert judge("kubespan", "g", vector, {"subnet": "fd7f::/64"}).word == "passed"
+    assert judge("kubespan", "g", vector, {"subnet": None}).word == "failed"
+    assert judge("kubespan", "g", vector, {}).word == "failed"
+
+
+def test_apinet_final_state() -> None:
+    wanted = {"kind": "Network", "metadata": {"name": "a", "finalizers": ["x", "y"], "deletionTimestamp": "<now>"}}
+    got = {
+        "kind": "Network",
+        "metadata": {
+            "name": "a",
+            "uid": "free",
+            "resourceVersion": "7",
+            "finalizers": ["y", "x"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {},
+    }
+    vector = {"expect": {"apinet_after": [wanted], "source_patches": [], "errors": []}}
+    assert judge("apinet", "network", vector, {"apinet_after": [got]}).word == "passed"
+    assert judge("apinet", "network", vector, {"apinet_after": [got, got]}).word == "failed"
+
+
+def test_covers() -> None:
+    assert covers({"a": None, "b": []}, {"c": 1}) is None
+    assert covers({"a": 1}, {"a": True})
+    assert covers({"a": [1, 2]}, {"a": [2, 1]}) and covers({"a": [1, 2]}, {"a": [2, 1]}, ("a",)) is None
+    assert covers({"a": [1]}, {"a": [1, 2]}, ("a",))
+    assert covers({"skipped": ["x"]}, {"skipped": [{"node": "y", "reason": "x"}]}, (), ("skipped",)) is None
+    assert covers({"spec": 1, "spec_absent": ["x"]}, {"spec": {"x": 1}})
+    assert equal({"b": ["2", "1"], "c": None}, {"b": ["1", "2"]}, ("b",)) is None
+
+
+def test_requirements(tmp_path: pathlib.Path) -> None:
+    vectors = [
+        {"id": "a", "op": "parse", "input": {"component": "wireguard", "raw": "{"}, "expect": {"error": "bad_json"}}
+    ]
+    vectors.append({"id": "b", "op": "parse", "input": {"component": "other"}, "expect": {}})
+    report = run.run(write(tmp_path, "semaphore.json", {"config_validation": vectors}))
+    select = "config_validation#component="
+    assert run.check_required(report, {"semaphore": [select + "wireguard"]}) == []
+    assert (
+        len(run.check_required(report, {"semaphore": [select + "other", "config_validation", "none", select + "no"]}))
+        == 4
+    )
+
+
+def test_the_command_line(tmp_path: pathlib.Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(HERE / "run.py"), "--require", str(HERE / "required.json"), "--report", str(report)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=str(tmp_path), env={"LANG": "C"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "semaphore wg_peers" in done.stdout
+    assert json.loads(report.read_text("utf-8"))["semaphore"]["wg_device_name"]["failing"] == []
+
+
+def test_an_empty_folder_is_no_success(tmp_path: pathlib.Path) -> None:
+    assert run.main(["--vectors", str(tmp_path)]) == 1
