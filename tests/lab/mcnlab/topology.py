@@ -164,7 +164,9 @@ def merge(stored: dict | None, wanted: dict | None) -> dict:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
     for name, body in ((wanted or {}).get("clusters", {})).items():
-        if name in merged["clusters"] and merged["clusters"][name] != body:
+        running = merged["clusters"].get(name, body)
+        # Inventory variables may change at any time; what is built cannot.
+        if {**running, "variables": None} != {**body, "variables": None}:
             raise LabError(f"cluster {name} runs already with another description: use another --name, or `down` first")
         merged["clusters"][name] = body
     return merged
