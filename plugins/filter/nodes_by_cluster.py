@@ -24,6 +24,10 @@ options:
     type: list
     elements: str
     required: true
+  whole:
+    description: Only clusters all of whose nodes are among O(hosts).
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -41,13 +45,17 @@ _value:
 import typing as t
 
 
-def nodes_by_cluster(mesh: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+def nodes_by_cluster(
+    mesh: t.Mapping[str, t.Any], hosts: t.Sequence[str], whole: bool = False
+) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
     """See DOCUMENTATION."""
     grouped: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
-    for host in hosts:
-        node = mesh["nodes"].get(host)
-        if node is not None:
+    for host, node in mesh["nodes"].items():
+        if host in hosts:
             grouped.setdefault(node["cluster"], {})[node["node_name"]] = {}
+    if whole:
+        stay = {node["cluster"] for host, node in mesh["nodes"].items() if host not in hosts}
+        grouped = {cluster: nodes for cluster, nodes in grouped.items() if cluster not in stay}
     return grouped
 
 

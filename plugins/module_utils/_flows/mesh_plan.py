@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._kubernetes.clusters import Clusters
+from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
 from .._mesh.fabric import Fabric, errors, load_fabric
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
@@ -50,13 +51,15 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     fabric, warnings = validate(request)
     if request.get("validate_only"):
         topology = mesh_without_listings(fabric)
+        pools: t.Dict[str, t.Any] = {}
         stats: t.Dict[str, t.Any] = {"requests": {}}
     else:
-        listings, stats = gather(request["clusters"], request["timeout"])
+        listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
         topology = plan_mesh(fabric, listings)
+        pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
     return {
         "changed": False,
-        "mesh": to_wire(topology),
+        "mesh": to_wire(dict(topology, ip_pools=pools)),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "warnings": warnings,
@@ -64,13 +67,29 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     }
 
 
-def gather(given: t.Sequence[t.Mapping[str, t.Any]], timeout: float) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
-    """One complete LIST of nodes per cluster, side by side: ({cluster: {nodes} or {error}}, request counts)."""
+def gather(
+    fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float
+) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str], t.Dict[str, t.Any]]:
+    """One complete LIST of nodes per cluster, side by side.
+
+    ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts).
+    """
     clusters = Clusters(given, timeout)
-    listings: t.Dict[str, t.Any] = {
-        name: {"nodes": listing.items}
-        for name, listing in clusters.read("list nodes", lambda name, client: client.list(NODES)).items()
-    }
+
+    def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str]]:
+        return client.list(NODES), _pool_version(client, fabric.clusters[name]["calico_ippools"])
+
+    answers = clusters.read("list nodes", read)
+    listings: t.Dict[str, t.Any] = {name: {"nodes": listing.items} for name, (listing, unused) in answers.items()}
     for failure in clusters.failures:
         listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
-    return listings, clusters.stats()
+    calico = {name: version for name, (unused, version) in answers.items() if version is not None}
+    return listings, calico, clusters.stats()
+
+
+def _pool_version(client: t.Any, setting: str) -> t.Optional[str]:
+    """The API version in which a cluster gets IPPools, None where it gets none."""
+    if setting == "never":
+        return None
+    served = next((version for version in (V3, CRD) if client.serves(version, "IPPool")), None)
+    return served or CRD if pools_wanted(setting, served is not None) else None

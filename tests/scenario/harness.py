@@ -1,0 +1,214 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What scenarios are made of: a lab, playbooks over it, and witnesses that see writes from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import yaml
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+LAB = REPO / "tests" / "lab" / "lab.py"
+STATE = pathlib.Path(os.environ.get("MCN_LAB_STATE", "/var/lib/multicluster-network-lab"))
+_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+class Run:
+    """One finished ansible-playbook."""
+
+    def __init__(self, done):
+        self.rc, self.out = done.returncode, done.stdout
+        self.recap = {
+            row[0]: dict(zip(("ok", "changed", "unreachable", "failed"), map(int, row[1:]))) for row in _RECAP.findall(done.stdout)
+        }
+
+    @property
+    def changed(self):
+        return {host: row["changed"] for host, row in self.recap.items() if row["changed"]}
+
+    def ok(self):
+        assert self.rc == 0, self.out[-6000:]
+        assert self.recap, "the playbook matched no host:\n" + self.out[-3000:]
+        return self
+
+
+class Fabric:
+    """A lab by name with its inventory."""
+
+    def __init__(self, name, topology="two"):
+        self.name, self.topology = name, topology
+        self.state = STATE / name
+        self._started = time.monotonic()
+
+    def ran(self, what):
+        """Progress for people who watch."""
+        sys.stderr.write("\n[{0:6.1f} s] {1}".format(time.monotonic() - self._started, what))
+
+    # --- the lab ------------------------------------------------------------------------------------------------
+
+    def lab(self, command, *arguments, check=True, text=True):
+        done = subprocess.run(
+            ["/usr/bin/python3", str(LAB), command, "--name", self.name, *map(str, arguments)],
+            capture_output=True, text=text, check=False, stdin=subprocess.DEVNULL,
+        )
+        if check:
+            assert done.returncode == 0, "lab {0} {1}: {2}{3}".format(command, arguments, done.stdout[-3000:], done.stderr[-3000:])
+        return done
+
+    def sh(self, node, *command, check=True):
+        """What a command prints inside a node."""
+        return self.lab("exec", node, "--", *command, check=check).stdout
+
+    def snapshot(self, *names):
+        return {name: json.loads(self.lab("snapshot", name).stdout) for name in names}
+
+    def everything(self):
+        return self.snapshot(*self.nodes, *self.clusters)
+
+    @property
+    def inventory(self):
+        return self.state / "inventory" / "hosts.yml"
+
+    @property
+    def tree(self):
+        return yaml.safe_load(self.inventory.read_text())["all"]["children"]
+
+    @property
+    def clusters(self):
+        return sorted(self.tree["clusters"]["hosts"])
+
+    @property
+    def nodes(self):
+        return sorted(host for group, body in self.tree.items() if group != "clusters" for host in body["hosts"])
+
+    def reaches(self):
+        """(source pod, target pod) -> bool for all pods."""
+        done = self.lab("ping-matrix", "--json", check=False)
+        return json.loads(done.stdout)
+
+    # --- playbooks ----------------------------------------------------------------------------------------------
+
+    def play(self, book, *arguments, inventory=None, variables=None):
+        extra = ["-e", json.dumps(variables)] if variables else []
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(inventory or self.inventory), "multicluster.network." + book, *arguments, *extra],
+            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=str(REPO),
+            env=dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1"),
+        )
+        done.stdout += done.stderr
+        self.ran("{0} {1} -> {2}".format(book, " ".join(arguments), done.returncode))
+        return Run(done)
+
+    # --- the clusters -------------------------------------------------------------------------------------------
+
+    def kubectl(self, cluster, *arguments, check=True):
+        cache = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
+        found = [pathlib.Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent")) / "kubectl", *sorted(cache.glob("kubernetes-*/kubectl"))]
+        program = next(path for path in found if path.exists())
+        done = subprocess.run(
+            [str(program), "--kubeconfig", str(self.state / cluster / "kubeconfig"), *arguments],
+            capture_output=True, text=True, check=False,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def annotations(self, cluster, node):
+        return json.loads(self.kubectl(cluster, "get", "node", node, "-o", "json"))["metadata"].get("annotations", {})
+
+    def annotate(self, cluster, node, **values):
+        pairs = ["{0}={1}".format(key.replace("__", "/"), value) for key, value in values.items()]
+        self.kubectl(cluster, "annotate", "--overwrite", "node", node, *pairs)
+
+    # --- witnesses ----------------------------------------------------------------------------------------------
+
+    def wireguard(self, node):
+        """device -> {public_key, port, peers: {key: {endpoint, allowed_ips, handshake, rx, tx, keepalive}}} by wg itself."""
+        devices = {}
+        for line in self.sh(node, "wg", "show", "all", "dump").splitlines():
+            cells = line.split("\t")
+            if len(cells) == 5:
+                devices[cells[0]] = {"public_key": cells[2], "port": cells[3], "peers": {}}
+            else:
+                devices[cells[0]]["peers"][cells[1]] = {
+                    "endpoint": cells[3], "allowed_ips": sorted(cells[4].split(",")),
+                    "handshake": int(cells[5]), "rx": int(cells[6]), "tx": int(cells[7]), "keepalive": cells[8],
+                }
+        return devices
+
+    @contextlib.contextmanager
+    def witness(self):
+        """Watch the kernels of all nodes and the audit logs of all clusters; yields the list that receives every write."""
+        writes = []
+        watchers = []
+        for node in self.nodes:
+            for name, command in (("ip", ["ip", "-ts", "monitor", "link", "address", "route", "rule"]), ("nft", ["nft", "monitor"])):
+                file = open(self.state / "witness-{0}-{1}".format(node, name), "w+b")
+                process = subprocess.Popen(
+                    ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", *command],
+                    stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+                )
+                watchers.append((node, name, file, process))
+        offsets = {cluster: self._audit(cluster).stat().st_size for cluster in self.clusters}
+        before = {node: self.wireguard(node) for node in self.nodes}
+        time.sleep(1)
+        for node, name, unused, process in watchers:
+            assert process.poll() is None, "the witness {0} on {1} did not start".format(name, node)
+        try:
+            yield writes
+        finally:
+            time.sleep(0.5)
+            for node, name, file, process in watchers:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(timeout=10)
+                file.seek(0)
+                writes.extend("{0} {1}: {2}".format(node, name, line) for line in _events(file.read().decode("utf-8", "replace")))
+                file.close()
+        for cluster, offset in offsets.items():
+            with open(self._audit(cluster), encoding="utf-8") as log:
+                log.seek(offset)
+                for entry in map(json.loads, log):
+                    if entry["verb"] not in ("get", "list", "watch"):
+                        writes.append("{0} api: {1} {2} by {3}".format(cluster, entry["verb"], entry["requestURI"], entry["user"]["username"]))
+        for node in self.nodes:
+            writes.extend("{0} wg: {1}".format(node, text) for text in _wireguard_writes(before[node], self.wireguard(node)))
+
+    def _audit(self, cluster):
+        return self.state / cluster / "log" / "audit.log"
+
+
+def _events(text):
+    """Lines of a monitor that tell of a write; neighbours and counters are not writes."""
+    return [line for line in text.splitlines() if line.strip() and not line.startswith(("Timestamp", "[20"))] + [
+        line for line in text.splitlines() if line.startswith("[20") and line.split("] ", 1)[-1].strip()
+    ]
+
+
+def _wireguard_writes(before, after):
+    """Differences that only a write can make: settings, a handshake or a counter that goes back."""
+    if set(before) != set(after):
+        yield "devices {0} became {1}".format(sorted(before), sorted(after))
+        return
+    for name, device in before.items():
+        now = after[name]
+        if (device["public_key"], device["port"], set(device["peers"])) != (now["public_key"], now["port"], set(now["peers"])):
+            yield "{0} has other settings or peers".format(name)
+            continue
+        for key, peer in device["peers"].items():
+            other = now["peers"][key]
+            for field in ("endpoint", "allowed_ips", "keepalive"):
+                if peer[field] != other[field]:
+                    yield "{0} {1}: {2} {3} became {4}".format(name, key, field, peer[field], other[field])
+            for field in ("handshake", "rx", "tx"):
+                if other[field] < peer[field]:
+                    yield "{0} {1}: {2} went back".format(name, key, field)
