@@ -85,14 +85,14 @@ class Client:
         self.cluster = access.cluster
         self.limits = limits or Limits()
         self.stats: t.Dict[str, int] = {}
-        self._access = access
+        self.access = access
         self._connections = connections
         self._lock = threading.Lock()
         self._transport: t.Optional[Transport] = None
         self._resources: t.Dict[str, t.Optional[t.Dict[str, Resource]]] = {}
 
     def __repr__(self) -> str:
-        return "Client({0!r})".format(self._access)
+        return "Client({0!r})".format(self.access)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Client:
     def _connected(self) -> Transport:
         with self._lock:
             if self._transport is None:
-                self._transport = connect(self._access, self._connections, self.limits.request_seconds)
+                self._transport = connect(self.access, self._connections, self.limits.request_seconds)
             return self._transport
 
     def _once(
@@ -291,7 +291,7 @@ class Client:
     ) -> t.Any:
         transport = self._connected()
         dummy, urllib3 = libraries(self.cluster)
-        url = self._access.server + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        url = self.access.server + path + ("?" + urllib.parse.urlencode(query) if query else "")
         headers = transport.headers.copy()
         data = None
         if body is not None:
@@ -358,7 +358,7 @@ class Client:
             return self._error(kind, operation, "no answer within {0:.3g} s".format(limit), retryable=False)
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
-        return self._error(errors.Unreachable, operation, "{0} ({1})".format(self._access.server, quoted(why)))
+        return self._error(errors.Unreachable, operation, "{0} ({1})".format(self.access.server, quoted(why)))
 
     def _judge(self, answer: t.Any, payload: bytes, operation: str) -> t.Any:
         status = answer.status

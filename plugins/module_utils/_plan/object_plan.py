@@ -151,7 +151,7 @@ def plan_objects(
             if state == "present":
                 plan.refuse(label, "kind_not_served", "the API server has no {0} in {1}".format(key.kind, key.api_version))
         elif state == "absent":
-            if actual is None:
+            if actual is None or _going(actual):
                 plan.unchanged += 1
             elif is_ours(actual, manager) or adopt:
                 deletes.setdefault((key.api_version, key.kind), []).append(key)
@@ -161,11 +161,13 @@ def plan_objects(
             manifest = dict(wanted[key])
             change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint))
             writes.append(Write(change, key, manifest, None, None, adopt))
+        elif _going(actual):
+            plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
         else:
             _compare(plan, writes, key, ident, wanted[key], actual, manager, adopt)
 
     ours = {key for key in read.purgeable if key in read.objects and is_ours(read.objects[key], manager)}
-    for key in sorted(ours):
+    for key in sorted(key for key in ours if not _going(read.objects[key])):
         if state == "absent" or key not in wanted:
             listed = deletes.setdefault((key.api_version, key.kind), [])
             if key not in listed:
@@ -196,6 +198,11 @@ def defined_kinds(manifests: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[t.Tuple
             for version in spec.get("versions") or ():
                 found.add(("{0}/{1}".format(spec.get("group"), version.get("name")), str(spec.get("names", {}).get("kind"))))
     return found
+
+
+def _going(obj: t.Mapping[str, t.Any]) -> bool:
+    """True for an object that is deleted already and waits for its finalizers."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _compare(

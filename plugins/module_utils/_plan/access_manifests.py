@@ -1,0 +1,73 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The rights that each capability needs, as manifests: ServiceAccount, ClusterRole, binding (ruling 7). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.names import parse_subdomain
+from .._values.refused import ValueRefused, quoted
+from .objects import MANAGED_BY, MANAGED_BY_US
+
+Rule = t.Dict[str, t.List[str]]
+
+
+def _rule(groups: str, resources: str, verbs: str) -> Rule:
+    return {"apiGroups": groups.split(","), "resources": resources.split(","), "verbs": verbs.split(",")}
+
+
+#: Exactly what is used, capability by capability (semaphore 7). Nothing watches, and nothing reads Secrets.
+CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
+    # publishes keys and endpoints on nodes of its own cluster
+    "mesh": (_rule("", "nodes", "get,list,patch"),),
+    # only reads what nodes of another cluster publish
+    "mesh_read": (_rule("", "nodes", "get,list"),),
+    # Calico: no masquerading between clusters; apply needs create and patch
+    "ippools": (_rule("crd.projectcalico.org", "ippools", "get,list,create,patch,delete"),),
+}
+
+
+def access_manifests(
+    capabilities: t.Sequence[str],
+    namespace: str = "kube-system",
+    prefix: str = "multicluster",
+    extra_rules: t.Sequence[Rule] = (),
+) -> t.List[t.Dict[str, t.Any]]:
+    """ServiceAccount ``<prefix>-<capability>`` with a ClusterRole and binding of its own, for each capability.
+
+    ``extra_rules`` (RBAC rules) are added to every role. Raises ValueRefused for an unknown capability.
+    """
+    parse_subdomain(namespace, "name_invalid")
+    manifests: t.List[t.Dict[str, t.Any]] = []
+    for capability in sorted(set(capabilities)):
+        if capability not in CAPABILITIES:
+            raise ValueRefused(
+                "capability_unknown", "{0} is none of {1}".format(quoted(capability), ", ".join(sorted(CAPABILITIES)))
+            )
+        name = parse_subdomain(account_name(capability, prefix), "name_invalid")
+        labels = {MANAGED_BY: MANAGED_BY_US}
+        group = "rbac.authorization.k8s.io"
+        manifests.append(
+            {"apiVersion": "v1", "kind": "ServiceAccount",
+             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+             "automountServiceAccountToken": False}
+        )  # fmt: skip
+        manifests.append(
+            {"apiVersion": group + "/v1", "kind": "ClusterRole", "metadata": {"name": name, "labels": dict(labels)},
+             "rules": [dict(rule) for rule in CAPABILITIES[capability]] + [dict(rule) for rule in extra_rules]}
+        )  # fmt: skip
+        manifests.append(
+            {"apiVersion": group + "/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name, "labels": dict(labels)},
+             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
+        )  # fmt: skip
+    return manifests
+
+
+def account_name(capability: str, prefix: str = "multicluster") -> str:
+    """Name of a capability's ServiceAccount, ClusterRole and binding."""
+    return "{0}-{1}".format(prefix, capability.replace("_", "-"))
