@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .pending import Pending
-
 
 def render(value: t.Any, indent: int = 0) -> t.List[str]:
     """Plain data as indented ``key: value`` lines with sorted keys. Lists keep their order."""
@@ -18,7 +16,7 @@ def render(value: t.Any, indent: int = 0) -> t.List[str]:
     lines: t.List[str] = []
     if isinstance(value, dict):
         for key in sorted(value, key=str):
-            lines.extend(_entry(pad + "{0}:".format(key), value[key], indent))
+            lines.extend(_entry(pad + "{0}:".format(scalar(str(key))), value[key], indent))
     elif isinstance(value, (list, tuple)):
         for item in value:
             lines.extend(_entry(pad + "-", item, indent))
@@ -40,8 +38,6 @@ def scalar(value: t.Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, Pending):
         return str(value)
     if isinstance(value, dict):
         return "{}"

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plans, their texts, deferred values, budgets and pauses."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._plan.backoff import delays
+from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget
+from ansible_collections.multicluster.network.plugins.module_utils._plan.diff import render
+from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
+    Pending,
+    from_wire,
+    is_pending,
+    to_wire,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.reconcile import reconcile
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.builds(Pending, st.text(max_size=5)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=10,
+)
+STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3))
+
+
+@given(PLAIN)
+def test_deferred_values_travel_as_json(value: t.Any) -> None:
+    wire = json.loads(json.dumps(to_wire(value)))
+    if "__pending__" not in json.dumps(value, default=lambda item: "x"):
+        assert from_wire(wire) == value
+        assert is_pending(value) == ("__pending__" in json.dumps(wire))
+
+
+@given(PLAIN)
+def test_rendered_lines_are_printable(value: t.Any) -> None:
+    assert all(line.isprintable() for line in render(value))
+    assert render(value) == render(value)
+
+
+@given(STATES, STATES, st.booleans())
+def test_reconcile_reaches_the_wanted_state(wanted: t.Dict[str, int], actual: t.Dict[str, int], purge: bool) -> None:
+    plan = reconcile("thing", wanted, actual, purge=purge)
+    state = dict(actual)
+    for change in plan.changes:
+        if change.action == "delete":
+            del state[change.id]
+        else:
+            state[change.id] = change.after
+    assert state == (wanted if purge else dict(actual, **wanted))
+    assert plan.changed == (state != actual)
+    assert reconcile("thing", wanted, state, purge=purge).changes == []
+    actions = [change.action for change in plan.changes]
+    assert "delete" not in actions[: len([a for a in actions if a != "delete"])]
+
+
+@given(STATES, STATES)
+def test_reconcile_leaves_what_is_not_ours(wanted: t.Dict[str, int], actual: t.Dict[str, int]) -> None:
+    plan = reconcile("thing", wanted, actual, owned=lambda ident: ident > "c")
+    assert all(change.action == "create" or change.id > "c" for change in plan.changes)
+    foreign = [ident for ident in wanted if ident in actual and ident <= "c" and wanted[ident] != actual[ident]]
+    assert [refusal.object for refusal in plan.refused] == ["thing {0}".format(ident) for ident in sorted(foreign)]
+    assert {refusal.reason for refusal in plan.refused} <= {"not_ours"}
+
+
+def test_results_and_diffs() -> None:
+    plan = Plan()
+    plan.create("peer", "b", {"key": Pending("key of x"), "n": 1})
+    plan.update("peer", "a", {"n": 1, "same": 2}, {"n": 2, "same": 2})
+    plan.delete("route", "10.0.0.0/8", {"dev": "x"})
+    plan.refuse("gcp/x", "bad_public_key", "no key")
+    result = plan.result()
+    assert result["changed"] and result["plan"]["create"] == result["plan"]["update"] == result["plan"]["delete"] == 1
+    assert result["plan"]["changes"][1] == {"action": "update", "kind": "peer", "id": "a", "fields": ["n"]}
+    assert result["refused"] == [{"object": "gcp/x", "reason": "bad_public_key", "message": "no key"}]
+    diff = plan.diff()
+    assert "known after apply" in diff["after"] and diff["before"].startswith("peer a\n  n: 1\n")
+    json.dumps(result)
+    assert plan.extend(Plan()) is plan and not Plan().changed
+
+
+def test_results_show_a_bounded_part_and_count_all() -> None:
+    plan = Plan()
+    for number in range(SHOWN_CHANGES + 50):
+        plan.create("peer", str(number), {})
+    result = plan.result()["plan"]
+    assert len(result["changes"]) == SHOWN_CHANGES and result["create"] == SHOWN_CHANGES + 50
+
+
+@pytest.mark.parametrize(
+    "owned, deletes, remaining, most, confirmed, refused",
+    [
+        (10, 0, 10, None, False, False),
+        (10, 5, 5, None, False, False),
+        (10, 6, 4, None, False, True),
+        (100, 20, 80, None, False, False),
+        (100, 21, 79, None, False, True),
+        (100, 21, 79, 21, False, False),
+        (100, 99, 1, -1, False, False),
+        (3, 3, 0, None, False, True),
+        (3, 3, 0, None, True, False),
+        (3, 3, 0, -1, False, False),
+        (3, 1, 2, 0, False, True),
+    ],
+)
+def test_budget(
+    owned: int, deletes: int, remaining: int, most: t.Optional[int], confirmed: bool, refused: bool
+) -> None:
+    found = check_budget("gcp", "peers", owned, deletes, remaining, most, confirmed)
+    assert (found is not None) == refused
+    assert found is None or found.reason == "delete_budget"
+
+
+def test_allowed_deletes() -> None:
+    assert [allowed_deletes(n) for n in (0, 10, 25, 26, 1000)] == [5, 5, 5, 5, 200]
+    assert allowed_deletes(10, -1) == 10 and allowed_deletes(10, 3) == 3
+
+
+def test_delays() -> None:
+    assert list(delays(7, 2, 60)) == [2, 4, 8, 16, 32, 60, 60]
+    assert list(delays(3)) == [1, 2, 4] and list(delays(0)) == []
+    assert max(delays(5000)) == 60
+
+
+@given(st.integers(1, 200), st.floats(0, 1))
+def test_drawn_delays_stay_in_bounds(attempts: int, drawn: float) -> None:
+    for drawn_delay, limit in zip(delays(attempts, 2, 60, random=lambda: drawn), delays(attempts, 2, 60)):
+        assert 2 <= drawn_delay <= max(limit, 2)

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses, networks and endpoints: what passes, what is refused, and that nothing else can happen."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
+    contains,
+    network_key,
+    overlaps,
+    parse_address,
+    parse_endpoint,
+    parse_network,
+    special_kind,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
+
+BAD_ADDRESSES = [
+    "",
+    " 10.0.0.1",
+    "10.0.0.1 ",
+    "10.0.0",
+    "10.1",
+    "1",
+    "0x7f.0.0.1",
+    "010.0.0.1",
+    "10.0.0.01",
+    "1.2.3.4.5",
+]
+BAD_ADDRESSES += [
+    "256.0.0.1",
+    "10.0.0.1/32",
+    "fe80::1%eth0",
+    "::ffff:010.0.0.1",
+    "\u0661.2.3.4",
+    "1" * 1000,
+    "fd00:::1",
+]
+BAD_NETWORKS = [
+    "10.0.0.0",
+    "10.0.0.0/",
+    "/8",
+    "10.0.0.0/33",
+    "10.0.0.0/-1",
+    "10.0.0.0/+8",
+    "10.0.0.0/08",
+    "10.0.0.0/8/8",
+]
+BAD_NETWORKS += ["10.0.0.0/255.0.0.0", "::/129", "10.0.0.0/ 8", "10.0.0.0/8\n", "::1%1/64", "10.0.0.0/\u0668"]
+BAD_ENDPOINTS = [
+    "",
+    ":",
+    ":1",
+    "host",
+    "host:",
+    "10.0.0.1:0",
+    "10.0.0.1:65536",
+    "10.0.0.1:01",
+    "10.0.0.1:+1",
+    "fd00::1:51820",
+]
+BAD_ENDPOINTS += [
+    "[10.0.0.1]:1",
+    "[fd00::1]",
+    "[fd00::1]51820",
+    "[]:1",
+    "a b:1",
+    "-a:1",
+    "a-:1",
+    "a..b:1",
+    "127.1:1",
+    "0x7f:1",
+]
+BAD_ENDPOINTS += [
+    "1.2.3:1",
+    "x.1:1",
+    "10.0.0.256:1",
+    "a" * 64 + ":1",
+    "a." * 130 + "b:1",
+    "u@h:1",
+    "h/x:1",
+    "\u00e9:1",
+    "h:1\n",
+]
+GOOD_ENDPOINTS = {
+    "10.22.22.27:51820": "10.22.22.27:51820",
+    "[fd00::31]:1": "[fd00::31]:1",
+    "[FD00:0::31]:65535": "[fd00::31]:65535",
+    "node-1.example.com:51820": "node-1.example.com:51820",
+    "localhost:7": "localhost:7",
+    "a_b:7": "a_b:7",
+    "example.com.:7": "example.com.:7",
+    "3com.com:1": "3com.com:1",
+}
+NO_TEXTS: t.List[t.Any] = [None, 7, True, 1.5, [], {}, b"10.0.0.1"]
+
+
+@pytest.mark.parametrize("text", BAD_ADDRESSES + NO_TEXTS)
+def test_bad_addresses(text: t.Any) -> None:
+    with pytest.raises(ValueRefused) as caught:
+        parse_address(text, "some_word")
+    assert caught.value.word == "some_word"
+
+
+@pytest.mark.parametrize("text", BAD_NETWORKS + NO_TEXTS)
+def test_bad_networks(text: t.Any) -> None:
+    with pytest.raises(ValueRefused):
+        parse_network(text)
+
+
+@pytest.mark.parametrize("text", BAD_ENDPOINTS + NO_TEXTS)
+def test_bad_endpoints(text: t.Any) -> None:
+    with pytest.raises(ValueRefused) as caught:
+        parse_endpoint(text)
+    assert caught.value.word == "bad_endpoint"
+
+
+@pytest.mark.parametrize("text", GOOD_ENDPOINTS)
+def test_good_endpoints(text: str) -> None:
+    endpoint = parse_endpoint(text)
+    assert str(endpoint) == GOOD_ENDPOINTS[text]
+    assert parse_endpoint(str(endpoint)) == endpoint
+
+
+def test_host_bits() -> None:
+    assert str(parse_network("10.2.3.4/16")) == "10.2.0.0/16"
+    assert str(parse_network("fd00::1/64")) == "fd00::/64"
+    with pytest.raises(ValueRefused, match="did you mean 10.2.0.0/16"):
+        parse_network("10.2.3.4/16", host_bits=False)
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("10.0.0.1", None),
+        ("2001:db8::1", None),
+        ("fd00::1", None),
+        ("0.0.0.0", "unspecified"),
+        ("::", "unspecified"),
+        ("127.9.9.9", "loopback"),
+        ("::1", "loopback"),
+        ("169.254.169.254", "link_local"),
+        ("fe80::1", "link_local"),
+        ("224.0.0.1", "multicast"),
+        ("ff0e::1", "multicast"),
+        ("255.255.255.255", "broadcast"),
+        ("240.0.0.1", "reserved"),
+        ("0.1.2.3", "reserved"),
+        ("::ffff:10.0.0.1", "v4_embedded"),
+        ("64:ff9b::a9fe:a9fe", "v4_embedded"),
+    ],
+)
+def test_special_kinds(text: str, kind: t.Optional[str]) -> None:
+    assert special_kind(parse_address(text)) == kind
+
+
+def test_relations_never_cross_families() -> None:
+    four, six = parse_network("0.0.0.0/0"), parse_network("::/0")
+    assert not contains(four, six) and not overlaps(six, four)
+    assert contains(four, parse_network("10.0.0.0/8")) and not contains(parse_network("10.0.0.0/8"), four)
+    assert sorted([six, parse_network("10.0.0.0/16"), parse_network("10.0.0.0/8"), four], key=network_key) == [
+        four,
+        parse_network("10.0.0.0/8"),
+        parse_network("10.0.0.0/16"),
+        six,
+    ]
+
+
+@given(st.ip_addresses(), st.integers(1, 65535))
+def test_every_endpoint_survives_its_own_text(address: t.Any, port: int) -> None:
+    text = ("[{0}]:{1}" if address.version == 6 else "{0}:{1}").format(address, port)
+    if "%" in text:
+        return
+    endpoint = parse_endpoint(text)
+    assert endpoint.address == address and endpoint.port == port and parse_endpoint(str(endpoint)) == endpoint
+
+
+@given(st.ip_addresses(), st.integers(0, 128))
+def test_networks_agree_with_the_library(address: t.Any, length: int) -> None:
+    text = "{0}/{1}".format(address, length)
+    if length > address.max_prefixlen or "%" in text:
+        with pytest.raises(ValueRefused):
+            parse_network(text)
+    else:
+        assert parse_network(text) == ipaddress.ip_network(text, strict=False)
+
+
+@given(st.text() | st.text("0123456789.:/[]abcdefx%-", max_size=50) | st.none() | st.integers())
+def test_nothing_but_refusals(text: t.Any) -> None:
+    for parse in (parse_address, parse_network, parse_endpoint):
+        try:
+            assert str(parse(text)).isprintable()
+        except ValueRefused as error:
+            assert error.message.isprintable() and len(error.message) < 500
+
+
+@given(st.text(max_size=1000) | st.binary(max_size=300))
+def test_quoted_is_short_and_plain(text: t.Any) -> None:
+    shown = quoted(text)
+    assert len(shown) <= 200 and shown.isascii() and shown.isprintable()
