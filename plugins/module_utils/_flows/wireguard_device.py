@@ -100,7 +100,8 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
 
 
 def _address_and_raise(name: str, work: Data, stats: Stats) -> None:
-    stats.add("netlink_writes", change_addresses(name, work.get("add_addresses", ()), work.get("remove_addresses", ())))
+    changes = [work.get(action + "_addresses", ()) for action in ("add", "remove", "keep")]
+    stats.add("netlink_writes", change_addresses(name, *changes))
     if work.get("up") is not None:
         set_link(name, up=work["up"])
         stats.add("netlink_writes")

@@ -137,27 +137,27 @@ def set_link(name: str, **wanted: t.Any) -> None:
             route.link("set", index=link_index(name), **attributes)
 
 
-def change_addresses(name: str, add: t.Sequence[str], remove: t.Sequence[str]) -> int:
-    """Add addresses (``address/length``), then remove others. Returns how many messages it took."""
+def change_addresses(name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()) -> int:
+    """Add addresses (``address/length``), then remove others. Returns how many messages it took.
+
+    keep: addresses that stay. Deleting the first IPv4 address of a network takes the others of that network along
+    (unless promote_secondaries is set), so afterwards those are added once more.
+    """
     if not add and not remove:
         return 0
+    again = [text for text in (*keep, *add) if ":" not in text] if any(":" not in text for text in remove) else []
     with rtnetlink("set the addresses of", name) as route:
         index = link_index(name)
-        for action, texts in (("add", add), ("del", remove)):
+        for action, texts in (("add", add), ("del", remove), ("add", again)):
             for text in texts:
                 address, _slash, length = text.partition("/")
                 family = socket.AF_INET6 if ":" in address else socket.AF_INET
                 try:
                     route.addr(action, index=index, address=address, prefixlen=int(length), family=family)
                 except Exception as error:  # pylint: disable=broad-except
-                    if not _already_done(action, error):
+                    if getattr(error, "code", None) != (errno.EEXIST if action == "add" else errno.EADDRNOTAVAIL):
                         raise
-    return len(add) + len(remove)
-
-
-def _already_done(action: str, error: Exception) -> bool:
-    # Deleting the first address of a network takes its secondary ones along.
-    return action == "del" and getattr(error, "code", None) == errno.EADDRNOTAVAIL
+    return len(add) + len(remove) + len(again)
 
 
 def delete_link(name: str) -> None:

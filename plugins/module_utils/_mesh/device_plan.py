@@ -24,7 +24,7 @@ class DevicePlan(Plan):
 
     work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``link`` (arguments of set_link before the device
     is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
-    ``add_addresses``, ``remove_addresses``, ``up`` (None: as it is), ``steps`` (of peer_set). device and peers: as they
+    ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is), ``steps`` (of peer_set). device and peers: as they
     will be; device is None when the link will not be there, peers is sorted by key.
     """
 
@@ -146,6 +146,7 @@ def _plan_link(
         work["configure"]["private_key"] = True
     work["add_addresses"] = sorted(set(after["addresses"]) - set(now["addresses"]))
     work["remove_addresses"] = sorted(set(now["addresses"]) - set(after["addresses"]))
+    work["keep_addresses"] = sorted(set(after["addresses"]) & set(now["addresses"]))
     work["up"] = after["up"] if now.get("up", False) != after["up"] else None
     plan.device = after
     if link is None:

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nodes for the tests: each a network and a mount namespace of its own, gone with everything in it at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+
+MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
+
+#: Runs one flow in a node and says whether the slow library was imported.
+DRIVER = """
+import importlib, json, sys, time
+ask = json.load(sys.stdin)
+flow = importlib.import_module(ask["flow"])
+started = time.monotonic()
+try:
+    answer = {"result": flow.run(*ask["arguments"])}
+except Exception as error:
+    answer = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
+answer["seconds"] = time.monotonic() - started
+answer["pyroute2"] = "pyroute2" in sys.modules
+print(json.dumps(answer))
+"""
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
+
+
+class Answer(dict):
+    """A flow's result, with ``pyroute2`` (was it imported) and ``seconds`` beside it."""
+
+    pyroute2 = False
+    seconds = 0.0
+
+
+class FlowFailed(Exception):
+    """The flow raised; ``kind`` is its error's class, ``package`` what is missing."""
+
+    def __init__(self, answer):
+        self.kind, self.package = answer["kind"], answer["package"]
+        super().__init__(answer["error"])
+
+
+class Node:
+    """A process that sleeps in fresh namespaces, with an empty /run, and what is run beside it."""
+
+    def __init__(self):
+        script = "mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && echo ready && exec sleep 3600"
+        self._sleeper = subprocess.Popen(
+            ["unshare", "-n", "-m", "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+        )
+        assert self._sleeper.stdout.readline() == "ready\n"
+        self.pid = self._sleeper.pid
+
+    def command(self, *words):
+        """The words of a command that runs in this node."""
+        return ["nsenter", "-t", str(self.pid), "-n", "-m", *words]
+
+    def run(self, *words, check=True, stdin=None):
+        """Run a command, return its output."""
+        done = subprocess.run(
+            self.command(*words), input=stdin, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert not check or done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def flow(self, name, *arguments):
+        """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
+        ask = json.dumps({"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments})
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+        done = subprocess.run(
+            self.command(sys.executable, "-B", "-c", DRIVER),
+            input=ask, capture_output=True, text=True, check=False, timeout=60, env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        if "error" in answer:
+            raise FlowFailed(answer)
+        result = Answer(answer["result"])
+        result.pyroute2, result.seconds = answer["pyroute2"], answer["seconds"]
+        return result
+
+    def close(self):
+        """End whatever still runs in our network namespace, by its process id."""
+        namespace = os.readlink("/proc/{0}/ns/net".format(self.pid))
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink("/proc/{0}/ns/net".format(pid)) == namespace and int(pid) != self.pid:
+                    os.kill(int(pid), signal.SIGKILL)
+            except OSError:
+                continue
+        self._sleeper.kill()
+        self._sleeper.wait()
+        self._sleeper.stdout.close()
+
+
+@pytest.fixture(name="new_node")
+def new_node_fixture():
+    """A function that makes nodes; all are gone after the test."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("needs root and namespaces")
+    nodes = []
+
+    def new_node():
+        nodes.append(Node())
+        return nodes[-1]
+
+    yield new_node
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture(name="node")
+def node_fixture(new_node):
+    """One node."""
+    return new_node()
+
+
+@pytest.fixture(
+    name="implementation", params=["userspace", pytest.param("kernel", marks=pytest.mark.kernel_wireguard)]
+)
+def implementation_fixture(request, node):
+    """Both back ends, where this machine has them; the contract is one."""
+    if request.param == "kernel":
+        made = subprocess.run(
+            node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False
+        )
+        if made.returncode:
+            reason = "THIS KERNEL HAS NO WIREGUARD: the kernel back end is NOT tested here, only its messages are"
+            warnings.warn(reason)
+            pytest.skip(reason)
+        node.run("ip", "link", "del", "wgprobe")
+    elif not shutil.which("wireguard-go"):
+        pytest.skip("wireguard-go is not installed")
+    return request.param
+
+
+def wait_for(condition, seconds=10.0):
+    """Poll until the condition holds; its last value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value or time.monotonic() > deadline:
+            return value
+        time.sleep(0.02)
+
+
+@pytest.fixture(name="wait_for")
+def wait_for_fixture():
+    return wait_for
+
+
+@pytest.fixture(name="flow_failed")
+def flow_failed_fixture():
+    return FlowFailed

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What only wireguard-go has: a process, a control socket, and a package that may be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pytest
+
+WANTED = {"name": "wg0", "implementation": "userspace", "listen_port": 51821, "peers": []}
+
+pytestmark = pytest.mark.skipif(not shutil.which("wireguard-go"), reason="wireguard-go is not installed")
+
+
+def daemons(node):
+    """Process ids of wireguard-go in this node's network namespace."""
+    namespace = os.readlink("/proc/{0}/ns/net".format(node.pid))
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink("/proc/{0}/ns/net".format(pid)) == namespace:
+                with open("/proc/{0}/comm".format(pid), encoding="ascii") as file:
+                    found += [int(pid)] if file.read().startswith("wireguard-go") else []
+        except OSError:
+            continue
+    return found
+
+
+def test_one_process_that_holds_nothing_of_ours_and_ends_with_its_link(node, wait_for):
+    node.flow("wireguard_device", WANTED, False)
+    (pid,) = daemons(node)
+    targets = [os.readlink("/proc/{0}/fd/{1}".format(pid, fd)) for fd in ("0", "1", "2")]
+    assert targets == ["/dev/null"] * 3
+    assert os.getsid(pid) != os.getsid(0)
+    assert os.readlink("/proc/{0}/cwd".format(pid)) == "/"
+    node.flow("wireguard_device", WANTED, False)
+    assert daemons(node) == [pid]
+    node.flow("wireguard_device", dict(WANTED, state="absent"), False)
+    assert wait_for(lambda: not daemons(node))
+    assert node.run("ls", "/run/wireguard") == ""
+
+
+def test_a_stale_socket_does_not_stop_it(node, wait_for):
+    node.flow("wireguard_device", WANTED, False)
+    (pid,) = daemons(node)
+    os.kill(pid, signal.SIGKILL)
+    assert wait_for(lambda: not daemons(node))
+    assert node.run("ls", "/run/wireguard") == "wg0.sock\n"
+    made = node.flow("wireguard_device", WANTED, False)
+    assert made["changed"] and made["device"]["listen_port"] == 51821 and len(daemons(node)) == 1
+
+
+def test_a_missing_program_names_its_package(node, flow_failed):
+    program = shutil.which("wireguard-go")
+    node.run("mount", "--bind", "/dev/null", program)
+    with pytest.raises(flow_failed, match="wireguard-go is missing") as error:
+        node.flow("wireguard_device", WANTED, False)
+    assert (error.value.kind, error.value.package) == ("LinuxError", "wireguard-go")
+
+
+def test_without_the_kernel_the_word_kernel_fails_and_auto_falls_back(node, flow_failed):
+    if "wireguard" in node.run("sh", "-c", "ip link add x type wireguard 2>&1 && echo wireguard || true"):
+        pytest.skip("this kernel has WireGuard")
+    with pytest.raises(flow_failed, match="no WireGuard"):
+        node.flow("wireguard_device", dict(WANTED, implementation="kernel"), False)
+    made = node.flow("wireguard_device", dict(WANTED, implementation="auto"), False)
+    assert made["device"]["implementation"] == "userspace"
+    warned = node.flow("wireguard_device", dict(WANTED, implementation="kernel"), False)
+    assert not warned["changed"] and "stays one" in warned["warnings"][0]
+
+
+def test_a_key_that_cannot_be_read_leaves_no_half_made_device(node, flow_failed, tmp_path):
+    wanted = dict(WANTED, private_key_file=str(tmp_path / "missing"))
+    assert node.flow("wireguard_device", wanted, True)["changed"]
+    with pytest.raises(flow_failed, match="no such file"):
+        node.flow("wireguard_device", wanted, False)
+    assert node.run("ip", "link", "show", "dev", "wg0", check=False) == "" and not daemons(node)
