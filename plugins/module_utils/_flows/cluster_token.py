@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-import tempfile
+import os.path
 import time
 import typing as t
 
@@ -19,21 +18,12 @@ from .._kubernetes.access import Access
 from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import BadAnswer
-from .._kubernetes.kubeconfig import read_small_file
+from .._kubernetes.token_file import File, read_token_file, remove_token_file, write_private
 from .._plan.objects import field_manager
 from .._plan.plan import Plan
 from .._values.keys import fingerprint
 from .._values.names import parse_cluster_name, parse_subdomain
 from .._values.refused import ValueRefused
-
-
-class File(t.NamedTuple):
-    """A kubeconfig file of one cluster: its path, what it holds (None: not there or not ours to read), its mode."""
-
-    path: str
-    content: t.Optional[t.Dict[str, t.Any]]
-    exists: bool
-    mode: int
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[float] = None) -> t.Dict[str, t.Any]:
@@ -66,19 +56,8 @@ def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, Fi
         path = os.path.abspath(os.path.expanduser(request["path"].replace("{cluster}", name)))
         if path in [one.path for one in found.values()]:
             raise ValueRefused("path_invalid", "path needs {cluster} in it when there are several clusters")
-        found[name] = _read(path)
+        found[name] = read_token_file(path)
     return found
-
-
-def _read(path: str) -> File:
-    try:
-        mode = os.stat(path).st_mode & 0o7777
-        content = json.loads(read_small_file(path).decode("utf-8"))
-    except FileNotFoundError:
-        return File(path, None, False, 0)
-    except (OSError, ValueError, RecursionError):
-        return File(path, None, True, 0)
-    return File(path, content if isinstance(content, dict) else None, True, mode)
 
 
 def plan(
@@ -204,7 +183,7 @@ def apply(
         content = kubeconfig(request, clusters.clients[name].access, token)
         write_private(files[name].path, json.dumps(content, indent=1).encode("utf-8") + b"\n")
     for change in whole.of("delete"):
-        os.unlink(change.id)
+        remove_token_file(change.id)
     failed = {files[name].path for name in renew if name not in tokens}
     whole.changes = [change for change in whole.changes if change.id not in failed]
 
@@ -220,19 +199,3 @@ def _mint(request: t.Mapping[str, t.Any], client: Client) -> str:
     if not isinstance(token, str) or not token.replace(".", "").replace("-", "").replace("_", "").isalnum():
         raise BadAnswer(client.cluster, "token " + path, "the answer holds no token")
     return token
-
-
-def write_private(path: str, data: bytes) -> None:
-    """Replace a file in one step, readable by its owner only. A missing folder is made, 0700."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".mcn-")  # 0600 from the start
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -346,7 +346,8 @@ class Client:
                 chain.append(one)
                 todo += [one.__cause__, one.__context__, getattr(one, "reason", None)]
                 todo += [arg for arg in one.args if isinstance(arg, BaseException)]
-        tls = [one for one in chain if isinstance(one, (ssl.SSLError, ssl.CertificateError))]
+        # urllib3 has a CertificateError of its own for names that do not match, in different places of its releases
+        tls = [one for one in chain if isinstance(one, ssl.SSLError) or type(one).__name__ == "CertificateError"]
         if tls and not any(isinstance(one, ssl.SSLEOFError) for one in tls):
             why = getattr(tls[0], "verify_message", "") or getattr(tls[0], "reason", "") or type(tls[0]).__name__
             return self._error(errors.Untrusted, operation, "TLS failed: {0}".format(quoted(why)))

@@ -156,7 +156,7 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
         settings["ssl_context"] = tls_context(access, ca_pem)
         settings["cert_reqs"] = ssl.CERT_NONE if access.verify is False else ssl.CERT_REQUIRED
         if access.tls_server_name:
-            settings["server_hostname"] = settings["assert_hostname"] = access.tls_server_name
+            settings["server_hostname"] = access.tls_server_name
         if access.verify is False:
             settings["assert_hostname"] = False
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)

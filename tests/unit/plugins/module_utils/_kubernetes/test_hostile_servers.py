@@ -1,0 +1,347 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The client against hostile servers: doubles that speak real TLS and HTTP, each misbehaving in one way (T14, T21, T22)."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import http.server
+import ipaddress
+import json
+import ssl
+import threading
+import time
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import fan_out
+
+cryptography = pytest.importorskip("cryptography")
+TOKEN = "s3cret-token-of-the-double"
+QUICK = Limits(connect_seconds=2, request_seconds=2, list_seconds=3, tries=3, retry_seconds=0.05)
+
+
+def make_certificate(folder, names):
+    """A self-signed certificate for the names and 127.0.0.1; returns the path of cert and key in one PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "double")])
+    now = datetime.datetime(2025, 1, 1)
+    alternatives = [x509.IPAddress(ipaddress.ip_address(n)) if n[0].isdigit() else x509.DNSName(n) for n in names]
+    certificate = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=36500))
+        .add_extension(x509.SubjectAlternativeName(alternatives), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = folder / "{0}.pem".format(abs(hash(tuple(names))))
+    path.write_bytes(pem + private)
+    return path, pem.decode()
+
+
+class HostileServer:
+    """A double of an API server. ``answer(handler, number)`` writes the answer to the number-th request."""
+
+    def __init__(self, certificate, answer):
+        self.requests = []
+        double = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                self.rfile.read(length)
+                double.requests.append((self.command, self.path, dict(self.headers)))
+                try:
+                    answer(self, len(double.requests))
+                except (OSError, ssl.SSLError):
+                    self.close_connection = True
+
+            do_POST = do_PATCH = do_DELETE = do_GET
+
+            def send_json(self, value, status=200, **headers):
+                body = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                for name, text in headers.items():
+                    self.send_header(name.replace("_", "-"), text)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *unused):
+                pass
+
+        class Quiet(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *unused):
+                pass
+
+        self.server = Quiet(("127.0.0.1", 0), Handler)
+        self.scheme = "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.scheme = "https"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self):
+        return "{0}://127.0.0.1:{1}".format(self.scheme, self.server.server_address[1])
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"), ["127.0.0.1", "api.example.org"])
+
+
+@pytest.fixture
+def hostile(certificate):
+    """hostile(answer, limits) -> (client, server)."""
+    servers = []
+
+    def start(answer, limits=QUICK, **more):
+        server = HostileServer(certificate[0], answer)
+        servers.append(server)
+        access = dict({"name": "gcp", "api_url": server.url, "token": TOKEN, "ca_data": certificate[1]}, **more)
+        return Client(parse_access(access), limits), server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def page(items, token="", **meta):
+    return {"kind": "NodeList", "metadata": dict({"resourceVersion": "7", "continue": token}, **meta), "items": items}
+
+
+def node(name):
+    return {"metadata": {"name": name}}
+
+
+def test_good_server_and_what_is_sent(hostile):
+    client, server = hostile(lambda handler, n: handler.send_json(page([node("a")], "t1" if n == 1 else "")))
+    listing = client.list("/api/v1/nodes", label_selector="a=b", page=1)
+    assert (len(listing.items), listing.resource_version, listing.complete) == (2, "7", True)
+    assert client.stats == {"list": 2}
+    method, path, headers = server.requests[1]
+    assert path == "/api/v1/nodes?limit=1&labelSelector=a%3Db&continue=t1"
+    assert headers["Authorization"] == "Bearer " + TOKEN and headers["User-Agent"].startswith("multicluster.network/")
+
+
+def nested(depth):
+    return b'{"metadata":{},"items":[' + b'{"metadata":{},"x":' + b"[" * depth + b"]" * depth + b"}]}"
+
+
+def hidden_nesting(depth):
+    """Deep, and dressed so that counting brackets with those inside texts finds nothing."""
+    return b'{"metadata":{},"items":[{"metadata":{},"x":' + b'{"}":' * depth + b"1" + b',"{":1}' * depth + b"}]}"
+
+
+HOSTILE_LISTS = [
+    ("redirect elsewhere", "redirect_refused", lambda h, n: h.send_json(b"", 302, Location="https://evil.example/api/v1/nodes")),
+    ("redirect to http", "redirect_refused", lambda h, n: h.send_json(b"", 307, Location="http://127.0.0.1:1/")),
+    ("endless continue", "answer_too_large", lambda h, n: h.send_json(page([node("n%d" % n)], "t%d" % n))),
+    ("repeated continue", "bad_answer", lambda h, n: h.send_json(page([node("n")], "same"))),
+    ("continue is no text", "bad_answer", lambda h, n: h.send_json(page([], {"a": 1}))),
+    ("objects remain, no token", "bad_answer", lambda h, n: h.send_json(page([node("n")], remainingItemCount=5))),
+    ("huge answer", "answer_too_large", lambda h, n: h.send_json(page([{"metadata": {"name": "x" * 10_000_000}}]))),
+    ("many objects", "answer_too_large", lambda h, n: h.send_json(page([node("n")] * 600, "t%d" % n))),
+    ("deep", "bad_answer", lambda h, n: h.send_json(nested(5000))),
+    ("very deep", "bad_answer", lambda h, n: h.send_json(nested(400_000))),
+    ("deep in disguise", "bad_answer", lambda h, n: h.send_json(hidden_nesting(100))),
+    ("truncated JSON", "bad_answer", lambda h, n: h.send_json(json.dumps(page([node("n")])).encode()[:-9])),
+    ("not JSON", "bad_answer", lambda h, n: h.send_json(b"<html>")),
+    ("not UTF-8", "bad_answer", lambda h, n: h.send_json(b'{"metadata":{},"items":["\xff"]}')),
+    ("NaN", "bad_answer", lambda h, n: h.send_json(b'{"metadata":{},"items":[{"metadata":{"a":NaN}}]}')),
+    ("a list", "bad_answer", lambda h, n: h.send_json([])),
+    ("no items", "bad_answer", lambda h, n: h.send_json({"metadata": {}})),
+    ("items of text", "bad_answer", lambda h, n: h.send_json({"metadata": {}, "items": ["x"]})),
+    ("compressed", "bad_answer", lambda h, n: h.send_json(b"\x1f\x8b" + b"0" * 50, Content_Encoding="gzip")),
+    ("401", "unauthorized", lambda h, n: h.send_json({"message": "no"}, 401)),
+    ("403", "forbidden", lambda h, n: h.send_json({"message": "nodes is forbidden"}, 403)),
+    ("403 on page 2", "forbidden", lambda h, n: h.send_json(*((page([node("a")], "t"),) if n == 1 else ({}, 403)))),
+    ("410 again and again", "expired", lambda h, n: h.send_json(*((page([node("a")], "t"),) if n % 2 else ({}, 410)))),
+    ("500 for ever", "server_busy", lambda h, n: h.send_json({"message": "etcd"}, 500)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word, answer", [row[1:] for row in HOSTILE_LISTS], ids=[row[0] for row in HOSTILE_LISTS])
+def test_hostile_list_is_never_taken_for_complete(hostile, word, answer):
+    client, server = hostile(answer, QUICK._replace(answer_bytes=2_000_000, objects=1000, pages=50))
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert (error.value.word, error.value.cause) == ("source_incomplete", word)
+    assert TOKEN not in str(error.value) and len(str(error.value)) < 600
+    assert error.value.failure()["cluster"] == "gcp"
+
+
+def test_410_restarts_the_list_once(hostile):
+    def answer(handler, number):
+        if number == 2:
+            handler.send_json({"reason": "Expired"}, 410)
+        else:
+            handler.send_json(page([node("n%d" % number)], "t" if number in (1, 3) else ""))
+
+    client, server = hostile(answer)
+    assert [item["metadata"]["name"] for item in client.list("/api/v1/nodes").items] == ["n3", "n4"]
+    assert client.stats == {"list": 4}
+
+
+def test_429_is_retried_and_retry_after_is_capped(hostile):
+    def answer(handler, number):
+        handler.send_json(*((page([]),) if number == 3 else ({}, 429)), Retry_After="3600")
+
+    client, server = hostile(answer)
+    started = time.monotonic()
+    assert client.list("/api/v1/nodes").items == [] and len(server.requests) == 3
+    assert time.monotonic() - started < 2
+
+
+def test_post_is_repeated_after_429_only(hostile):
+    client, server = hostile(lambda h, n: h.send_json({}, 429 if n == 1 else 503))
+    with pytest.raises(errors.Busy):
+        client.create("/api/v1/nodes", {}, "m")
+    assert [row[0] for row in server.requests] == ["POST", "POST"]
+
+
+def drip(body):
+    def answer(handler, number):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        for byte in body:
+            handler.wfile.write(bytes([byte]))
+            time.sleep(0.1)
+
+    return answer
+
+
+def drip_headers(handler, number):
+    for byte in b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 500:
+        handler.connection.send(bytes([byte]))
+        time.sleep(0.1)
+
+
+def silent(handler, number):
+    time.sleep(5)
+
+
+@pytest.mark.parametrize("answer", [drip(b" " * 500), drip_headers, silent], ids=["body", "headers", "silent"])
+def test_slow_drip_ends_at_the_deadline(hostile, answer):
+    client, server = hostile(answer, QUICK._replace(request_seconds=0.6))
+    started = time.monotonic()
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert error.value.cause == "timed_out" and time.monotonic() - started < 1.5
+
+
+def test_answer_cut_off_is_no_answer(hostile):
+    def answer(handler, number):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "5000")
+        handler.end_headers()
+        handler.wfile.write(b'{"metadata":{},"items":[]}')
+        handler.close_connection = True
+
+    client, server = hostile(answer)
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert error.value.cause == "unreachable" and len(server.requests) == 3
+
+
+def test_wrong_certificate_and_wrong_name(hostile, certificate, tmp_path):
+    other = make_certificate(tmp_path, ["127.0.0.1"])[1]
+    client, server = hostile(lambda h, n: h.send_json(page([])), ca_data=other)
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert error.value.cause == "tls_untrusted" and server.requests == []
+    client, server = hostile(lambda h, n: h.send_json(page([])), tls_server_name="evil.example.org")
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert error.value.cause == "tls_untrusted" and server.requests == []
+    client, server = hostile(lambda h, n: h.send_json(page([])), tls_server_name="api.example.org")
+    assert client.list("/api/v1/nodes").items == []
+    client, server = hostile(lambda h, n: h.send_json(page([])), ca_data=other, validate_certs=False, allow=["insecure_tls"])
+    assert client.list("/api/v1/nodes").items == []
+
+
+def test_server_text_is_printable_and_cut(hostile):
+    client, server = hostile(lambda h, n: h.send_json({"message": "\x1b[31m" + "x" * 9000}, 422))
+    with pytest.raises(errors.Invalid) as error:
+        client.get("/api/v1/nodes/a")
+    assert str(error.value).isprintable() and len(str(error.value)) < 400
+
+
+def test_environment_proxies_are_not_used(hostile, monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    client, server = hostile(lambda h, n: h.send_json(page([])))
+    assert client.list("/api/v1/nodes").complete
+
+
+def test_impersonation_headers(hostile):
+    client, server = hostile(lambda h, n: h.send_json({"a": 1}), impersonate_user="viewer")
+    client.get("/x")
+    assert server.requests[0][2]["Impersonate-User"] == "viewer"
+
+
+def test_pinned_ca_by_url(hostile, certificate):
+    bundle = certificate[1].encode()
+    dummy, source = hostile(lambda h, n: h.send_json(bundle))
+    pin = hashlib.sha256(bundle).hexdigest()
+    client, server = hostile(lambda h, n: h.send_json(page([])), ca_data=None, ca_url=source.url + "/ca", ca_sha256=pin)
+    assert client.list("/api/v1/nodes").complete
+    client, server = hostile(lambda h, n: h.send_json(page([])), ca_data=None, ca_url=source.url, ca_sha256="0" * 64)
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert error.value.cause == "tls_untrusted" and server.requests == []
+
+
+def test_hostile_discovery_cannot_lead_out_of_its_path(hostile):
+    resources = [{"name": "../../secrets", "kind": "Pool"}, {"name": "..", "kind": "Pool2"}, {"name": 5, "kind": 6}]
+    client, server = hostile(lambda h, n: h.send_json({"resources": resources}))
+    with pytest.raises(errors.BadAnswer):
+        client.resource("a.example.org/v1", "Pool")
+
+
+def test_one_dead_cluster_costs_its_own_time_once():
+    def slow():
+        time.sleep(3)
+
+    started = time.monotonic()
+    outcomes = fan_out({"a": lambda: 1, "dead": slow, "b": lambda: 2, "c": lambda: 3}, seconds=0.4, parallel=2)
+    assert time.monotonic() - started < 1
+    assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes["dead"].error.word == "timed_out"
+    assert list(outcomes) == ["a", "dead", "b", "c"]
+
+
+def test_fan_out_keeps_errors_apart_and_raises_bugs():
+    def fails():
+        raise errors.Forbidden("x", "list", "no")
+
+    outcomes = fan_out({"x": fails, "y": lambda: 1})
+    assert outcomes["x"].error.word == "forbidden" and outcomes["y"].value == 1
+    with pytest.raises(ZeroDivisionError):
+        fan_out({"x": lambda: 1 / 0, "y": lambda: 1})
