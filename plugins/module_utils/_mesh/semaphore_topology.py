@@ -64,7 +64,7 @@ def plan_mesh(
     clusters: t.Dict[str, t.Any] = {}
     for local in sorted(fabric.clusters):
         claims = _View(local, guard, refused).claims(read, hosts, ranges)
-        own = _own_keys(read[local], remotes[local])
+        own = _own_keys(local, nodes.values())
         kept, turned_away = check_claims(claims, grants, (holders or {}).get(local), own)
         refused.extend(turned_away)
         by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
@@ -250,7 +250,16 @@ class _View:
         self._refused.append(Refusal(label, error.word, "{0}: {1}".format(label, error.message)))
 
 
-def _own_keys(listing: Listing, remotes: t.Mapping[str, t.Any]) -> t.Set[str]:
-    """Public keys that the nodes of a cluster publish themselves: nobody else may be a peer with one of them."""
-    keys = (node["annotations"].get(key_of(remote, "pubKey")) for node in listing.nodes.values() for remote in remotes)
-    return {key for key in keys if isinstance(key, str)}
+def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[str]:
+    """Public keys that our hosts in a cluster publish: nobody else may be a peer with one of them.
+
+    Only hosts of the inventory count. If any Node object did, a node could publish a remote node's key on itself and
+    so have that remote node refused.
+    """
+    return {
+        value
+        for node in nodes
+        if node["cluster"] == local
+        for key, value in node["published"].items()
+        if key.endswith("/pubKey")
+    }

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole mesh in one pass: the seed's result, deferred keys, failures and hostile listings."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import Fabric, load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_listing import MAX_NODES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_topology import node_part, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
+
+AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="
+GCP_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
+THIRD_KEY = "0aWsmgFfrC73s0FnNjVRKhUR9B/jfREbJn8DnuxdT1g="
+
+
+def fabric(**variables: t.Any) -> Fabric:
+    definition: t.Dict[str, t.Any] = {
+        "name": "seed",
+        "clusters": {
+            "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "wireguard_port": 51821},
+            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "wireguard_port": 51821},
+        },
+        "nodes": {"aws-1": {"multicluster_cluster": "aws"}, "gcp-1": {"multicluster_cluster": "gcp"}},
+    }
+    for cluster, values in variables.items():
+        definition["clusters"].setdefault(cluster, {}).update(values)
+    found, findings = load_fabric(definition)
+    assert findings == []
+    return found
+
+
+def published(cluster: str, key: t.Any, endpoint: t.Any) -> t.Dict[str, t.Any]:
+    prefix = cluster + ".wireguard.semaphore.uw.io/"
+    return {prefix + "pubKey": key, prefix + "endpoint": endpoint}
+
+
+def node(name: str, cidr: str, address: str, annotations: t.Any = None) -> t.Dict[str, t.Any]:
+    return {
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    }
+
+
+def listings(aws: t.Any = None, gcp: t.Any = None) -> t.Dict[str, t.Any]:
+    return {
+        "aws": {"nodes": [node("aws-1", "10.2.3.0/24", "10.66.23.31", aws)]},
+        "gcp": {"nodes": [node("gcp-1", "10.4.7.0/24", "10.22.22.27", gcp)]},
+    }
+
+
+SETTLED = listings(published("gcp", AWS_KEY, "10.66.23.31:51821"), published("aws", GCP_KEY, "10.22.22.27:51821"))
+
+
+def peers_of(topology: t.Dict[str, t.Any], local: str = "aws", remote: str = "gcp") -> t.List[t.Dict[str, t.Any]]:
+    return list(topology["clusters"][local]["remotes"][remote]["peers"])
+
+
+def reasons(topology: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
+    return [(row["object"], row["reason"]) for row in topology["refused"]]
+
+
+def test_the_seed() -> None:
+    topology = plan_mesh(fabric(), SETTLED)
+    assert (topology["refused"], topology["failures"]) == ([], [])
+    part = node_part(topology, "aws-1")
+    assert part["devices"] == [
+        {
+            "name": "wireguard.gcp",
+            "remote": "gcp",
+            "mtu": 1420,
+            "txqueuelen": 1000,
+            "listen_port": 51821,
+            "private_key_file": "/var/lib/semaphore-wireguard/wireguard.gcp.key",
+            "routes": ["10.4.0.0/16"],
+            "peers": [
+                {
+                    "node": "gcp-1",
+                    "public_key": GCP_KEY,
+                    "endpoint": "10.22.22.27:51821",
+                    "allowed_ips": ["10.4.7.0/24"],
+                    "persistent_keepalive": 25,
+                    "preshared_key": None,
+                }
+            ],
+            "peers_known": True,
+        }
+    ]
+    assert part["annotations"] == part["published"] == published("gcp", AWS_KEY, "10.66.23.31:51821")
+    assert part["publishable"] and part["stale"] == []
+
+
+def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
+    topology = plan_mesh(fabric(), listings())
+    peer = peers_of(topology)[0]
+    assert peer["public_key"] == Pending("public key of gcp-1 towards aws")
+    assert (peer["endpoint"], peer["allowed_ips"]) == ("10.22.22.27:51821", ["10.4.7.0/24"])
+    wanted = topology["nodes"]["gcp-1"]["annotations"]
+    assert wanted["aws.wireguard.semaphore.uw.io/pubKey"] == peer["public_key"]
+    assert from_wire(json.loads(json.dumps(to_wire(topology)))) == topology
+
+
+def test_what_we_are_about_to_write_counts_as_written() -> None:
+    moved = copy.deepcopy(SETTLED)
+    moved["gcp"]["nodes"][0]["status"]["addresses"][0]["address"] = "10.22.22.99"
+    topology = plan_mesh(fabric(), moved)
+    assert peers_of(topology)[0]["endpoint"] == "10.22.22.99:51821"
+    assert topology["nodes"]["gcp-1"]["published"]["aws.wireguard.semaphore.uw.io/endpoint"] == "10.22.22.27:51821"
+
+
+def test_nodes_of_the_original_are_peers() -> None:
+    given_listings = copy.deepcopy(SETTLED)
+    given_listings["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "")))
+    given_listings["gcp"]["nodes"].append(node("silent", "10.4.9.0/24", "10.22.22.29"))
+    topology = plan_mesh(fabric(), given_listings)
+    assert [(peer["node"], peer["endpoint"]) for peer in peers_of(topology)] == [
+        ("gcp-1", "10.22.22.27:51821"),
+        ("gcp-2", None),
+    ]
+    assert topology["refused"] == [] and set(topology["nodes"]) == {"aws-1", "gcp-1"}
+
+
+@pytest.mark.parametrize("failure", [None, {"error": {"reason": "unauthorized", "message": "401"}}, {"nodes": None}, 7])
+def test_an_unread_remote_freezes_its_peers_and_nothing_else(failure: t.Any) -> None:
+    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": failure})
+    remote = topology["clusters"]["aws"]["remotes"]["gcp"]
+    assert (remote["peers"], remote["complete"]) == ([], False) and remote["reason"]
+    assert [row["cluster"] for row in topology["failures"]] == ["gcp"]
+    # gcp's own nodes still learn about aws; only publishing has to wait.
+    part = node_part(topology, "gcp-1")
+    assert part["devices"][0]["peers"][0]["public_key"] == AWS_KEY and part["devices"][0]["peers_known"]
+    assert not part["publishable"] and part["annotations"] == {}
+    assert node_part(topology, "aws-1")["devices"][0]["peers_known"] is False
+
+
+def test_an_empty_cluster_is_complete() -> None:
+    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": []}})
+    assert topology["clusters"]["aws"]["remotes"]["gcp"]["complete"] is True
+    assert reasons(topology) == [("gcp/gcp-1", "node_missing")]
+
+
+def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> None:
+    topology = plan_mesh(fabric(), listings(gcp=published("aws", "x", "10.2.0.9:1")))
+    assert reasons(topology) == [("gcp/gcp-1", "bad_public_key"), ("gcp/gcp-1", "endpoint_in_overlay")]
+    assert peers_of(topology)[0]["endpoint"] == "10.22.22.27:51821"
+    assert isinstance(peers_of(topology)[0]["public_key"], Pending)
+
+
+@pytest.mark.parametrize(
+    "evil, reason",
+    [
+        (node("x", "0.0.0.0/0", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "outside_grant"),
+        (node("x", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "claimed_twice"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", GCP_KEY, "1.2.3.4:5")), "claimed_twice"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", AWS_KEY, "1.2.3.4:5")), "own_key"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", "A" * 43 + "=", "1.2.3.4:5")), "weak_key"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", THIRD_KEY, "10.3.0.1:5")), "endpoint_in_overlay"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", THIRD_KEY, "127.0.0.1:5")), "endpoint_special"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", THIRD_KEY, "foo")), "bad_endpoint"),
+        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", 7, "1.2.3.4:5")), "bad_public_key"),
+        (node("x", "junk", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "bad_pod_cidr"),
+        (node("X Y", "10.4.9.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "name_invalid"),
+        (None, "name_invalid"),
+        ({"metadata": []}, "name_invalid"),
+    ],
+)
+def test_one_bad_node_never_stops_the_others(evil: t.Any, reason: str) -> None:
+    hostile = copy.deepcopy(SETTLED)
+    hostile["gcp"]["nodes"].insert(0, evil)
+    topology = plan_mesh(fabric(), hostile)
+    assert [row["reason"] for row in topology["refused"]] == [reason]
+    assert topology["clusters"] == plan_mesh(fabric(), SETTLED)["clusters"]
+
+
+def test_a_node_without_address_or_range_is_refused_by_name() -> None:
+    broken = listings()
+    broken["aws"]["nodes"][0]["status"] = {}
+    broken["gcp"]["nodes"][0]["spec"] = {}
+    topology = plan_mesh(fabric(), broken)
+    assert reasons(topology) == [("aws/aws-1", "no_internal_ip"), ("gcp/gcp-1", "bad_pod_cidr")]
+    assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
+
+
+def test_live_peers_keep_what_they_hold() -> None:
+    given_listings = copy.deepcopy(SETTLED)
+    given_listings["gcp"]["nodes"].append(
+        node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5"))
+    )
+    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings))] == ["aaa"]
+    holders = {"aws": {"gcp": {GCP_KEY: ["10.4.7.0/24"]}}}
+    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings, holders))] == ["gcp-1"]
+
+
+def test_too_many_nodes_are_no_listing() -> None:
+    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}})
+    assert topology["failures"][0]["reason"] == "source_incomplete" and topology["refused"] == []
+
+
+def test_annotations_for_clusters_that_left_are_shown() -> None:
+    old = dict(published("gcp", AWS_KEY, "10.66.23.31:51821"), **published("old", "k", "e"), other="x")
+    topology = plan_mesh(fabric(), listings(aws=old))
+    assert topology["nodes"]["aws-1"]["stale"] == sorted(published("old", "k", "e"))
+
+
+def test_choices_per_cluster() -> None:
+    chosen = fabric(gcp={"allowed_ips_source": "pod_cidr", "endpoint_address_type": "ExternalIP"})
+    given_listings = listings()
+    given_listings["gcp"]["nodes"][0]["spec"]["podCIDRs"] = ["10.4.7.0/24", "10.4.99.0/24"]
+    given_listings["gcp"]["nodes"][0]["status"]["addresses"].append({"type": "ExternalIP", "address": "203.0.113.7"})
+    peer = peers_of(plan_mesh(chosen, given_listings))[0]
+    assert (peer["allowed_ips"], peer["endpoint"]) == (["10.4.7.0/24"], "203.0.113.7:51821")
+
+
+JUNK = st.recursive(
+    st.none() | st.integers() | st.text(max_size=8) | st.sampled_from([GCP_KEY, "10.4.1.0/24", "10.22.22.1:1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+NODES = st.fixed_dictionaries(
+    {
+        "metadata": JUNK
+        | st.fixed_dictionaries(
+            {
+                "name": st.sampled_from(["gcp-1", "b", "c"]) | JUNK,
+                "annotations": JUNK
+                | st.dictionaries(
+                    st.sampled_from(sorted(published("aws", 1, 1)) + sorted(published("gcp", 1, 1))), JUNK
+                ),
+            }
+        ),
+        "spec": JUNK | st.dictionaries(st.sampled_from(["podCIDR", "podCIDRs"]), JUNK),
+        "status": JUNK | st.dictionaries(st.just("addresses"), JUNK),
+    }
+)
+
+
+@given(st.lists(NODES | JUNK, max_size=6), st.lists(NODES | JUNK, max_size=6))
+def test_any_listing_gives_a_plan(aws: t.List[t.Any], gcp: t.List[t.Any]) -> None:
+    topology = plan_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}})
+    json.dumps(to_wire(topology))
+    assert topology == plan_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
+    for row in topology["refused"]:
+        assert row["message"].isprintable() and row["object"].isprintable()
