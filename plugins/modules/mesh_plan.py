@@ -35,6 +35,10 @@ options:
     description: Validate the inventory and ask no cluster.
     type: bool
     default: false
+  fail_on_refused:
+    description: Fail when any claim was refused. The topology is returned all the same.
+    type: bool
+    default: false
   plan_file:
     description: File on the controller that receives the topology as JSON.
     type: path

@@ -236,7 +236,7 @@ def test_a_third_cluster_joins_by_inventory_alone_and_leaves_again(fabric):
     run = fabric.play("site").ok()
     assert "all green" in run.out
     pings = fabric.reaches()
-    assert len({ping["source"].split("-")[0] for ping in pings}) == 3 and all(ping["ok"] for ping in pings)
+    assert len({ping["source"].split("-", maxsplit=1)[0] for ping in pings}) == 3 and all(ping["ok"] for ping in pings)
     assert set(fabric.wireguard("aws-node-1")) == {"wireguard.gcp", "wireguard.azr"}
     assert not fabric.play("site").ok().changed
     # it leaves: its nodes first, then the inventory forgets it
@@ -257,7 +257,7 @@ def test_a_third_cluster_joins_by_inventory_alone_and_leaves_again(fabric):
     for node in ("aws-node-1", "gcp-node-2"):
         assert "wireguard.azr" not in fabric.wireguard(node)
         assert "10.6.0.0/16" not in fabric.sh(node, "ip", "route")
-        assert not [key for key in fabric.annotations(node.split("-")[0], node) if key.startswith("azr.")]
+        assert not [key for key in fabric.annotations(node.split("-", maxsplit=1)[0], node) if key.startswith("azr.")]
     assert not fabric.play("site", inventory=inventory).ok().changed
     STATE["inventory"] = inventory
 
@@ -281,7 +281,6 @@ def _foreign_node(fabric, cidr="10.4.99.0/24", **annotations):
     """A Node of gcp that no inventory host stands for, anew at each call."""
     fabric.kubectl("gcp", "delete", "node", "foreign-1", "--ignore-not-found")
     notes = {PUBKEY.format("aws"): FOREIGN_KEY, ENDPOINT.format("aws"): "10.22.22.77:51821", **annotations}
-    import json
 
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign-1", "annotations": notes}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
     file = fabric.state / "foreign.json"

@@ -139,13 +139,14 @@ class _Work:
         self.stats = total(*(device.actual["stats"] for device in self.devices + self.gone))
         return todo
 
-    def _mind_budget(self, wanted: t.Mapping[str, t.Any], device: _Device, todo: Plan) -> None:
+    def _mind_budget(self, wanted: Data, device: _Device, todo: Plan) -> None:
         refusal = dataplane.peer_budget(
             wanted, device.plan, device.actual["wireguard"]["peers"], self.desired.get("max_deletes"), self.desired.get("confirm_empty") or ()
         )
         if refusal is not None:
             todo.refused.append(refusal)
             device.keep_peers()
+            wanted["purge"] = False
 
     def _plan_routes(self) -> t.Tuple[Data, t.Any, Plan]:
         usable = {device.name for device in self.devices if not device.refused}

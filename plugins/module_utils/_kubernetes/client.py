@@ -305,7 +305,7 @@ class Client:
         failure = None
         try:
             with within(time.monotonic() + seconds):
-                answer = transport.pool.urlopen(
+                answer = transport.pool.request(
                     method, url, body=data, headers=headers, redirect=False, retries=False, preload_content=False,
                     timeout=urllib3.Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),
                 )  # fmt: skip

@@ -178,4 +178,3 @@ def _wait_for_kinds(client: Client, definitions: t.Sequence[t.Mapping[str, t.Any
             kind = spec.get("names", {}).get("kind")
             while client.resource(api_version, kind, refresh=True) is None and time.monotonic() < deadline:
                 time.sleep(0.1)
-

@@ -122,16 +122,20 @@ def state_to_keep(
 ) -> t.Dict[str, t.Any]:
     """What the boot unit shall restore: the wanted state without deferred values.
 
-    Peers of a source that could not be read are carried over from the state confirmed before.
+    Where this run may not remove peers, those confirmed before are carried over, so that a reboot removes none either.
     """
     before = {d["name"]: d for d in (previous or {}).get("devices", ())}
     devices = []
     for device in desired["devices"]:
         kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge")}
-        if device.get("peers_known", True):
-            peers = [peer for peer in device["peers"] if not is_pending(peer)]
-        else:
-            peers = list(before.get(device["name"], {}).get("peers", ()))
+        peers = [peer for peer in device["peers"] if not is_pending(peer)] if device.get("peers_known", True) else []
+        if not device.get("peers_known", True) or not device.get("purge", True):
+            taken = {peer["public_key"] for peer in peers} | {cidr for peer in peers for cidr in peer["allowed_ips"]}
+            peers += [
+                peer
+                for peer in before.get(device["name"], {}).get("peers", ())
+                if taken.isdisjoint([peer["public_key"], *peer["allowed_ips"]])
+            ]
         kept["peers"] = sorted(peers, key=lambda peer: peer["public_key"])
         devices.append(kept)
     return {"fabric": desired["fabric"], "format": 1, "devices": sorted(devices, key=lambda d: d["name"])}

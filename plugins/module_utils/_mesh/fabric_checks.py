@@ -154,7 +154,10 @@ def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
         for variable in _RANGES
         for text in clusters[name][variable]
     ]
-    both_nodes = lambda a, b: a[1] == "node_cidrs" and b[1] == "node_cidrs"  # noqa: E731
+
+    def both_nodes(first: t.Tuple[str, str], second: t.Tuple[str, str]) -> bool:
+        return first[1] == "node_cidrs" and second[1] == "node_cidrs"
+
     for (outer, first), (inner, second) in overlapping_pairs(labelled, both_nodes):
         pods = "pod_cidrs" in (first[1], second[1])
         findings.append(
