@@ -153,7 +153,10 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
     if access.server.startswith("https:"):
         for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file", "assert_hostname", "server_hostname"):
             settings.pop(name, None)
-        settings["ssl_context"] = tls_context(access, ca_pem)
+        context = settings["ssl_context"] = tls_context(access, ca_pem)
+        if urllib3.__version__.startswith("1."):
+            # it keeps IP addresses from ssl, which then could not check them, and compares all names by itself
+            context.check_hostname = False
         settings["cert_reqs"] = ssl.CERT_NONE if access.verify is False else ssl.CERT_REQUIRED
         if access.tls_server_name:
             settings["server_hostname"] = access.tls_server_name
