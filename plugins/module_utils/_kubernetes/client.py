@@ -307,6 +307,7 @@ class Client:
             with within(time.monotonic() + seconds):
                 answer = transport.pool.request(
                     method, url, body=data, headers=headers, redirect=False, retries=False, preload_content=False,
+                    enforce_content_length=True,  # not the default before urllib3 2
                     timeout=urllib3.Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),
                 )  # fmt: skip
                 try:
