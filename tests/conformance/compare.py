@@ -73,17 +73,22 @@ def _each_found(
 ) -> t.Optional[str]:
     rest = list(actual)
     for item in expected:
-        index = next((i for i, other in enumerate(rest) if not _differs(item, other, unordered, free)), None)
+        index = next(
+            (i for i, other in enumerate(rest) if not _differs(item, other, unordered, free, not exact_length)), None
+        )
         if index is None:
             return "{0}: {1} is missing in {2}".format(name, show(item), show(actual))
         del rest[index]
     return "{0}: too much: {1}".format(name, show(rest)) if exact_length and rest else None
 
 
-def _differs(expected: t.Any, actual: t.Any, unordered: t.Container[str], free: t.Container[str]) -> bool:
-    if isinstance(expected, str) and isinstance(actual, dict):
-        # "extra text free": a bare word is found in an entry that explains it.
-        return expected not in actual.values()
+def _differs(
+    expected: t.Any, actual: t.Any, unordered: t.Container[str], free: t.Container[str], free_text: bool
+) -> bool:
+    if isinstance(expected, str) and free_text:
+        # "extra text free": a bare word may stand inside an entry that explains it.
+        texts = actual.values() if isinstance(actual, dict) else [actual]
+        return not any(isinstance(text, str) and expected in text for text in texts)
     return covers(expected, actual, unordered, free) is not None
 
 

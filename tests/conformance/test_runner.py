@@ -173,6 +173,8 @@ def test_covers() -> None:
     assert covers({"a": 1}, {"a": True})
     assert covers({"a": [1, 2]}, {"a": [2, 1]}) and covers({"a": [1, 2]}, {"a": [2, 1]}, ("a",)) is None
     assert covers({"a": [1]}, {"a": [1, 2]}, ("a",))
+    assert covers({"a": ["x"]}, {"a": ["xy"]}, ("a",), ("skipped",))
+    assert covers({"warnings": ["x.y"]}, {"warnings": ["more text about x.y"]}, (), ("warnings",)) is None
     assert covers({"skipped": ["x"]}, {"skipped": [{"node": "y", "reason": "x"}]}, (), ("skipped",)) is None
     assert covers({"spec": 1, "spec_absent": ["x"]}, {"spec": {"x": 1}})
     assert equal({"b": ["2", "1"], "c": None}, {"b": ["1", "2"]}, ("b",)) is None

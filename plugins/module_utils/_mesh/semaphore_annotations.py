@@ -12,6 +12,7 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
+from .semaphore_device import parse_listen_port
 
 DOMAIN = "wireguard.semaphore.uw.io"
 PATCH_TYPE = "application/strategic-merge-patch+json"
@@ -69,7 +70,7 @@ def endpoint(node_addresses: t.Optional[t.Iterable[t.Any]], listen_port: int, ad
     return ("{0}:{1}" if chosen.version == 4 else "[{0}]:{1}").format(chosen, listen_port)
 
 
-def annotations(
+def node_annotations(
     local: str,
     remotes: t.Iterable[t.Mapping[str, t.Any]],
     node_addresses: t.Optional[t.Iterable[t.Any]],
@@ -77,7 +78,7 @@ def annotations(
 ) -> t.Dict[str, t.Any]:
     """What one node publishes and what its cluster watches.
 
-    remotes: [{name, listen_port, public_key (text or Pending)}]. Returns {patch: {key: value},
+    remotes: [{name, listen_port (0: default), public_key (text or Pending)}]. Returns {patch: {key: value},
     watch: {remote: {pubKey, endpoint}}}. Raises ``cluster_name_not_dns_label`` and ``no_internal_ip``.
     """
     parse_cluster_name(local)
@@ -87,7 +88,7 @@ def annotations(
     for remote in remotes:
         name = parse_cluster_name(remote["name"])
         patch[key_of(name, "pubKey")] = remote.get("public_key")
-        patch[key_of(name, "endpoint")] = endpoint(known, remote["listen_port"], address_type)
+        patch[key_of(name, "endpoint")] = endpoint(known, parse_listen_port(remote.get("listen_port")), address_type)
         watch[name] = keys_for(local)
     return {"patch": patch, "watch": watch}
 
@@ -100,7 +101,6 @@ def patch_body(values: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return {"metadata": {"annotations": dict(values)}}
 
 
-def announces(local: str, node_annotations: t.Optional[t.Mapping[str, t.Any]]) -> bool:
+def announces(local: str, published: t.Optional[t.Mapping[str, t.Any]]) -> bool:
     """True when a remote node publishes for us. Presence counts, not content."""
-    keys = keys_for(local)
-    return bool(node_annotations) and all(key in node_annotations for key in keys.values())  # type: ignore[operator]
+    return bool(published) and all(key in published for key in keys_for(local).values())  # type: ignore[operator]

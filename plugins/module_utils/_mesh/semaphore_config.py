@@ -22,7 +22,7 @@ from .._values.remote_access import (
     name_problems,
     read_access,
     read_resync_period,
-    token_problems,
+    start_access_problems,
 )
 from .._values.settings import Setting
 from .semaphore_device import DEFAULT_MTU, DEFAULT_PORT, check_device_name, parse_listen_port, parse_mtu
@@ -147,10 +147,9 @@ def start_problems(
 ) -> t.Iterator[Problem]:
     """What upstream finds only when it starts: token, pod subnets, device name, in this order.
 
-    files: path -> content of what could be read. The token is read for the token way only.
+    files: path -> content of what could be read.
     """
-    if not remote.get("kubeConfigPath"):
-        yield from token_problems(remote.get("remoteSATokenPath") or "", files, index)
+    yield from start_access_problems(remote, files, index)
     for subnet in remote.get("podSubnets") or [remote.get("podSubnet")]:
         yield from _refusals(index, "podSubnet", lambda: parse_network(subnet, "pod_subnet_invalid"))
     alias = remote.get("deviceAlias")

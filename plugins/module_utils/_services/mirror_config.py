@@ -57,7 +57,13 @@ def parse_mirror(raw: str, overrides: t.Optional[t.Mapping[str, t.Optional[str]]
         features["global_services"] = bool(labels["globalSvcLabelSelector"])
         features["routing"] = features["global_services"] and bool(labels["globalSvcRoutingStrategyLabel"])
     except ValueRefused as error:
-        answer = {"ok": False, "config": None, "features": {}, "error": error.word, "message": error.message}
+        answer: t.Dict[str, t.Any] = {
+            "ok": False,
+            "config": None,
+            "features": {},
+            "error": error.word,
+            "message": error.message,
+        }
         return dict(answer, warnings=warnings)
     return {"ok": True, "config": config, "features": features, "error": None, "message": "", "warnings": warnings}
 

@@ -77,7 +77,7 @@ def overlapping_pairs(
     Networks in CIDR form are nested or disjoint, so a stack of the enclosing ones finds each pair once in
     O(n log n + pairs). ``may_overlap(label, label)`` lets pairs pass.
     """
-    pairs = []
+    pairs: t.List[t.Tuple[t.Tuple[Network, t.Any], t.Tuple[Network, t.Any]]] = []
     stack: t.List[t.Tuple[Span, t.Tuple[Network, t.Any]]] = []
     rows = sorted(((span(item[0]), index, item) for index, item in enumerate(labelled)), key=_wider_first)
     for (version, first, last), _index, item in rows:

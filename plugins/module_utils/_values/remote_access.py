@@ -71,6 +71,14 @@ def name_problems(local: str, remotes: t.Sequence[t.Mapping[str, t.Any]]) -> t.I
         seen.add(name)
 
 
+def start_access_problems(
+    remote: t.Mapping[str, t.Any], files: t.Mapping[str, t.Optional[str]], index: t.Optional[int] = None
+) -> t.Iterator[Problem]:
+    """The token is read for the token way only; a kubeconfig needs none."""
+    if not remote.get("kubeConfigPath"):
+        yield from token_problems(remote.get("remoteSATokenPath") or "", files, index)
+
+
 def token_problems(
     path: str, files: t.Mapping[str, t.Optional[str]], index: t.Optional[int] = None
 ) -> t.Iterator[Problem]:

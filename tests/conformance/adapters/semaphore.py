@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.backoff import delays
 from ansible_collections.multicluster.network.plugins.module_utils._policy import policy_config
 from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_config
-from ansible_collections.multicluster.network.plugins.module_utils._values import settings
+from ansible_collections.multicluster.network.plugins.module_utils._values import remote_access, settings
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Unhandled
@@ -125,49 +125,49 @@ def device_existing(data: Input) -> Answer:
     }
 
 
-#: Events of the vectors -> events of ours.
-_EVENTS = {
-    "remote_removed_from_config": "absent",
-    "remote_removed": "absent",
-    "state_absent": "absent",
-    "absent": "absent",
-    "agent_stopped": "stop",
-    "agent_stop": "stop",
-    "stop": "stop",
-    "shutdown": "stop",
-    "agent_restarted": "stop",
-    "agent_restart": "stop",
-    "restart": "stop",
-    "node_rebooted": "reboot",
-    "node_reboot": "reboot",
-    "reboot": "reboot",
-    "remote_cluster_deleted": "remote_emptied",
-    "remote_nodes_deleted": "remote_emptied",
-    "remote_api_down": "remote_unreachable",
-    "remote_api_lost": "remote_unreachable",
-    "remote_api_unreachable": "remote_unreachable",
-}
+#: Words in a vector's event -> our event; the first that occurs counts.
+_EVENTS = (
+    ("reboot", "reboot"),
+    ("config", "absent"),
+    ("absent", "absent"),
+    ("remote_removed", "absent"),
+    ("restart", "stop"),
+    ("stop", "stop"),
+    ("shutdown", "stop"),
+    ("terminat", "stop"),
+    ("uninstall", "stop"),
+    ("agent", "stop"),
+    ("daemonset", "stop"),
+    ("unreachable", "remote_unreachable"),
+    ("down", "remote_unreachable"),
+    ("lost", "remote_unreachable"),
+    ("outage", "remote_unreachable"),
+    ("deleted", "remote_emptied"),
+    ("gone", "remote_emptied"),
+)
 
 
 def teardown(data: Input) -> Answer:
-    event = _EVENTS.get(data["event"])
+    event = next((ours for word, ours in _EVENTS if word in data["event"]), None)
     if event is None:
         raise Unhandled("event {0}".format(data["event"]))
-    gone = semaphore_device.teardown(event, bool(first(data, "remove_keys", "remove_key", "delete_keys")))
+    remove_keys = any("key" in name and value is True for name, value in data.items())
+    gone = semaphore_device.teardown(event, remove_keys)
     answer = {"{0}_removed".format(what): value for what, value in gone.items()}
-    return dict(answer, keys_removed=gone["key"])
+    return dict(answer, keys_removed=gone["key"], routes_removed=gone["route"])
 
 
 # --- annotations -------------------------------------------------------------------------------------------------
 
 
 def annotations(data: Input) -> Answer:
-    return semaphore_annotations.annotations(data["local"], data.get("remotes") or [], data.get("node_addresses"))
+    return semaphore_annotations.node_annotations(data["local"], data.get("remotes") or [], data.get("node_addresses"))
 
 
 def endpoint(data: Input) -> Answer:
     address_type = data.get("endpoint_address_type") or "InternalIP"
-    return {"endpoint": semaphore_annotations.endpoint(data.get("node_addresses"), data["listen_port"], address_type)}
+    port = semaphore_device.parse_listen_port(first(data, "listen_port", "port"))
+    return {"endpoint": semaphore_annotations.endpoint(data.get("node_addresses"), port, address_type)}
 
 
 def patch_body(data: Input) -> Answer:
@@ -242,7 +242,7 @@ def _flags(data: Input) -> t.Dict[str, t.Any]:
 
 def env(data: Input) -> Answer:
     known = _SETTINGS[data["component"]]
-    wanted = first(data, "setting", "flag", "name")
+    wanted = first(data, "setting", "option", "flag", "name", "key")
     flags, variables = _flags(data), data.get("env") or {}
     named = [item for item in known if wanted and wanted.lstrip("-").replace("_", "-") in (item.flag, item.variable)]
     found = (named or settings.mentioned(known, flags, variables) or [settings.Setting("", "")])[0]
@@ -279,6 +279,9 @@ def startup(data: Input) -> Answer:
 
 
 def _mirror_start(data: Input) -> t.Optional[str]:
+    if "remote" in data:
+        found = next(remote_access.start_access_problems(data["remote"], data.get("files") or {}), None)
+        return found.word if found else None
     labels = data.get("global")
     if labels is None:
         names = ("globalSvcRoutingStrategyLabel", "routing_label", "global_svc_routing_strategy_label")
@@ -288,7 +291,7 @@ def _mirror_start(data: Input) -> t.Optional[str]:
         found = next(mirror_config.start_problems(labels), None)
         return found.word if found else None
     flags = dict(_flags(data))
-    for name in ("config", "config_path"):
+    for name in ("config", "config_path", "config_file"):
         if name in data:
             flags["config"] = data[name]
     return settings.first_missing(mirror_config.SETTINGS, flags, data.get("env"))

@@ -167,7 +167,7 @@ def test_endpoint_of_another_type() -> None:
 
 def test_annotations_of_three_clusters() -> None:
     remotes = [{"name": name, "listen_port": port, "public_key": KEY} for name, port in (("gcp", 1), ("merit", 2))]
-    found = annotations.annotations("aws", remotes, [address("InternalIP", "10.66.23.31")])
+    found = annotations.node_annotations("aws", remotes, [address("InternalIP", "10.66.23.31")])
     assert found["patch"] == {
         "gcp.wireguard.semaphore.uw.io/pubKey": KEY,
         "gcp.wireguard.semaphore.uw.io/endpoint": "10.66.23.31:1",
@@ -177,7 +177,7 @@ def test_annotations_of_three_clusters() -> None:
     assert found["watch"] == {name: {"pubKey": PUB, "endpoint": END} for name in ("gcp", "merit")}
     assert annotations.patch_body(found["patch"]) == {"metadata": {"annotations": found["patch"]}}
     with pytest.raises(ValueRefused):
-        annotations.annotations("aws", [dict(remotes[0], name="a_b")], [address("InternalIP", "10.66.23.31")])
+        annotations.node_annotations("aws", [dict(remotes[0], name="a_b")], [address("InternalIP", "10.66.23.31")])
 
 
 @pytest.mark.parametrize("cluster, valid", [("gcp", True), ("a" * 63, True), ("a_b", False), ("A", False), ("", False)])
