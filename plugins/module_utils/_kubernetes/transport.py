@@ -207,6 +207,7 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.sslsocket_class = DeadlineSocket
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     manager = urllib3.ProxyManager if access.proxy_url else urllib3.PoolManager
     first = [access.proxy_url] if access.proxy_url else []
     try:
