@@ -16,8 +16,8 @@ from .._values.refused import ValueRefused, quoted
 from . import semaphore_config
 from .fabric_variables import Finding, Variables, misspelt
 from .key_file import KEY_DIRECTORY
-from .semaphore_annotations import ADDRESS_TYPES
-from .semaphore_device import DEFAULT_MTU, DEFAULT_PORT, check_device_name, device_of
+from .semaphore_annotations import ADDRESS_TYPES, DEFAULT_PORT
+from .semaphore_device import DEFAULT_MTU, check_device_name, device_of
 from .semaphore_peers import SOURCES
 
 __all__ = ["Finding", "check_definition"]

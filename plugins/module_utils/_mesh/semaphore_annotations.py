@@ -12,11 +12,12 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
-from .semaphore_device import parse_listen_port
 
 DOMAIN = "wireguard.semaphore.uw.io"
 PATCH_TYPE = "application/strategic-merge-patch+json"
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
+#: Where a device listens, and is announced, when nobody says otherwise.
+DEFAULT_PORT = 51820
 #: Every key of the mesh, whatever cluster it is meant for.
 PATTERNS = ("*." + DOMAIN + "/pubKey", "*." + DOMAIN + "/endpoint")
 
@@ -88,7 +89,7 @@ def node_annotations(
     for remote in remotes:
         name = parse_cluster_name(remote["name"])
         patch[key_of(name, "pubKey")] = remote.get("public_key")
-        patch[key_of(name, "endpoint")] = endpoint(known, parse_listen_port(remote.get("listen_port")), address_type)
+        patch[key_of(name, "endpoint")] = endpoint(known, remote.get("listen_port") or DEFAULT_PORT, address_type)
         watch[name] = keys_for(local)
     return {"patch": patch, "watch": watch}
 

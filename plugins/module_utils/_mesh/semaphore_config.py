@@ -25,7 +25,8 @@ from .._values.remote_access import (
     start_access_problems,
 )
 from .._values.settings import Setting
-from .semaphore_device import DEFAULT_MTU, DEFAULT_PORT, check_device_name, parse_listen_port, parse_mtu
+from .semaphore_annotations import DEFAULT_PORT
+from .semaphore_device import DEFAULT_MTU, check_device_name, parse_listen_port, parse_mtu
 
 #: What the original's agent takes from its command line and environment.
 SETTINGS = (

@@ -16,9 +16,10 @@ from .._values.addresses import parse_network
 from .._values.names import check_interface_name, parse_cluster_name
 from .._values.numbers import parse_decimal, parse_port
 from .._values.refused import ValueRefused, quoted
+from .semaphore_annotations import DEFAULT_PORT
 
 PREFIX = "wireguard."
-DEFAULT_MTU, DEFAULT_PORT, TXQUEUELEN, KEEPALIVE = 1420, 51820, 1000, 25
+DEFAULT_MTU, TXQUEUELEN, KEEPALIVE = 1420, 1000, 25
 SMALLEST_MTU, LARGEST_MTU = 576, 9216
 
 
