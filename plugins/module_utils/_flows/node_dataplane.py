@@ -168,8 +168,7 @@ class _Work:
         if not self.desired.get("remove_keys"):
             return []
         used = {device["private_key_file"] for device in self.wanted}
-        known = {device["private_key_file"] for device in (self.previous or {}).get("devices", ())}
-        known.update(self.desired.get("key_files") or ())
+        known = dataplane.key_files(self.previous) | set(self.desired.get("key_files") or ())
         return [path for path in sorted(known - used) if KeyFile(path).state()["state"] != "absent"]
 
     def _plan_files(self) -> t.Tuple[t.Dict[str, t.Any], Plan]:

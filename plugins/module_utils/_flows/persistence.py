@@ -163,6 +163,8 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
                 files.make_folder(STATE_ROOT + "/" + fabric, 0o700)
             files.write_state(path, wanted[path])
     gone = [change.id for change in todo.of("delete")]
+    if not wanted and gone:
+        systemd.retire(unit_name(fabric))
     for path in gone:
         files.remove(path)
     if not wanted:
@@ -170,8 +172,6 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
         files.remove_empty_folders(STATE_ROOT + "/" + fabric, "/var/lib")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()
-    if not wanted and gone:
-        systemd.forget_failed(unit_name(fabric))
 
 
 def forget_folder(path: str) -> None:

@@ -24,7 +24,8 @@ def reload_units() -> bool:
     return True
 
 
-def forget_failed(unit: str) -> None:
-    """Drop what systemd remembers of a unit that is gone."""
+def retire(unit: str) -> None:
+    """Stop a unit and drop what systemd remembers of it, before its file goes."""
     if running():
-        subprocess.run(["systemctl", "reset-failed", unit], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        for verb in ("stop", "reset-failed"):
+            subprocess.run(["systemctl", verb, unit], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)

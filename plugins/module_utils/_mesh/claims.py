@@ -33,7 +33,7 @@ MAX_ALLOWED_IPS = 256
 class _Parsed(t.NamedTuple):
     claim: Claim
     networks: t.List[Network]
-    rank: t.Tuple[bool, str, str]
+    rank: t.Tuple[bool, bool, str, str]
 
     @property
     def label(self) -> str:
@@ -51,8 +51,8 @@ def check_claims(
 
     claims: ``{cluster, node, public_key: text|Pending, endpoint: text|None, allowed_ips: [cidr]}``, further keys
     are carried along. grants: ``{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}}`` of **all**
-    clusters of the fabric. holders: peers that work now; on a tie the live one keeps key and range, else the first by
-    cluster and node name. own_keys: public keys of the side that will load these peers. ranges: which of its
+    clusters of the fabric. holders: peers that work now; on a tie the live one keeps key and range, else a claim with
+    ``declared: True`` (the inventory names the node), else the first by cluster and node name. own_keys: public keys of the side that will load these peers. ranges: which of its
     cluster's grants a node may route to itself.
 
     Words: outside_grant, claimed_twice, own_key, weak_key, endpoint_in_overlay, endpoint_special, and
@@ -69,7 +69,7 @@ def check_claims(
         except ValueRefused as error:
             refusals.append(_refusal(claim, error))
             continue
-        parsed.append(_Parsed(claim, networks, (not _is_live(claim, networks, live), cluster, node)))
+        parsed.append(_Parsed(claim, networks, _rank(claim, networks, live)))
     kept = _settle(parsed, refusals)
     return [row.claim for row in parsed if id(row) in kept], refusals
 
@@ -191,6 +191,16 @@ def _is_live(claim: Claim, networks: t.List[Network], live: t.Mapping[t.Any, t.S
     """A claim is live when its key works now for one of its ranges: a stolen key alone makes nobody the holder."""
     spans = live.get((claim["cluster"], claim["public_key"]))
     return spans is not None and any(span(network) in spans for network in networks)
+
+
+def _rank(
+    claim: Claim, networks: t.List[Network], live: t.Mapping[t.Any, t.Set[t.Tuple[int, int, int]]]
+) -> t.Tuple[bool, bool, str, str]:
+    """Who keeps what two claim: the live holder, then a node that the inventory declares, then the first by name.
+
+    By name alone anybody who can register a Node called ``a`` would displace the inventory's own.
+    """
+    return (not _is_live(claim, networks, live), not claim.get("declared"), *_names(claim))
 
 
 def _settle(parsed: t.List[_Parsed], refusals: t.List[Refusal]) -> t.Set[int]:

@@ -138,4 +138,15 @@ def state_to_keep(
             ]
         kept["peers"] = sorted(peers, key=lambda peer: peer["public_key"])
         devices.append(kept)
-    return {"fabric": desired["fabric"], "format": 1, "devices": sorted(devices, key=lambda d: d["name"])}
+    keys = {device["private_key_file"] for device in devices}
+    if not desired.get("remove_keys"):
+        keys.update(key_files(previous))
+    return {
+        "fabric": desired["fabric"], "format": 1, "devices": sorted(devices, key=lambda d: d["name"]), "key_files": sorted(keys),
+    }
+
+
+def key_files(state: t.Optional[t.Mapping[str, t.Any]]) -> t.Set[str]:
+    """Every key file that the fabric made on this node, those of remotes that left included."""
+    known = {device["private_key_file"] for device in (state or {}).get("devices", ())}
+    return known | set((state or {}).get("key_files", ()))

@@ -222,7 +222,7 @@ class _View:
                     self._refuse(label, pods)
                     continue
                 claim = {"public_key": pair[0], "endpoint": pair[1], "allowed_ips": pods}
-                found.append(dict(claim, cluster=cluster, node=name))
+                found.append(dict(claim, cluster=cluster, node=name, declared=host is not None))
         return found
 
     def _published(self, label: str, annotations: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:

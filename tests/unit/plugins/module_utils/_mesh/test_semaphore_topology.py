@@ -192,14 +192,16 @@ def test_a_node_without_address_or_range_is_refused_by_name() -> None:
     assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
 
 
-def test_live_peers_keep_what_they_hold() -> None:
+def test_live_peers_keep_what_they_hold_and_then_the_inventorys_nodes() -> None:
     given_listings = copy.deepcopy(SETTLED)
     given_listings["gcp"]["nodes"].append(
         node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5"))
     )
-    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings))] == ["aaa"]
-    holders = {"aws": {"gcp": {GCP_KEY: ["10.4.7.0/24"]}}}
-    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings, holders))] == ["gcp-1"]
+    # aaa comes first by name, but the inventory declares gcp-1
+    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings))] == ["gcp-1"]
+    holders = {"aws": {"gcp": {THIRD_KEY: ["10.4.7.0/24"]}}}
+    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings, holders))] == ["aaa"]
+
 
 
 def test_too_many_nodes_are_no_listing() -> None:
