@@ -50,6 +50,8 @@ def mesh_report(mesh: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[
     """See DOCUMENTATION."""
     found: t.Dict[str, t.Dict[str, t.Any]] = {}
     for host in hosts:
+        if host not in mesh["nodes"]:
+            continue
         given = hostvars[host]
         probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
         drift = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
