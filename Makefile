@@ -1,5 +1,5 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
-.PHONY: demo test lint units conformance kernel api scenario sanity bench docs clean distclean help
+.PHONY: demo test lint units conformance kernel api scenario molecule sanity clean distclean help
 
 help:
 	@tests/run help
@@ -10,8 +10,11 @@ demo:
 test:
 	@tests/run all
 
-lint units kernel api scenario sanity docs bench:
+lint units kernel api scenario sanity:
 	@tests/run $@
+
+molecule:
+	@tests/run molecule_all
 
 # make conformance VECTORS=DIR REPORT=FILE
 VECTORS ?= tests/conformance/vectors
