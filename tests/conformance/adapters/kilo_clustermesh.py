@@ -1,0 +1,231 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The vectors of Kilo's cluster mesh. Fields are renamed, nothing is decided here.
+
+Options set: own_endpoint_routes true and roaming_keepalive 0 (a Peer as the original builds it), anchor_choice first.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
+    kilo_diff,
+    kilo_endpoints,
+    kilo_meshes,
+    kilo_nodes,
+    kilo_peers,
+    kilo_status,
+    kilo_values,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+from ..outcome import Internal
+
+Input = t.Mapping[str, t.Any]
+Answer = t.Any
+
+
+def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
+    """A refused value is an answer: its reason word."""
+
+    def answer(data: Input) -> Answer:
+        try:
+            return function(data)
+        except ValueRefused as error:
+            return {"error": error.word}
+
+    return answer
+
+
+def internal(data: Input) -> Answer:
+    raise Internal("the inside of a daemon that a converge run does not have")
+
+
+def knobs(data: Input) -> kilo_peers.Knobs:
+    names = {"endpoint_policy": "policy", "internal_ip_routes": "internal_ip_routes"}
+    return kilo_peers.ORIGINAL._replace(**{names[name]: data[name] for name in names if name in data})
+
+
+def shown(peer: t.Optional[t.Dict[str, t.Any]]) -> Answer:
+    """The vectors write a keepalive that the object omits as 0."""
+    return peer and dict(peer, spec=dict({"persistentKeepalive": 0}, **peer["spec"]))
+
+
+def resolve_endpoint(data: Input) -> Answer:
+    found = kilo_endpoints.resolve_endpoint(data["node"], data.get("port"))
+    return {"endpoint": found.text, "source": found.source}
+
+
+def endpoint_parse(data: Input) -> Answer:
+    return kilo_endpoints.parse_endpoint(data["endpoint"])
+
+
+def cidr_parse(data: Input) -> Answer:
+    cidr = kilo_values.parse_cidr(data["input"])
+    return {"host_ip": str(cidr.host), "network": str(cidr.network), "host_route": cidr.host_route}
+
+
+def cidr_relations(data: Input) -> Answer:
+    first, second = (kilo_values.parse_cidr(data[name]).network for name in ("a", "b"))
+    return {
+        "overlaps": kilo_values.cidr_overlaps(first, second),
+        "a_contains_b": kilo_values.cidr_contains(first, second),
+    }
+
+
+def wireguard_ip(data: Input) -> Answer:
+    node = {"name": "node", "annotations": {kilo_values.WIREGUARD_IP: data.get("annotation")}}
+    return {"allowed_ip": kilo_nodes.wireguard_address(node, kilo_nodes.ranges_of(data["entry"])).host_route}
+
+
+def peer_name(data: Input) -> Answer:
+    return kilo_peers.peer_name(data["mesh"], data["cluster"], data["node"])
+
+
+def peer_labels(data: Input) -> Answer:
+    return kilo_peers.peer_labels(data["mesh"], data["cluster"])
+
+
+def peer_build(data: Input) -> Answer:
+    extras = data.get("extra_allowed_ips") or ()
+    keepalive = data.get("mesh_keepalive") or 0
+    return shown(kilo_peers.build_peer(data["mesh"], data["entry"], data["node"], extras, keepalive, knobs(data)))
+
+
+def mesh_keepalive(data: Input) -> Answer:
+    return kilo_peers.mesh_keepalive(data["values"])
+
+
+def node_validation(data: Input) -> Answer:
+    try:
+        kilo_nodes.validate_node(data["node"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+    except ValueRefused as error:
+        return {"skip": error.word}
+    return {"valid": True}
+
+
+def reason_transient(data: Input) -> Answer:
+    return kilo_nodes.is_transient(data["reason"])
+
+
+def duplicates(data: Input) -> Answer:
+    return kilo_nodes.find_duplicates(data["nodes"])
+
+
+def filter_nodes(data: Input) -> Answer:
+    found = kilo_nodes.filter_nodes(data["nodes"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+    return {
+        "valid": [node["name"] for node in found.valid],
+        "skipped": found.skipped,
+        "skipped_nodes": len(found.skipped),
+        "transient_skipped": found.transient,
+        "bootstrapping": found.bootstrapping,
+    }
+
+
+def all_cidrs(data: Input) -> Answer:
+    return kilo_peers.all_cidrs(data["entry"])
+
+
+def anchor_cidrs(data: Input) -> Answer:
+    return kilo_peers.anchor_cidrs(data["entry"], data["nodes"])
+
+
+def desired_peers(data: Input) -> Answer:
+    options = knobs(dict({"endpoint_policy": kilo_nodes.ROAM}, **data))
+    keepalive = data.get("mesh_keepalive") or 0
+    peers = kilo_peers.desired_peers(data["mesh"], data["entry"], data["valid_nodes"], keepalive, options)
+    return {"registered_peers": len(peers), "allowed_ips": {peer["name"]: peer["spec"]["allowedIPs"] for peer in peers}}
+
+
+def anchor_peer_separate(data: Input) -> Answer:
+    return shown(kilo_peers.separate_anchor(data["mesh"], data["entry"], data["node"]))
+
+
+def mesh_validation(data: Input) -> Answer:
+    findings = kilo_meshes.validate_meshes(data["meshes"])
+    if not findings:
+        return {"valid": True}
+    return {"valid": False, "kind": findings[0].kind, "message": findings[0].message}
+
+
+def discovered_endpoints(data: Input) -> Answer:
+    return kilo_endpoints.collect_discovered(data["nodes"])
+
+
+def enrich_endpoint(data: Input) -> Answer:
+    return kilo_endpoints.enrich_endpoint(data.get("configured"), data.get("discovered"))
+
+
+def ensure_force_endpoint(data: Input) -> Answer:
+    return {"patch": kilo_endpoints.endpoint_to_annotate(data["node"], data.get("port"))}
+
+
+def reconcile_peers(data: Input) -> Answer:
+    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], data["existing"], data["desired"])
+    update = {name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()}
+    return {"create": [peer["name"] for peer in diff.create], "update": update, "delete": diff.delete}
+
+
+def stale_source_sweep(data: Input) -> Answer:
+    return kilo_diff.stale_peers(data["mesh"], data["valid_sources"], data["existing"])
+
+
+def orphan_mesh_sweep(data: Input) -> Answer:
+    return kilo_diff.ghost_peers(data["living"], data["existing"])
+
+
+def requeue(data: Input) -> Answer:
+    delay = kilo_diff.next_delay(data["state"], bool(data.get("error")))
+    return {"requeue_after_seconds": delay, "error": bool(data.get("error"))}
+
+
+def reconcile_flow(data: Input) -> Answer:
+    scenario = dict(data["scenario"])
+    steps = kilo_status.object_steps(
+        exists=bool(scenario.get("mesh_exists")),
+        finalizers=scenario.get("finalizers") or (),
+        deleting=bool(scenario.get("deleting")),
+        overlap=bool(scenario.get("overlap")),
+    )
+    return {"state": steps.state, "writes": steps.writes}
+
+
+def registry_merge(data: Input) -> Answer:
+    return kilo_meshes.registry(data["meshes"])
+
+
+HANDLERS: t.Dict[str, t.Any] = {
+    "resolve_endpoint": refusing(resolve_endpoint),
+    "endpoint_parse": refusing(endpoint_parse),
+    "cidr_parse": refusing(cidr_parse),
+    "cidr_relations": refusing(cidr_relations),
+    "wireguard_ip": refusing(wireguard_ip),
+    "peer_name": peer_name,
+    "peer_labels": peer_labels,
+    "peer_build": refusing(peer_build),
+    "mesh_keepalive": mesh_keepalive,
+    "node_validation": node_validation,
+    "reason_transient": reason_transient,
+    "duplicates": duplicates,
+    "filter_nodes": filter_nodes,
+    "all_cidrs": all_cidrs,
+    "anchor_cidrs": anchor_cidrs,
+    "desired_peers": desired_peers,
+    "anchor_peer_separate": anchor_peer_separate,
+    "mesh_validation": mesh_validation,
+    "discovered_endpoints": discovered_endpoints,
+    "enrich_endpoint": enrich_endpoint,
+    "ensure_force_endpoint": ensure_force_endpoint,
+    "reconcile_peers": reconcile_peers,
+    "stale_source_sweep": stale_source_sweep,
+    "orphan_mesh_sweep": orphan_mesh_sweep,
+    "requeue": requeue,
+    "config_fingerprint": internal,
+    "reconcile_flow": reconcile_flow,
+    "node_event_fanout": internal,
+    "registry_merge": registry_merge,
+}
