@@ -72,6 +72,11 @@ options:
         type: list
         elements: str
         default: []
+      overlay:
+        description: Pod, service and WireGuard ranges of the fabric, in which no name of an endpoint may resolve.
+        type: list
+        elements: str
+        default: []
       peers:
         description:
           - All peers of the device, each with C(public_key), C(endpoint), C(allowed_ips), C(persistent_keepalive).
@@ -209,6 +214,7 @@ DEVICE = {
     "private_key_file": {"type": "path", "required": True, "no_log": False},
     "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
     "routes": {"type": "list", "elements": "str", "default": []},
+    "overlay": {"type": "list", "elements": "str", "default": []},
     "peers": {"type": "list", "elements": "dict", "default": []},
     "peers_known": {"type": "bool", "default": True},
 }

@@ -66,6 +66,7 @@ BOOT_FILES = (
     "_values/names.py",
     "_values/numbers.py",
     "_values/private_keys.py",
+    "_values/ranges.py",
     "_values/refused.py",
     "_values/x25519.py",
 )

@@ -44,6 +44,7 @@ def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool) -> t
         "flush_ipv4": True,
         "up": True,
         "peers": [{key: value for key, value in peer.items() if key != "node"} for peer in device["peers"]] if known else None,
+        "overlay": list(device.get("overlay") or ()),
         "purge_peers": known and device.get("purge", True),
     }
 

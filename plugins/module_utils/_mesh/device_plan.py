@@ -11,6 +11,8 @@ import typing as t
 
 from .._plan.pending import Pending
 from .._plan.plan import Plan
+from .._values.addresses import parse_address, parse_network
+from .._values.ranges import RangeSet
 from .constants import is_our_alias
 from .key_file import ERROR, GENERATE, key_action
 from .peer_set import plan_peers, view
@@ -72,7 +74,7 @@ def plan_device(
     if desired["peers"] is not None:
         own_key = key if key is not None else dump["public_key"]
         wanted, refused, kept = parse_peers(
-            name, desired["peers"], dump["peers"], own_key, actual["resolved"], actual["preshared"]
+            name, desired["peers"], dump["peers"], own_key, _outside(actual["resolved"], desired["overlay"]), actual["preshared"]
         )
         plan.refused.extend(refused)
         peers = plan_peers(name, wanted, dump["peers"], actual["now"], last_endpoints, desired["purge_peers"], kept)
@@ -80,6 +82,12 @@ def plan_device(
         plan.work["steps"] = peers.steps
         plan.peers = _listed(peers.after)
     return plan
+
+
+def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
+    """What names resolve to, without addresses behind the tunnel itself: DNS is a claim like any other (threat T5)."""
+    inside = RangeSet(parse_network(text) for text in overlay)
+    return {name: [text for text in found if parse_address(text) not in inside] for name, found in resolved.items()}
 
 
 def _listed(peers: t.Mapping[t.Any, Data]) -> t.List[Data]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._values.addresses import parse_address
+from .._values.addresses import parse_address, parse_network
 from .._values.names import check_interface_name
 from .._values.numbers import parse_decimal, parse_port
 from .._values.refused import ValueRefused, quoted
@@ -26,7 +26,7 @@ MAX_ALIAS = 255
 def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A complete device from what a caller gave; None stands for the default everywhere.
 
-    ``{name, state: present|absent, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any),
+    ``{name, state: present|absent, overlay: [cidr] in which no resolved endpoint may lie, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any),
     fwmark, private_key_file: path|None (key not managed), generate_key: make a missing one (else somebody does before
     the plan is applied), addresses: None (not managed)|[...],
     flush_ipv4, up, peers: [...]|None (not managed), purge_peers}``. What it returns it also takes. Raises ValueRefused: a device that is not
@@ -68,6 +68,7 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         "up": bool(given("up", True)),
         "peers": None if peers is None else list(peers),
         "purge_peers": bool(given("purge_peers", True)),
+        "overlay": [str(parse_network(text)) for text in raw.get("overlay") or ()],
     }
 
 

@@ -18,7 +18,7 @@ from .._plan.plan import Refusal
 from .._values.addresses import parse_endpoint
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused
-from .claims import Claim, Holders, OverlayGuard, check_claims, label_of
+from .claims import OVERLAY_RANGES, Claim, Holders, OverlayGuard, check_claims, label_of
 from .fabric import Fabric
 from .node_listing import Listing, read_listing
 from .semaphore_annotations import PATTERNS, cluster_of_key, endpoint, key_of
@@ -84,6 +84,7 @@ def plan_mesh(
     return {
         "fabric": fabric.name,
         "annotation_patterns": list(PATTERNS),
+        "overlay": sorted({cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}),
         "clusters": clusters,
         "nodes": nodes,
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
@@ -117,6 +118,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
                 "listen_port": settings["listen_port"],
                 "private_key_file": settings["private_key_file"],
                 "routes": [route["dst"] for route in settings["routes"]],
+                "overlay": topology["overlay"],
                 "peers": settings["peers"],
                 "peers_known": settings["complete"],
             }

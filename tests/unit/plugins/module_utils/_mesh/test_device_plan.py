@@ -26,7 +26,9 @@ KEY = {"state": "key", "public_key": OWN, "mode": "0600", "message": None}
 WANTED = {"name": "wireguard.gcp", "listen_port": 51820, "private_key_file": "/k", "generate_key": True, "flush_ipv4": True}
 
 
-def actual(link=LINK, dump=DUMP, key=KEY):
+def actual(*found, dump=None, key=None):
+    link = found[0] if found else LINK
+    dump, key = dump or DUMP, key or KEY
     if link is None:
         dump = {"listen_port": 0, "fwmark": 0, "public_key": None, "peers": {}}
     return {"link": link, "wireguard": dump, "key": key, "resolved": {}, "preshared": {}, "now": 1e9, "stats": {}}
@@ -49,6 +51,17 @@ def test_fresh_host():
     assert planned.work["make_key"] and planned.work["create"] and planned.work["up"]
     assert planned.work["configure"] == {"listen_port": 51820, "private_key": True}
     assert isinstance(planned.device["public_key"], Pending)
+
+
+def test_a_name_that_resolves_into_the_overlay_is_no_endpoint():
+    """Threat T5: whoever answers for the name would lead the tunnel through itself."""
+    peer = {"public_key": OTHER, "endpoint": "gw.example:51820", "allowed_ips": ["10.4.7.0/24"], "persistent_keepalive": 25}
+    found = dict(actual(), resolved={"gw.example": ["10.4.7.9"]})
+    planned = plan(found, peers=[peer], overlay=["10.4.0.0/16"])
+    assert [refusal.reason for refusal in planned.refused] == ["bad_endpoint"]
+    found["resolved"] = {"gw.example": ["10.4.7.9", "192.0.2.7"]}
+    planned = plan(found, peers=[peer], overlay=["10.4.0.0/16"])
+    assert not planned.refused and planned.changes[-1].after["endpoint"] == "192.0.2.7:51820"
 
 
 def test_a_key_that_another_part_of_the_plan_makes():

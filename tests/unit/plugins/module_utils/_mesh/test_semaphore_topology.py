@@ -84,6 +84,7 @@ def test_the_seed() -> None:
             "listen_port": 51821,
             "private_key_file": "/var/lib/semaphore-wireguard/wireguard.gcp.key",
             "routes": ["10.4.0.0/16"],
+            "overlay": ["10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16", "10.5.0.0/16"],
             "peers": [
                 {
                     "node": "gcp-1",
