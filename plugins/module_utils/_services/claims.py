@@ -1,0 +1,198 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What source clusters claim against what the inventory grants them: endpoints and ports (rulings 18 and 29, T7 to T9).
+
+One pure stage between reading and building, without a switch to turn it off. API servers take most of these addresses:
+they forward into their own nodes, pods and services whatever an EndpointSlice names.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._plan.plan import Refusal
+from .._values.addresses import Address, parse_address, parse_network, special_kind
+from .._values.ranges import RangeSet
+from .._values.refused import ValueRefused, quoted
+from .endpoints import Endpoint, Group
+from .mirror_services import Object
+
+Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
+RANGES = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
+#: More endpoints of one Service than any cluster has are an attack on our memory (T21).
+MOST_ENDPOINTS = 50_000
+MOST_PORTS = 250
+_HOSTNAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_OBJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z")
+_PORT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_SHOWN = 5
+
+
+class Guard:
+    """The addresses that each source may name.
+
+    ``servers``: {cluster: addresses of its API server}; nobody may name any of them. ``allow_host_network``: node ranges
+    count too. A node range that two clusters share tells nothing about whose an address is, so it grants nothing.
+    """
+
+    def __init__(
+        self,
+        grants: Grants,
+        servers: t.Optional[t.Mapping[str, t.Iterable[str]]] = None,
+        allow_host_network: bool = True,
+    ) -> None:
+        ranges = {
+            name: {key: [parse_network(text) for text in given.get(key) or ()] for key in RANGES} for name, given in grants.items()
+        }
+        self._granted = {}
+        self._others = {}
+        for name, own in ranges.items():
+            self._granted[name] = RangeSet(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
+            foreign = [net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]]
+            self._others[name] = RangeSet(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
+        self._servers = set()
+        for texts in (servers or {}).values():
+            for text in texts:
+                try:
+                    self._servers.add(parse_address(text))
+                except ValueRefused:
+                    continue  # a name; its addresses are not known here
+        self._known: t.Dict[t.Tuple[str, str], t.Optional[t.Tuple[str, str]]] = {}
+
+    def refusal(self, source: str, text: str) -> t.Optional[t.Tuple[str, str]]:
+        """None when the source may name this address, else (reason word, why)."""
+        key = (source, text)
+        if key not in self._known:
+            self._known[key] = self._judge(source, text)
+        return self._known[key]
+
+    def _judge(self, source: str, text: str) -> t.Optional[t.Tuple[str, str]]:
+        try:
+            address: Address = parse_address(text)
+        except ValueRefused:
+            return "special_address", "is no address"
+        kind = special_kind(address)
+        if kind:
+            return "special_address", "is {0}".format(kind.replace("_", " "))
+        if address in self._servers:
+            return "special_address", "is an API server's"
+        if source not in self._granted:
+            return "outside_grant", "is named by a cluster that the inventory does not have"
+        if address in self._others[source]:
+            return "outside_grant", "lies in a range of another cluster, or of services"
+        if address not in self._granted[source]:
+            return "outside_grant", "is outside the pod and node ranges that the inventory grants {0}".format(source)
+        return None
+
+
+def check_groups(
+    groups: t.Sequence[Group], source: str, label: str, guard: Guard
+) -> t.Tuple[t.List[Group], t.List[Refusal]]:
+    """The groups without what does not hold, and one refusal for each reason. ``label`` names the source object."""
+    bad: t.Dict[str, t.List[str]] = {}
+    kept = []
+    room = MOST_ENDPOINTS
+    for group in groups:
+        if not ports_hold(group.ports):
+            bad.setdefault("ports_invalid", []).append("a port that no Service can have")
+            continue
+        if len(group.endpoints) > room:
+            bad.setdefault("source_incomplete", []).append("more than {0} endpoints".format(MOST_ENDPOINTS))
+        endpoints = []
+        for endpoint in group.endpoints[: max(0, room)]:
+            held = _endpoint(endpoint, group.family, source, guard, bad)
+            if held is not None:
+                endpoints.append(held)
+        room -= len(group.endpoints)
+        kept.append(group._replace(endpoints=tuple(endpoints)))
+    refusals = []
+    for word in sorted(bad):
+        texts = sorted(set(bad[word]))
+        more = " and {0} more".format(len(texts) - _SHOWN) if len(texts) > _SHOWN else ""
+        refusals.append(Refusal(label, word, "left out: {0}{1}".format("; ".join(texts[:_SHOWN]), more)))
+    return kept, refusals
+
+
+def _endpoint(
+    endpoint: Endpoint, family: t.Optional[str], source: str, guard: Guard, bad: t.Dict[str, t.List[str]]
+) -> t.Optional[Endpoint]:
+    held = []
+    for text in endpoint.addresses[:100]:
+        refused = guard.refusal(source, text)
+        if refused is None and family is not None and (":" in text) != (family == "IPv6"):
+            refused = ("special_address", "is not of its slice's family")
+        if refused is None:
+            held.append(text)
+        else:
+            bad.setdefault(refused[0], []).append("{0} {1}".format(quoted(text), refused[1]))
+    if not held:
+        return None
+    if len(held) != len(endpoint.addresses):
+        endpoint = endpoint._replace(addresses=tuple(held))
+    if endpoint.hostname and not _HOSTNAME.match(endpoint.hostname):
+        bad.setdefault("name_invalid", []).append("the hostname {0}".format(quoted(endpoint.hostname)))
+        endpoint = endpoint._replace(hostname=None)
+    if endpoint.zone and not _OBJECT.match(endpoint.zone):
+        endpoint = endpoint._replace(zone=None)
+    if endpoint.node and not _OBJECT.match(endpoint.node):
+        endpoint = endpoint._replace(node=None)
+    if endpoint.target and not all(len(value) <= 253 and value.isprintable() for value in endpoint.target.values()):
+        endpoint = endpoint._replace(target=None)
+    return endpoint
+
+
+def ports_hold(ports: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """True when a Service or slice could have these ports."""
+    return len(ports) <= MOST_PORTS and all(_port_holds(port) for port in ports)
+
+
+def _port_holds(port: t.Any) -> bool:
+    if not isinstance(port, dict):
+        return False
+    number, target = port.get("port"), port.get("targetPort")
+    if not _is_port(number) or port.get("protocol", "TCP") not in _PROTOCOLS:
+        return False
+    if target is not None and not _is_port(target) and not (isinstance(target, str) and _PORT_NAME.match(target)):
+        return False
+    application = port.get("appProtocol")
+    if application is not None and not (isinstance(application, str) and len(application) <= 253 and application.isprintable()):
+        return False
+    name = port.get("name", "")
+    return name in ("", None) or (isinstance(name, str) and bool(_PORT_NAME.match(name)))
+
+
+def _is_port(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
+
+
+def check_service(service: Object) -> None:
+    """Raises ValueRefused ports_invalid for ports that no Service can have, and for none where some are needed."""
+    spec = service.get("spec")
+    ports = spec.get("ports") if isinstance(spec, dict) else None
+    if spec and (spec.get("type") == "ExternalName" or spec.get("externalName")):
+        return  # what it is is refused elsewhere
+    if ports is None and isinstance(spec, dict) and spec.get("clusterIP") == "None":
+        return
+    if not isinstance(ports, list) or not ports or not ports_hold(ports):
+        raise ValueRefused("ports_invalid", "it has ports that no Service can have, or none")
+    keys = {(port.get("protocol", "TCP"), port["port"]) for port in ports}
+    names = {port.get("name") for port in ports}
+    if len(keys) < len(ports) or (len(ports) > 1 and len(names) < len(ports)):
+        raise ValueRefused("ports_invalid", "two of its ports are the same")
+    affinity = spec.get("sessionAffinityConfig") if isinstance(spec, dict) else None
+    if affinity is not None and not _affinity_holds(affinity):
+        raise ValueRefused("ports_invalid", "its session affinity is none")
+
+
+def _affinity_holds(config: t.Any) -> bool:
+    client = config.get("clientIP") if isinstance(config, dict) else None
+    seconds = client.get("timeoutSeconds") if isinstance(client, dict) else None
+    return (
+        isinstance(config, dict) and set(config) <= {"clientIP"} and isinstance(client, dict) and set(client) <= {"timeoutSeconds"}
+        and (seconds is None or (isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds <= 86400))
+    )

@@ -1,0 +1,274 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Endpoints of a Service in one form, whether they were read from Endpoints or from EndpointSlices. Pure.
+
+A Group is what shares its ports: a subset of an Endpoints object, or one slice. Only named fields get in (T8, T9).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .mirror_services import Manifest, Object, Reconciled, is_mirror, labels_of, mirror_labels
+from .names import mirror_name
+
+#: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
+SAFE, ALL = "safe", "all"
+_PORT_FIELDS = ("name", "port", "protocol", "appProtocol")
+_TARGET_FIELDS = {
+    SAFE: ("kind", "name"),
+    ALL: ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"),
+}
+_CONDITIONS = ("ready", "serving", "terminating")
+#: Kubernetes itself cuts Endpoints here, and does not mirror more.
+MOST_ADDRESSES = 1000
+_ZONE = "topology.kubernetes.io/zone"
+_HOST = "kubernetes.io/hostname"
+
+
+class Endpoint(t.NamedTuple):
+    """``addresses`` as text; ``conditions`` as a slice has them; ``target`` the copied fields of targetRef or None."""
+
+    addresses: t.Tuple[str, ...]
+    conditions: t.Mapping[str, t.Any]
+    hostname: t.Optional[str] = None
+    zone: t.Optional[str] = None
+    node: t.Optional[str] = None
+    target: t.Optional[t.Mapping[str, t.Any]] = None
+
+    @property
+    def ready(self) -> bool:
+        """Kubernetes takes an unknown readiness for ready."""
+        return self.conditions.get("ready") is not False
+
+
+class Group(t.NamedTuple):
+    """Endpoints that share their ports. ``family`` is IPv4, IPv6, or None for a subset, which may hold both."""
+
+    family: t.Optional[str]
+    ports: t.Tuple[t.Mapping[str, t.Any], ...]
+    endpoints: t.Tuple[Endpoint, ...]
+
+
+def _list(value: t.Any) -> t.List[t.Any]:
+    """The dictionaries of a list that a server sent."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: t.Any) -> t.Optional[str]:
+    return value if isinstance(value, str) and value else None
+
+
+def _ports(given: t.Any) -> t.Tuple[t.Mapping[str, t.Any], ...]:
+    return tuple({field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in _list(given))
+
+
+def _target(given: t.Any, fields: str) -> t.Optional[t.Mapping[str, t.Any]]:
+    if not isinstance(given, dict):
+        return None
+    return {field: given[field] for field in _TARGET_FIELDS[fields] if isinstance(given.get(field), str) and given[field]} or None
+
+
+def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
+    """Groups of an Endpoints object, one for each subset, in its order."""
+    groups = []
+    for subset in _list(obj.get("subsets")):
+        found, seen = [], set()
+        for key, ready in (("addresses", True), ("notReadyAddresses", False)):
+            for address in _list(subset.get(key)):
+                node = _text(address.get("nodeName")) if fields == ALL else None
+                target = _target(address.get("targetRef"), fields)
+                # without the uid two pods of one host are one address, and the server would merge them
+                if fields == SAFE and (address.get("ip"), ready) in seen:
+                    continue
+                seen.add((address.get("ip"), ready))
+                texts = (str(address.get("ip")),)
+                found.append(Endpoint(texts, {"ready": ready}, _text(address.get("hostname")), None, node, target))
+        groups.append(Group(None, _ports(subset.get("ports")), tuple(found)))
+    return groups
+
+
+def from_slice(obj: Object, fields: str = SAFE) -> Group:
+    """The group of a slice of discovery.k8s.io/v1 or v1beta1. Raises ValueRefused unsupported_type for names."""
+    family = obj.get("addressType")
+    if family not in ("IPv4", "IPv6"):
+        raise ValueRefused("unsupported_type", "a slice of type {0} holds no addresses".format(quoted(family)))
+    found = []
+    for item in _list(obj.get("endpoints")):
+        given = item.get("conditions")
+        given = given if isinstance(given, dict) else {}
+        conditions = {name: given[name] for name in _CONDITIONS if isinstance(given.get(name), bool)}
+        topology = item.get("topology")
+        topology = topology if isinstance(topology, dict) else {}
+        node = _text(item.get("nodeName")) or _text(topology.get(_HOST))
+        texts = item.get("addresses")
+        found.append(
+            Endpoint(
+                tuple(str(text) for text in texts) if isinstance(texts, list) else (),
+                conditions,
+                _text(item.get("hostname")),
+                _text(item.get("zone")) or _text(topology.get(_ZONE)),
+                node if fields == ALL else None,
+                _target(item.get("targetRef"), fields),
+            )
+        )
+    return Group(family, _ports(obj.get("ports")), tuple(found))
+
+
+def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
+    """Subsets of an Endpoints object. Groups that came from slices are joined where their ports are the same."""
+    subsets = []
+    for group in _joined(groups):
+        sides: t.Dict[str, t.List[Manifest]] = {"addresses": [], "notReadyAddresses": []}
+        for endpoint in group.endpoints:
+            if not endpoint.ready and endpoint.conditions.get("terminating"):
+                continue  # Endpoints know no such state, Kubernetes leaves these out too
+            for text in endpoint.addresses[:1]:
+                address: Manifest = {"ip": text}
+                for field, value in (("hostname", endpoint.hostname), ("nodeName", endpoint.node), ("targetRef", endpoint.target)):
+                    if value:
+                        address[field] = value
+                sides["addresses" if endpoint.ready else "notReadyAddresses"].append(address)
+        subset: Manifest = {key: side for key, side in sides.items() if side}
+        if group.ports:
+            subset["ports"] = [dict(port) for port in group.ports]
+        if sides["addresses"] or sides["notReadyAddresses"]:
+            subsets.append(subset)
+    return subsets
+
+
+def _joined(groups: t.Sequence[Group]) -> t.Iterable[Group]:
+    if all(group.family is None for group in groups):
+        return groups
+    by_ports: t.Dict[t.Any, t.Dict[t.Any, Endpoint]] = {}
+    ports: t.Dict[t.Any, t.Any] = {}
+    for group in groups:
+        key = ports_key(group.ports)
+        ports.setdefault(key, group.ports)
+        for endpoint in group.endpoints:
+            by_ports.setdefault(key, {}).setdefault(endpoint.addresses[:1], endpoint)
+    return [
+        Group(None, ports[key], tuple(by_ports[key][address] for address in sorted(by_ports[key])[:MOST_ADDRESSES]))
+        for key in sorted(by_ports)
+    ]
+
+
+def ports_key(ports: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.Tuple[str, ...], ...]:
+    """Ports as a value that can be sorted and compared, whatever their order."""
+    return tuple(sorted(tuple(str(port.get(field, "")) for field in _PORT_FIELDS) for port in ports))
+
+
+def endpoint_manifest(endpoint: Endpoint, version: str) -> Manifest:
+    """One endpoint of a slice in this version of discovery.k8s.io."""
+    made: Manifest = {"addresses": list(endpoint.addresses)}
+    beta = version.endswith("/v1beta1")
+    conditions = {name: endpoint.conditions[name] for name in (_CONDITIONS[:1] if beta else _CONDITIONS) if name in endpoint.conditions}
+    if conditions:
+        made["conditions"] = conditions
+    if endpoint.hostname:
+        made["hostname"] = endpoint.hostname
+    if endpoint.target:
+        made["targetRef"] = dict(endpoint.target)
+    if not beta:
+        for field, value in (("nodeName", endpoint.node), ("zone", endpoint.zone)):
+            if value:
+                made[field] = value
+    elif endpoint.node or endpoint.zone:
+        made["topology"] = {key: value for key, value in ((_HOST, endpoint.node), (_ZONE, endpoint.zone)) if value}
+    return made
+
+
+def endpoints_manifest(name: str, namespace: str, labels: t.Dict[str, str], groups: t.Sequence[Group]) -> Manifest:
+    """An Endpoints object."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "subsets": to_subsets(groups),
+    }
+
+
+def reconcile_endpoints(
+    prefix: str,
+    namespace: str,
+    key: t.Tuple[str, str],
+    remote: t.Optional[Object],
+    local: t.Optional[Object],
+    adopt: bool = False,
+    fields: str = SAFE,
+) -> Reconciled:
+    """What happens to the mirror of an Endpoints object; ``key`` as in reconcile_service.
+
+    With ``adopt`` any local object is taken over: Kubernetes ties Endpoints to the Service of their name, and that is ours.
+    """
+    ours = local is not None and (adopt or is_mirror(labels_of(local), prefix))
+    if remote is None:
+        if local is None:
+            return Reconciled("none", None)
+        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
+    name = mirror_name(prefix, *key)
+    if not name.valid:
+        return Reconciled("skip", dict(local) if local is not None else None, name.reason)
+    wanted = endpoints_manifest(name.name, namespace, mirror_labels(prefix), from_endpoints(remote, fields))
+    if local is None:
+        return Reconciled("create", wanted)
+    same = flat(wanted["subsets"]) == flat(local.get("subsets"))
+    if same and labels_of(local) == wanted["metadata"]["labels"] and not local["metadata"].get("annotations"):
+        return Reconciled("none", dict(local))
+    if not ours:
+        return Reconciled("conflict", dict(local), "not_ours")
+    return Reconciled("update", wanted)
+
+
+def flat(subsets: t.Any) -> t.FrozenSet[t.Any]:
+    """What subsets say, whatever their order and grouping: API servers sort and regroup them as they are written.
+
+    One entry for each address, readiness and port. An address is one by its ip and its target's uid, as on the server.
+    """
+    rows: t.Dict[t.Any, t.Any] = {}
+    for subset in _list(subsets):
+        ports = ports_key(_ports(subset.get("ports"))) or ((),)
+        for key in ("addresses", "notReadyAddresses"):
+            for address in _list(subset.get(key)):
+                target = address.get("targetRef")
+                target = target if isinstance(target, dict) else {}
+                more = (address.get("hostname"), address.get("nodeName"), tuple(sorted((k, str(v)) for k, v in target.items())))
+                for port in ports:
+                    rows.setdefault((address.get("ip"), target.get("uid"), key, port), more)
+    return frozenset(rows.items())
+
+
+def aligned(wanted: Manifest, actual: t.Optional[Object]) -> Manifest:
+    """The wanted Endpoints with the server's own order, where that is all that differs."""
+    if actual is None or wanted["subsets"] == actual.get("subsets") or flat(wanted["subsets"]) != flat(actual.get("subsets")):
+        return wanted
+    return dict(wanted, subsets=actual.get("subsets") or [])
+
+
+def not_ready(obj: Object, emptied: bool) -> Manifest:
+    """What our own Endpoints or slice becomes when its source is not reachable: without addresses, or not ready."""
+    meta = obj["metadata"]
+    made: Manifest = {"metadata": {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}}
+    if "addressType" in obj:
+        items = [] if emptied else [dict(item, conditions=_stopped(item)) for item in _list(obj.get("endpoints"))]
+        return dict(made, addressType=obj["addressType"], endpoints=items, ports=_list(obj.get("ports")))
+    subsets = []
+    for subset in [] if emptied else _list(obj.get("subsets")):
+        addresses = _list(subset.get("addresses")) + _list(subset.get("notReadyAddresses"))
+        addresses.sort(key=_address_order)
+        subsets.append({"notReadyAddresses": addresses, "ports": _list(subset.get("ports"))})
+    return dict(made, subsets=subsets)
+
+
+def _stopped(item: Object) -> Manifest:
+    given = item.get("conditions")
+    given = given if isinstance(given, dict) else {}
+    return {name: False if name in ("ready", "serving") else given[name] for name in set(given) | {"ready"}}
+
+
+def _address_order(address: Object) -> str:
+    return str(address.get("ip"))

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Slices of global services: a copy of each source slice, with hints for those who asked for them (semaphore 4.7). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.objects import differences
+from .._values.refused import ValueRefused
+from .endpoints import SAFE, Group, endpoint_manifest, from_slice
+from .mirror_config import MOST_ZONES
+from .mirror_services import Manifest, Object, Reconciled, labels_of
+from .names import global_name, global_slice_name
+from .slices import MANAGED_BY, SERVICE_NAME
+
+MIRRORED_SLICE, CLUSTER_LABEL = "mirrored-endpoint-slice", "mirror-endpointslice-sync-name"
+#: As the original writes it.
+MANAGED_BY_SEMAPHORE = "semaphore-service-mirror"
+REMOTE_ZONE = "remote"
+
+
+def slice_labels(cluster: str, namespace: str, service: str) -> t.Dict[str, str]:
+    """The labels of a copy."""
+    return {
+        MIRRORED_SLICE: "true",
+        CLUSTER_LABEL: cluster,
+        SERVICE_NAME: global_name(namespace, service).name,
+        MANAGED_BY: MANAGED_BY_SEMAPHORE,
+    }
+
+
+def service_of(remote: Object) -> str:
+    """The Service that a slice belongs to. Raises ValueRefused missing_service_name_label."""
+    name = labels_of(remote).get(SERVICE_NAME)
+    if not name:
+        raise ValueRefused("missing_service_name_label", "the slice has no label {0}".format(SERVICE_NAME))
+    return name
+
+
+def global_slice(
+    remote: Object,
+    group: Group,
+    cluster: str,
+    is_local: bool,
+    zones: t.Sequence[str],
+    opted_in: bool,
+    namespace: str,
+    version: str = "discovery.k8s.io/v1",
+) -> Manifest:
+    """The copy of one slice; ``group`` is what of it may be copied. Raises ValueRefused.
+
+    Hints make nodes keep to their zone whatever the annotation of the Service says, so without opting in there are none.
+    """
+    if len(zones) > MOST_ZONES:
+        raise ValueRefused("too_many_zones", "an endpoint takes hints for {0} zones at most".format(MOST_ZONES))
+    meta = remote["metadata"]
+    name = global_slice_name(meta["name"]).checked()
+    labels = slice_labels(cluster, meta["namespace"], service_of(remote))
+    hints = list(zones) if is_local else [REMOTE_ZONE]
+    endpoints = []
+    for endpoint in group.endpoints:
+        if opted_in and not is_local:
+            endpoint = endpoint._replace(zone=REMOTE_ZONE)
+        made = endpoint_manifest(endpoint, version)
+        if opted_in and not version.endswith("/v1beta1"):
+            made["hints"] = {"forZones": [{"name": zone} for zone in hints]}
+        endpoints.append(made)
+    return {
+        "apiVersion": version,
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": remote["addressType"],
+        "endpoints": endpoints,
+        "ports": [dict(port) for port in group.ports],
+    }
+
+
+def reconcile_slice(
+    remote: t.Optional[Object],
+    local: t.Optional[Object],
+    cluster: str,
+    is_local: bool,
+    zones: t.Sequence[str],
+    opted_in: bool,
+    namespace: str,
+    fields: str = SAFE,
+    adopt: bool = False,
+) -> Reconciled:
+    """What happens to the copy of one slice; ``remote`` None: it is gone."""
+    labels = labels_of(local)
+    ours = local is not None and (adopt or (labels.get(MIRRORED_SLICE) == "true" and labels.get(CLUSTER_LABEL) == cluster))
+    if remote is None:
+        if local is None:
+            return Reconciled("none", None)
+        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
+    try:
+        wanted = global_slice(remote, from_slice(remote, fields), cluster, is_local, zones, opted_in, namespace)
+    except ValueRefused as error:
+        action = "config_error" if error.word == "too_many_zones" else "skip"
+        return Reconciled(action, dict(local) if local is not None else None, error.word)
+    if local is None:
+        return Reconciled("create", wanted)
+    if not differences(wanted, local) and len(wanted["endpoints"]) == len(local.get("endpoints") or ()) and _hints_fit(wanted, local):
+        return Reconciled("none", dict(local))
+    if not ours:
+        return Reconciled("conflict", dict(local), "not_ours")
+    return Reconciled("recreate" if local.get("addressType") != wanted["addressType"] else "update", wanted)
+
+
+def _hints_fit(wanted: Object, local: Object) -> bool:
+    pairs = zip(wanted["endpoints"], local.get("endpoints") or ())
+    return all(("hints" in one) == bool(other.get("hints")) and set(one) == set(other) for one, other in pairs)

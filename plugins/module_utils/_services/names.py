@@ -1,0 +1,98 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Names of mirrored objects: prefix, namespace, separator, name, joined and nothing else (semaphore 4.2)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+
+#: Between namespace and name: the three letters ssm in hexadecimal.
+SEPARATOR = "73736d"
+GLOBAL_PREFIX = "gl"
+_SERVICE_LENGTH, _OBJECT_LENGTH = 63, 253
+_SERVICE = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?\Z")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+
+
+class Name(t.NamedTuple):
+    """A built name. ``reason`` is None when the API server would take it, else name_too_long or name_invalid."""
+
+    name: str
+    reason: t.Optional[str]
+
+    @property
+    def valid(self) -> bool:
+        """True when the API server would take it."""
+        return self.reason is None
+
+    def checked(self) -> str:
+        """The name. Raises ValueRefused with the reason word."""
+        if self.reason == "name_too_long":
+            message = "the name {0} would have {1} characters; shorten the namespace, the name or the prefix".format(
+                quoted(self.name), len(self.name)
+            )
+            raise ValueRefused(self.reason, message)
+        if self.reason:
+            raise ValueRefused(self.reason, "{0} would be no valid name".format(quoted(self.name)))
+        return self.name
+
+
+def separator(text: str) -> str:
+    """The separator of a text: lower-case hexadecimal digits of its bytes."""
+    return text.encode("utf-8").hex()
+
+
+def mirror_name(prefix: str, namespace: str, name: str) -> Name:
+    """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
+    parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _SERVICE.match(name))
+    return _service_name("{0}-{1}-{2}-{3}".format(prefix, namespace, SEPARATOR, name), parts_valid)
+
+
+def global_name(namespace: str, name: str) -> Name:
+    """Name of the global Service of a namespace and name."""
+    return mirror_name(GLOBAL_PREFIX, namespace, name)
+
+
+def global_slice_name(name: str) -> Name:
+    """Name of the copy of a slice of a global service."""
+    text = "{0}-{1}".format(GLOBAL_PREFIX, name)
+    if len(text) > _OBJECT_LENGTH:
+        return Name(text, "name_too_long")
+    return Name(text, None if _SUBDOMAIN.match(text) and _SUBDOMAIN.match(name) else "name_invalid")
+
+
+def _service_name(text: str, parts_valid: bool) -> Name:
+    if len(text) > _SERVICE_LENGTH:
+        return Name(text, "name_too_long")
+    return Name(text, None if parts_valid and _SERVICE.match(text) else "name_invalid")
+
+
+class Source(t.NamedTuple):
+    """One object of a source cluster. ``prefix`` stands for the cluster in names."""
+
+    prefix: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+def collisions(named: t.Iterable[t.Tuple[str, t.Any]]) -> t.Dict[str, t.List[t.Any]]:
+    """{name: [sources, sorted]} of every name that two or more different sources share."""
+    by_name: t.Dict[str, t.Set[t.Any]] = {}
+    for name, source in named:
+        by_name.setdefault(name, set()).add(source)
+    return {name: sorted(sources) for name, sources in sorted(by_name.items()) if len(sources) > 1}
+
+
+def keeper(sources: t.Sequence[t.Any], live: t.Callable[[t.Any], bool]) -> t.Any:
+    """Who keeps a shared name: the live holder, else the first in sorted order (ruling of ties)."""
+    return next((source for source in sources if live(source)), sources[0])

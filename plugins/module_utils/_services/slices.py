@@ -1,0 +1,102 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""EndpointSlices of mirrors: which endpoint stands in which slice. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .endpoints import Endpoint, Group, endpoint_manifest, ports_key
+from .mirror_services import Manifest, Object, mirror_labels
+
+SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
+MANAGED_BY_US = "multicluster.network"
+#: What the API server takes.
+MOST_ENDPOINTS = 1000
+
+
+def mirror_slices(
+    name: str, namespace: str, prefix: str, groups: t.Sequence[Group], version: str, current: t.Sequence[Object] = ()
+) -> t.List[Manifest]:
+    """Slices ``<mirror name>-<4|6>-<n>`` of a mirror.
+
+    ``current``: the slices that this mirror has. An endpoint stays in the slice that it is in, so that one endpoint more
+    or less is one write, however many there are.
+    """
+    labels = dict(mirror_labels(prefix), **{SERVICE_NAME: name, MANAGED_BY: MANAGED_BY_US})
+    found = _by_ports(groups)
+    made = []
+    for family, number in (("IPv4", "4"), ("IPv6", "6")):
+        mine = {key: value for key, value in found.items() if key[0] == family}
+        base = "{0}-{1}-".format(name, number)
+        places = _places([item for item in current if str(item["metadata"].get("name")).startswith(base)], base)
+        taken: t.Set[int] = set()
+        for key in sorted(mine):
+            ports, endpoints = mine[key]
+            for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken):
+                made.append(
+                    {
+                        "apiVersion": version,
+                        "kind": "EndpointSlice",
+                        "metadata": {"name": base + str(index), "namespace": namespace, "labels": dict(labels)},
+                        "addressType": family,
+                        "endpoints": [endpoint_manifest(endpoint, version) for endpoint in chunk],
+                        "ports": [dict(port) for port in ports],
+                    }
+                )
+    return made
+
+
+def family_of(text: str) -> str:
+    """IPv4 or IPv6."""
+    return "IPv6" if ":" in text else "IPv4"
+
+
+def _by_ports(groups: t.Sequence[Group]) -> t.Dict[t.Any, t.Tuple[t.Any, t.Dict[str, Endpoint]]]:
+    """(family, ports) -> (ports, {first address: endpoint}), sorted by address."""
+    found: t.Dict[t.Any, t.Tuple[t.Any, t.Dict[str, Endpoint]]] = {}
+    for group in groups:
+        ports = ports_key(group.ports)
+        for endpoint in group.endpoints:
+            if endpoint.addresses:
+                key = (group.family or family_of(endpoint.addresses[0]), ports)
+                found.setdefault(key, (group.ports, {}))[1].setdefault(endpoint.addresses[0], endpoint)
+    return found
+
+
+def _places(current: t.Sequence[Object], base: str) -> t.Dict[t.Any, t.Dict[str, int]]:
+    """ports -> {address: number of the slice}."""
+    places: t.Dict[t.Any, t.Dict[str, int]] = {}
+    for item in current:
+        number = item["metadata"]["name"][len(base) :]
+        if not number.isdigit() or len(number) > 6:
+            continue
+        row = places.setdefault(ports_key(item.get("ports") or ()), {})
+        for endpoint in item.get("endpoints") or ():
+            if endpoint.get("addresses"):
+                row[endpoint["addresses"][0]] = int(number)
+    return places
+
+
+def _chunks(
+    endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: t.Set[int]
+) -> t.List[t.Tuple[int, t.List[Endpoint]]]:
+    """(number, endpoints sorted by address) of slices with room; ``taken`` numbers belong to other ports."""
+    chunks: t.Dict[int, t.List[str]] = {}
+    waiting = []
+    for address in sorted(endpoints):
+        number = places.get(address, -1)
+        if number < 0 or number in taken or len(chunks.get(number, ())) >= MOST_ENDPOINTS:
+            waiting.append(address)
+        else:
+            chunks.setdefault(number, []).append(address)
+    number = 0
+    for address in waiting:
+        while number in taken or len(chunks.get(number, ())) >= MOST_ENDPOINTS:
+            number += 1
+        chunks.setdefault(number, []).append(address)
+    taken.update(chunks)
+    return [(number, [endpoints[address] for address in sorted(chunks[number])]) for number in sorted(chunks)]
