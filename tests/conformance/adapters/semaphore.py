@@ -22,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Unhandled
+from . import semaphore_services
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
@@ -330,3 +331,4 @@ HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
         "zones": zones,
     },
 }
+HANDLERS.update(semaphore_services.HANDLERS)
