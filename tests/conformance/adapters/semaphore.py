@@ -23,6 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 from ..outcome import Internal, Unhandled
 from . import semaphore_services
+from . import semaphore_dns_policy
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
@@ -306,6 +307,7 @@ def zones(data: Input) -> Answer:
 
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
+    **semaphore_dns_policy.HANDLERS,
     "wg_device_name": {
         "device_name": device_name,
         "interface_name": interface_name,

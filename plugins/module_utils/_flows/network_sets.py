@@ -1,0 +1,197 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Network sets of several clusters in one go: one LIST of pods and one of sets per cluster, then only what differs."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from .._kubernetes.client import Client
+from .._kubernetes.clusters import Clusters
+from .._kubernetes.errors import KubeError, ListIncomplete
+from .._mesh.fabric_variables import Finding, Variables
+from .._plan.object_plan import Write
+from .._plan.objects import field_manager
+from .._plan.plan import Plan, Refusal
+from .._policy import network_sets
+from .._policy.claims import check_members
+from .._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
+from .._policy.set_plan import Objects, owned_by, plan_sets
+from .._policy.targets import TARGETS, Target
+from .._values.addresses import parse_network
+from .._values.names import parse_cluster_name
+from .._values.ranges import overlapping_pairs
+from .._values.refused import ValueRefused
+from .cluster_objects import apply
+
+PODS = "/api/v1/pods"
+Grants = t.Dict[str, t.Dict[str, t.List[str]]]
+
+
+class Read(t.NamedTuple):
+    """What was read. ``pods``: sources whose list is complete; ``sets``: local clusters with their target and objects."""
+
+    pods: t.Dict[str, t.List[t.Any]]
+    sets: t.Dict[str, t.Tuple[Target, Objects]]
+    refused: t.List[Refusal]
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    absent = request.get("state") == "absent"
+    grants = {} if absent else read_grants(request.get("grants") or {})
+    names = [str(entry["name"]) for entry in request["clusters"]]
+    sources = list(request.get("sources") or ([] if absent else [name for name in names if name in grants]))
+    for name in sources:
+        if not absent and (name not in names or name not in grants):
+            raise ValueRefused("unknown_cluster", "sources names {0}, of which clusters or grants know nothing".format(name))
+    into = list(request.get("targets") or names)
+    if set(into) - set(names):
+        raise ValueRefused("unknown_cluster", "targets names {0}, which clusters does not have".format(sorted(set(into) - set(names))[0]))
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
+    members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
+    whole, writes, counts = plan(request, read, members, sources, manager)
+    whole.refused = read.refused + refused + whole.refused
+    done = whole if check else apply(clusters, whole, writes, manager)
+    result = done.result()
+    result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
+    return result
+
+
+def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
+    """{cluster: {pod_cidrs, node_cidrs}} in normal form. Raises ValueRefused with everything that is wrong at once."""
+    findings: t.List[Finding] = []
+    grants: Grants = {}
+    for name in sorted(given):
+        variables = Variables(name, given[name] or {}, findings)
+        try:
+            parse_cluster_name(name)
+        except ValueRefused as error:
+            findings.append(Finding(name, "name", error.word, error.message))
+        grants[name] = {option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")}
+        if not variables.given("pod_cidrs"):
+            findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
+    ranges = [(parse_network(text), name) for name, one in grants.items() for text in one["pod_cidrs"]]
+    for (wide, owner), (narrow, other) in overlapping_pairs(ranges, _same_owner):
+        message = "{0} of {1} and {2} of {3} overlap".format(wide, owner, narrow, other)
+        findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
+    if findings:
+        text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.word) for f in findings)
+        raise ValueRefused(findings[0].word, "grants need {0} correction(s):\n{1}".format(len(findings), text))
+    return grants
+
+
+def _same_owner(first: str, second: str) -> bool:
+    return first == second
+
+
+def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[str], targets: t.Sequence[Target]) -> Read:
+    """One LIST a kind and cluster, all clusters side by side. What cannot be read is in the failures, and missing here."""
+
+    def one(name: str, client: Client) -> t.Tuple[t.Any, t.Any]:
+        sets = _attempt(lambda: _read_sets(client, targets)) if name in into else None
+        if isinstance(sets, KubeError) and sets.status is None:
+            return sets, None  # nobody answers there
+        pods = _attempt(lambda: client.list(PODS, label_selector=NAME_LABEL).items) if name in sources else None
+        return sets, pods
+
+    read = Read({}, {}, [])
+    for name, (sets, pods) in sorted(clusters.read("list pods and network sets", one).items()):
+        for answer in (sets, pods):
+            if isinstance(answer, KubeError):
+                clusters.fail(answer)
+        if isinstance(sets, tuple):
+            target, found = sets
+            if target is None:
+                message = "the API server has none of {0}".format(", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets))
+                read.refused.append(Refusal(name, "kind_not_served", message))
+            else:
+                read.sets[name] = (target, found)
+        if isinstance(pods, list):
+            read.pods[name] = pods
+    return read
+
+
+def _attempt(function: t.Callable[[], t.Any]) -> t.Any:
+    try:
+        return function()
+    except KubeError as error:
+        return error
+
+
+def _read_sets(client: Client, targets: t.Sequence[Target]) -> t.Tuple[t.Optional[Target], Objects]:
+    """The first target that is served, found by listing it: an API that exists and does not answer is a failure, not a no."""
+    for target in targets:
+        try:
+            items = client.list(target.path()).items
+        except ListIncomplete as error:
+            if error.status == 404:
+                continue
+            raise
+        return target, {str(item["metadata"].get("name")): item for item in items}
+    return None, {}
+
+
+def claim(
+    pods: t.Mapping[str, t.Iterable[t.Any]], grants: Grants, include_host_network: bool, now: t.Optional[float]
+) -> t.Tuple[t.Dict[str, Members], t.List[Refusal]]:
+    """{source: members} of what the sources may claim, and what they may not. Pure."""
+    kept: t.Dict[str, Members] = {}
+    refused: t.List[Refusal] = []
+    for source in sorted(pods):
+        members, unreadable = network_sets.members_of(source, pods[source], include_host_network, now)
+        kept[source], beyond = check_members(source, members, grants[source])
+        refused += unreadable + beyond
+    return kept, refused
+
+
+def plan(
+    request: t.Mapping[str, t.Any],
+    read: Read,
+    members: t.Mapping[str, Members],
+    sources: t.Sequence[str],
+    manager: str,
+) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
+    """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
+    whole, writes = Plan(), {}
+    absent = request.get("state") == "absent"
+    for local in sorted(read.sets):
+        target, existing = read.sets[local]
+        owners = {_cluster_of(obj) for obj in existing.values() if owned_by(obj, manager)} - {""}
+        if absent:
+            theirs: t.Dict[str, Members] = {name: {} for name in sources or owners}
+        else:
+            theirs = {name: members[name] for name in members if name != local}
+            for name in sorted(owners - {str(entry["name"]) for entry in request["clusters"]}):
+                whole.warnings.append(
+                    "{0} has network sets of cluster {1}, which is not in the inventory; they stay until state: absent "
+                    "with sources: [{1}]".format(local, name)
+                )
+        planned = plan_sets(
+            local,
+            target,
+            existing,
+            theirs,
+            manager,
+            adopt=bool(request.get("adopt")),
+            max_deletes=request.get("max_deletes"),
+            confirm_empty=request.get("confirm_empty") or (),
+            absent=absent,
+        )
+        writes[local] = planned.writes
+        whole.extend(planned.plan)
+    counts = {
+        source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())} for source, found in sorted(members.items())
+    }
+    return whole, writes, counts
+
+
+def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:
+    labels = obj["metadata"].get("labels")
+    return str(labels.get(CLUSTER_LABEL, "")) if isinstance(labels, dict) else ""

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Network sets from pods: who is in which set, and under which name (semaphore 6.2, 6.3)."""
+
+from __future__ import annotations
+
+import calendar
+import re
+import typing as t
+import zlib
+
+from .._plan.plan import Refusal
+from .._values.addresses import network_key, parse_address, parse_network
+from .._values.refused import ValueRefused, quoted
+
+NAME_LABEL = "policy.semaphore.uw.io/name"
+NAMESPACE_LABEL = "policy.semaphore.uw.io/namespace"
+CLUSTER_LABEL = "policy.semaphore.uw.io/cluster"
+MANAGED_BY_LABEL, MANAGED_BY = "managed-by", "semaphore-policy"
+#: Phases in which a pod has no address any more, whatever its status still says.
+FINISHED = ("Succeeded", "Failed")
+#: A pod is gone this long after the time at which it should have been; clocks differ.
+TERMINATION_SLACK_SECONDS = 60.0
+#: Bytes of networks in one object. The API server's store takes 1.5 MB in all.
+SHARD_BYTES = 600_000
+#: Nobody gives a pod more addresses; what does is not read (T21).
+MOST_ADDRESSES = 16
+# Calico and Cilium take DNS subdomains whose labels may be longer than 63 characters.
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
+
+
+class Member(t.NamedTuple):
+    """What a set stands for: pods of one cluster and namespace whose label has one value."""
+
+    cluster: str
+    namespace: str
+    value: str
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return "{0}/{1}/{2}".format(*self)
+
+
+class Origin(t.NamedTuple):
+    """Where an address of a set comes from: a pod's name, and whether it is the address of its node."""
+
+    pod: str
+    host: bool
+
+
+#: {member: {network: origin}}
+Members = t.Dict[Member, t.Dict[str, Origin]]
+
+
+class NamedSet(t.NamedTuple):
+    """A set as an object: its name, what it stands for, its networks in order."""
+
+    name: str
+    member: Member
+    nets: t.Tuple[str, ...]
+
+
+class Clash(t.NamedTuple):
+    """A set that gets no object, and the name it would have had."""
+
+    name: str
+    refusal: Refusal
+
+
+def members_of(
+    cluster: str, pods: t.Iterable[t.Any], include_host_network: bool = False, now: t.Optional[float] = None
+) -> t.Tuple[Members, t.List[Refusal]]:
+    """The addresses of a cluster's pods by set, and what of them could not be read.
+
+    Host-network and finished pods are left out, and with ``now`` (seconds since 1970) those that should long be gone:
+    their addresses may belong to others. Readiness does not matter. Never raises for what a cluster sends.
+    """
+    members: Members = {}
+    refused: t.List[Refusal] = []
+    for pod in pods:
+        try:
+            _add_pod(cluster, pod, include_host_network, now, members, refused)
+        except ValueRefused as error:
+            refused.append(Refusal(_pod_label(cluster, pod), error.word, error.message))
+    return members, refused
+
+
+def _add_pod(
+    cluster: str, pod: t.Any, include_host: bool, now: t.Optional[float], members: Members, refused: t.List[Refusal]
+) -> None:
+    metadata, spec, status = (_section(pod, name) for name in ("metadata", "spec", "status"))
+    value = _section(metadata, "labels").get(NAME_LABEL)
+    host = spec.get("hostNetwork") is True
+    if value is None or status.get("phase") in FINISHED or (host and not include_host) or _overdue(metadata, now):
+        return
+    namespace = metadata.get("namespace")
+    if not isinstance(namespace, str) or not _NAMESPACE.match(namespace):
+        raise ValueRefused("name_invalid", "{0} is not a namespace".format(quoted(namespace)))
+    if not isinstance(value, str) or not _VALUE.match(value):
+        raise ValueRefused("name_invalid", "{0} is not a label's value".format(quoted(value)))
+    member = Member(cluster, namespace, value)
+    origin = Origin(str(metadata.get("name")), host)
+    for text in _addresses(status):
+        try:
+            address = parse_address(text)
+        except ValueRefused as error:
+            refused.append(Refusal(_pod_label(cluster, pod), error.word, error.message))
+            continue
+        nets = members.setdefault(member, {})
+        net = "{0}/{1}".format(address, address.max_prefixlen)
+        # an address of a pod beats the same one of a node: it is the narrower claim
+        if net not in nets or nets[net].host:
+            nets[net] = origin
+
+
+def _section(parent: t.Any, name: str) -> t.Mapping[str, t.Any]:
+    value = parent.get(name) if isinstance(parent, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _addresses(status: t.Mapping[str, t.Any]) -> t.List[t.Any]:
+    """Every podIPs entry; podIP where there are none."""
+    entries = status.get("podIPs")
+    found = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    if len(found) > MOST_ADDRESSES:
+        raise ValueRefused("bad_address", "it has {0} addresses".format(len(found)))
+    return [text for text in found if text] or ([status["podIP"]] if status.get("podIP") else [])
+
+
+def _overdue(metadata: t.Mapping[str, t.Any], now: t.Optional[float]) -> bool:
+    """True when the time at which the pod had to be gone has passed."""
+    text = metadata.get("deletionTimestamp")
+    if now is None or not isinstance(text, str):
+        return False
+    due = _seconds(text)
+    return due is not None and now > due + TERMINATION_SLACK_SECONDS
+
+
+def _seconds(text: str) -> t.Optional[float]:
+    found = re.match(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]{1,9})?Z\Z", text, re.ASCII)
+    if not found:
+        return None
+    try:
+        return float(calendar.timegm(tuple(int(part) for part in found.groups()) + (0, 0, 0)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _pod_label(cluster: str, pod: t.Any) -> str:
+    metadata = _section(pod, "metadata")
+    parts = [cluster] + [str(metadata.get(name))[:253] for name in ("namespace", "name")]
+    return "/".join(part if part.isprintable() else ascii(part) for part in parts)
+
+
+def set_name(member: Member) -> str:
+    """``<cluster>-<namespace>-<label value>``. Raises ValueRefused ``name_invalid`` where that is no object's name."""
+    name = "-".join(member)
+    if len(name) > 253 or not _NAME.match(name):
+        raise ValueRefused(
+            "name_invalid", "{0} cannot name an object: lower-case letters, digits, hyphens and dots only".format(quoted(name))
+        )
+    return name
+
+
+def labels_of(member: Member) -> t.Dict[str, str]:
+    """The four labels, by which policies find a set and the original program its own."""
+    return {
+        MANAGED_BY_LABEL: MANAGED_BY,
+        CLUSTER_LABEL: member.cluster,
+        NAME_LABEL: member.value,
+        NAMESPACE_LABEL: member.namespace,
+    }
+
+
+def name_sets(
+    members: t.Mapping[Member, t.Iterable[str]],
+    holders: t.Optional[t.Mapping[str, Member]] = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> t.Tuple[t.List[NamedSet], t.List[Clash]]:
+    """One or more objects for every member, sorted by name; no name is used by two members, and none mixes two.
+
+    ``a-b``/``c`` and ``a``/``b-c`` make one name, as do cluster ``x`` with namespace ``2-y`` and ``x-2`` with ``y``. The
+    member that already holds the name (``holders``: name -> member) keeps it, else the first in order; the others get no
+    object, since admitting too little is an error that shows and admitting too much is one that does not.
+    """
+    holders = holders or {}
+    taken: t.Dict[str, Member] = {}
+    named: t.List[NamedSet] = []
+    clashes: t.List[Clash] = []
+    ranked = []
+    for member in sorted(members):
+        try:
+            name = set_name(member)
+        except ValueRefused as error:
+            clashes.append(Clash("-".join(member), Refusal(member.label, error.word, error.message)))
+            continue
+        nets = sorted_nets(members[member])
+        if nets:
+            ranked.append((holders.get(name) != member, member, name, nets))
+    for dummy, member, name, nets in sorted(ranked):
+        shards = _shards(name, nets, shard_bytes)
+        owners = [taken.get(one, member) for one in shards]
+        # a name that belongs to a set which is not being computed now is not free either
+        owners += [holders[one] for one in shards if one in holders and holders[one] not in members]
+        other = next((owner for owner in owners if owner != member), None)
+        if other is not None:
+            message = "its set would be called {0} like that of {1}, which keeps the name".format(name, other.label)
+            clashes.append(Clash(name, Refusal(member.label, "claimed_twice", message)))
+            continue
+        taken.update((one, member) for one in shards)
+        named += [NamedSet(one, member, tuple(part)) for one, part in shards.items() if part]
+    return sorted(named), clashes
+
+
+def sorted_nets(nets: t.Iterable[str]) -> t.List[str]:
+    """Networks without duplicates, IPv4 first, by address."""
+    return sorted(set(nets), key=_net_key)
+
+
+def _net_key(net: str) -> t.Any:
+    return network_key(parse_network(net))
+
+
+def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> t.Dict[str, t.List[str]]:
+    """{object name: networks}. A network always goes to the same one of N, so that one change is one write.
+
+    N is a power of two and so seldom changes. The first part has the plain name.
+    """
+    count = 1
+    while sum(len(net) + 3 for net in nets) > shard_bytes * count:
+        count *= 2
+    shards: t.Dict[str, t.List[str]] = {name if part == 0 else "{0}.part-{1}".format(name, part + 1): [] for part in range(count)}
+    names = list(shards)
+    for net in nets:
+        shards[names[zlib.crc32(net.encode()) % count]].append(net)
+    return shards

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Wanted sets against those of a cluster: the writes, source by source (semaphore 6.3, 7; rulings 1, 32 and 38). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.budget import check_budget
+from .._plan.object_plan import Key, Write
+from .._plan.objects import is_ours, owned_tree
+from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
+from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
+from .targets import Target, manifest, nets_of
+
+Objects = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+class Planned(t.NamedTuple):
+    """What would be written to one cluster; ``plan`` has the same changes as ``writes``, in their order."""
+
+    plan: Plan
+    writes: t.List[Write]
+
+
+def plan_sets(
+    local: str,
+    target: Target,
+    existing: Objects,
+    sources: t.Mapping[str, Members],
+    manager: str,
+    adopt: bool = False,
+    max_deletes: t.Optional[int] = None,
+    confirm_empty: t.Collection[str] = (),
+    absent: bool = False,
+) -> Planned:
+    """The writes that make cluster ``local`` have the sets of its sources.
+
+    existing: every object of the target's kind, by name. sources: {cluster: members}; sets of a cluster that is not
+    among them stay as they are, because unknown is not empty. absent: the sources' sets go, whatever their number.
+
+    An object is ours by our field manager. One that carries the original program's labels is ``adoptable``; any other
+    under a wanted name is ``not_ours``, and no option takes it.
+    """
+    planned = Planned(Plan(), [])
+    holders = {name: member for name, member in ((name, _member(obj)) for name, obj in existing.items()) if member is not None}
+    merged = {member: nets for source in sorted(sources) for member, nets in sources[source].items()}
+    # a set whose source is known and has it no more gives its name free
+    held = {name: member for name, member in holders.items() if member in merged or member.cluster not in sources}
+    named, clashes = name_sets({} if absent else merged, held)
+    planned.plan.refused += [clash.refusal for clash in clashes]
+    wanted = {item.name: item for item in named}
+    for name in sorted(wanted):
+        _compare(planned, local, target, wanted[name], existing.get(name), manager, adopt, sources)
+    for source in sorted(sources):
+        stale = {name for name, member in holders.items() if member.cluster == source and name not in wanted}
+        # a name in conflict is still ours: the loser's set is in nobody's way but its own
+        owned = [name for name, member in holders.items() if member.cluster == source and _may_write(existing[name], manager, adopt)]
+        gone = sorted(name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp"))
+        remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
+        if not absent:
+            refusal = check_budget(source, target.kind, len(owned), len(gone), remaining, max_deletes, source in confirm_empty)
+            if refusal is not None:
+                planned.plan.refused.append(refusal._replace(object="{0}/{1}".format(local, source)))
+                continue
+        for name in gone:
+            obj = existing[name]
+            change = Change(DELETE, target.kind, "{0}/{1}".format(local, name), _shown(target, obj), None)
+            _write(planned, Write(change, _key(target, name), None, obj["metadata"].get("uid"), None, False))
+    return planned
+
+
+def _compare(
+    planned: Planned,
+    local: str,
+    target: Target,
+    wanted: NamedSet,
+    actual: t.Optional[t.Mapping[str, t.Any]],
+    manager: str,
+    adopt: bool,
+    sources: t.Collection[str],
+) -> None:
+    plan, ident, after = planned.plan, "{0}/{1}".format(local, wanted.name), manifest(target, wanted)
+    label = "{0} {1}".format(target.kind, ident)
+    if actual is None:
+        change = Change(CREATE, target.kind, ident, None, _shown(target, after))
+        _write(planned, Write(change, _key(target, wanted.name), after, None, None, False))
+        return
+    metadata = actual["metadata"]
+    if metadata.get("deletionTimestamp"):
+        plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
+        return
+    mine = owned_by(actual, manager)
+    same = _same(target, after, actual)
+    if mine and same:
+        plan.unchanged += 1
+        return
+    if not mine:
+        member = _member(actual)
+        if member is None:
+            plan.refuse(label, "not_ours", "a set of this name exists, is not ours and is left alone")
+            return
+        if not adopt:
+            if same:
+                plan.unchanged += 1
+            else:
+                plan.refuse(label, "adoptable", "the original program's set differs; set adopt to take it over")
+            return
+    change = Change(UPDATE, target.kind, ident, _shown(target, actual), _shown(target, after))
+    # forced: what somebody edited by hand in a set of ours is put right, or it would admit whom they wrote there
+    write = Write(change, _key(target, wanted.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
+    _write(planned, write)
+
+
+def _write(planned: Planned, write: Write) -> None:
+    planned.plan.changes.append(write.change)
+    planned.writes.append(write)
+
+
+def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
+    """True when our field manager applied the set, or still owns the label that says whose pods are in it.
+
+    Whoever edits the networks of a set by hand becomes their owner; the set is ours all the same.
+    """
+    labels = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {})
+    return "f:" + CLUSTER_LABEL in labels or is_ours(obj, manager)
+
+
+def _may_write(obj: t.Mapping[str, t.Any], manager: str, adopt: bool) -> bool:
+    return adopt or owned_by(obj, manager)
+
+
+def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:
+    """What a set stands for by its labels; None for an object without the original program's marks."""
+    labels = obj["metadata"].get("labels")
+    if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
+        return None
+    values = [labels.get(name) for name in (CLUSTER_LABEL, NAMESPACE_LABEL, NAME_LABEL)]
+    return Member(*values) if all(isinstance(value, str) for value in values) and values[0] else None
+
+
+def _same(target: Target, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> bool:
+    labels = actual["metadata"].get("labels")
+    if not isinstance(labels, dict) or any(labels.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
+        return False
+    nets = nets_of(target, actual)
+    mine = nets_of(target, wanted)
+    return nets == mine or (len(nets) == len(mine) and all(isinstance(net, str) for net in nets) and set(nets) == set(mine))
+
+
+def _shown(target: Target, obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    return {"labels": dict(obj["metadata"].get("labels") or {}), target.field: list(nets_of(target, obj))}
+
+
+def _key(target: Target, name: str) -> Key:
+    return Key(target.api_version, target.kind, "", name)

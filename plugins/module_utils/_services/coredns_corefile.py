@@ -1,0 +1,170 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Corefiles: the whole one as the seed shows it, and the server blocks that are merged into somebody else's (ruling 20)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.names import parse_cluster_name
+from .._values.refused import ValueRefused, quoted
+from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, rewrite_rules, zone_of
+
+Version = t.Tuple[int, int, int]
+#: What is rendered when nobody says which CoreDNS it is for: every option of today, none that was removed.
+CURRENT: Version = (1, 12, 0)
+REVERSE_ZONES = ("in-addr.arpa", "ip6.arpa")
+#: (plugin, option) -> first version that has it, first version that refuses it.
+_SPANS: t.Dict[t.Tuple[str, str], t.Tuple[Version, t.Optional[Version]]] = {
+    ("kubernetes", "upstream"): ((0, 0, 0), (1, 7, 0)),
+    ("kubernetes", "resyncperiod"): ((0, 0, 0), (1, 6, 0)),
+    ("kubernetes", "endpoint_pod_names"): ((0, 0, 0), None),
+    ("kubernetes", "pods"): ((0, 0, 0), None),
+    ("kubernetes", "fallthrough"): ((0, 0, 0), None),
+    ("kubernetes", "ttl"): ((0, 0, 0), None),
+    ("rewrite", "answer value"): ((1, 8, 2), None),
+    ("ready", ""): ((1, 5, 0), None),
+    ("proxy", ""): ((0, 0, 0), (1, 5, 0)),
+    ("forward", ""): ((1, 0, 5), None),
+}
+#: Plugins of which one server block of a process may have them: they open a port of their own.
+ONCE = ("health", "ready")
+_VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:[-+.].*)?\Z", re.ASCII)
+
+
+def parse_version(text: t.Optional[str]) -> Version:
+    """``1.11.1`` or ``v1.11.1-eksbuild.4`` as numbers; nothing means a current one."""
+    if not text:
+        return CURRENT
+    found = _VERSION.match(text) if isinstance(text, str) and len(text) < 64 else None
+    if not found:
+        raise ValueRefused("version_invalid", "{0} is not a version of CoreDNS".format(quoted(text)))
+    return int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)
+
+
+def accepts(version: Version, plugin: str, option: str = "") -> bool:
+    """Whether a CoreDNS of this version loads a Corefile with the option; True for options that are not known here."""
+    first, refused = _SPANS.get((plugin, option), ((0, 0, 0), None))
+    return version >= first and (refused is None or version < refused)
+
+
+class Plugin(t.NamedTuple):
+    """One line of a server block, with the lines of its own block."""
+
+    name: str
+    arguments: t.Tuple[str, ...] = ()
+    body: t.Tuple[str, ...] = ()
+
+    def lines(self) -> t.List[str]:
+        """Indented text."""
+        head = "    " + " ".join((self.name,) + self.arguments)
+        return [head + " {"] + ["        " + line for line in self.body] + ["    }"] if self.body else [head]
+
+
+class Block(t.NamedTuple):
+    """A server block: its zones (``cluster.aws``, ``.:53``) and plugins."""
+
+    zones: t.Tuple[str, ...]
+    plugins: t.Tuple[Plugin, ...]
+
+    def text(self) -> str:
+        """As it stands in a Corefile."""
+        lines = [" ".join(self.zones) + " {"]
+        for plugin in self.plugins:
+            lines += plugin.lines()
+        return "\n".join(lines + ["}"]) + "\n"
+
+
+class Options(t.NamedTuple):
+    """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` of the owned zones."""
+
+    local: t.Optional[str]
+    remotes: t.Tuple[str, ...]
+    mirror_namespace: str
+    global_zone: bool = False
+    prefixes: t.Mapping[str, str] = {}
+    cluster_domain: str = DEFAULT_DOMAIN
+    version: Version = CURRENT
+    port: t.Optional[int] = None
+
+
+def rules_of(options: Options) -> t.List[Rule]:
+    """The rewrite rules of a cluster; its own zone is served and not rewritten."""
+    if options.local is not None:
+        if zone_of(parse_cluster_name(options.local)) == options.cluster_domain or options.local == GLOBAL_ZONE:
+            raise ValueRefused("name_invalid", "a cluster cannot be called {0} in DNS".format(options.local))
+        if options.local in options.remotes:
+            raise ValueRefused("remote_is_local", "{0} cannot be its own remote".format(options.local))
+    return rewrite_rules(
+        options.remotes, options.mirror_namespace, options.global_zone, options.prefixes, options.cluster_domain
+    )
+
+
+def owned_blocks(options: Options) -> t.List[Block]:
+    """The server blocks to merge into a Corefile: one for the rewritten zones, one for the cluster's own alias."""
+    rules = rules_of(options)
+    # all rewritten zones share a block, since each block with kubernetes in it watches the API server anew
+    blocks = [_rewriting(rules, options)] if rules else []
+    if options.local is not None:
+        zone = zone_of(options.local)
+        alias = (Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
+        blocks.append(Block((_address(zone, options.port),), alias))
+    return blocks
+
+
+def whole_corefile(options: Options) -> t.List[Block]:
+    """A complete Corefile: a block for each rewritten zone, and the root, which also serves the cluster's own zone."""
+    blocks = [_rewriting([rule], options) for rule in rules_of(options)]
+    own = () if options.local is None else (zone_of(options.local),)
+    served = _kubernetes((options.cluster_domain,) + own + REVERSE_ZONES, options.version)
+    once = tuple(Plugin(name) for name in ONCE if accepts(options.version, name))
+    root = (Plugin("errors"),) + once + (served, Plugin("prometheus", (":9153",))) + _tail()
+    return blocks + [Block((".:{0}".format(options.port or 53),), root)]
+
+
+def _rewriting(rules: t.Sequence[Rule], options: Options) -> Block:
+    zones = tuple(_address(rule.zone, options.port) for rule in rules)
+    rewrites = tuple(_rewrite(rule, options.version) for rule in rules)
+    served = _kubernetes((options.cluster_domain,) + REVERSE_ZONES, options.version)
+    return Block(zones, (Plugin("errors"),) + rewrites + (served,) + _tail())
+
+
+def corefile_text(blocks: t.Iterable[Block]) -> str:
+    """Server blocks as text, with an empty line between them."""
+    return "\n".join(block.text() for block in blocks)
+
+
+def _address(zone: str, port: t.Optional[int]) -> str:
+    return zone if port in (None, 53) else "{0}:{1}".format(zone, port)
+
+
+def _rewrite(rule: Rule, version: Version) -> Plugin:
+    body = ["name regex {0} {1}".format(rule.name_regex, rule.name_to)]
+    for what in ("name", "value"):
+        if accepts(version, "rewrite", "answer " + what):
+            body.append("answer {0} {1} {2}".format(what, rule.answer_regex, rule.answer_to))
+    # the zones are disjoint, so that no second rule could apply
+    return Plugin("rewrite", ("stop",), tuple(body))
+
+
+def _kubernetes(zones: t.Tuple[str, ...], version: Version) -> Plugin:
+    body = ["pods insecure", "endpoint_pod_names"]
+    if accepts(version, "kubernetes", "upstream"):
+        body.append("upstream")
+    if any(zone in REVERSE_ZONES for zone in zones):
+        body.append("fallthrough " + " ".join(REVERSE_ZONES))
+    return Plugin("kubernetes", zones, tuple(body))
+
+
+def _tail() -> t.Tuple[Plugin, ...]:
+    return (
+        Plugin("forward", (".", "/etc/resolv.conf")),
+        Plugin("cache", ("30",)),
+        Plugin("loop"),
+        Plugin("reload"),
+        Plugin("loadbalance"),
+    )

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Our server blocks inside somebody else's Corefile: an owned section between two comments, all else left byte for byte."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .coredns_corefile import Block, corefile_text
+
+#: No Corefile that anybody runs comes near it; what does is not read (T21).
+LONGEST = 1_000_000
+_BEGIN, _END = "# BEGIN multicluster.network/", "# END multicluster.network/"
+_FABRIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]*\Z")
+_PORT = re.compile(r":([0-9]{1,5})\Z")
+
+
+class ServerBlock(t.NamedTuple):
+    """A server block as it was read: its addresses, and the directives at its first level."""
+
+    addresses: t.Tuple[str, ...]
+    directives: t.Tuple[str, ...]
+
+
+class Split(t.NamedTuple):
+    """A Corefile in three parts; ``section`` None where it has none of ours."""
+
+    before: str
+    section: t.Optional[str]
+    after: str
+
+
+def markers(fabric: str) -> t.Tuple[str, str]:
+    """The comments around the section of one fabric."""
+    if not _FABRIC.match(fabric):
+        raise ValueRefused("name_invalid", "{0} cannot stand in a Corefile's comment".format(quoted(fabric)))
+    return _BEGIN + fabric, _END + fabric
+
+
+def split(text: str, fabric: str) -> Split:
+    """Find our section. Raises ValueRefused ``corefile_broken`` for markers that do not pair."""
+    begin, end = markers(fabric)
+    lines = text.splitlines(keepends=True)
+    first = [index for index, line in enumerate(lines) if line.strip() == begin]
+    last = [index for index, line in enumerate(lines) if line.strip() == end]
+    if not first and not last:
+        return Split(text, None, "")
+    if len(first) != 1 or len(last) != 1 or first[0] > last[0]:
+        raise ValueRefused("corefile_broken", "the comments {0} and {1} do not stand once each, in this order".format(begin, end))
+    return Split("".join(lines[: first[0]]), "".join(lines[first[0] : last[0] + 1]), "".join(lines[last[0] + 1 :]))
+
+
+def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
+    """The Corefile with our section as it should be; with no blocks, without it.
+
+    Raises ValueRefused: ``corefile_broken`` when it cannot be read, ``not_ours`` when somebody else's server block has
+    one of our zones (CoreDNS would refuse to load the whole file).
+    """
+    if len(text) > LONGEST:
+        raise ValueRefused("corefile_broken", "it is longer than {0} characters".format(LONGEST))
+    parts = split(text, fabric)
+    theirs = server_blocks(parts.before) + server_blocks(parts.after)
+    if not blocks:
+        return parts.before + parts.after
+    ours = {key_of(zone) for block in blocks for zone in block.zones}
+    for block in theirs:
+        for address in block.addresses:
+            if key_of(address) in ours:
+                raise ValueRefused(
+                    "not_ours", "a server block that is not ours has the zone {0}; remove it, we leave it alone".format(quoted(address))
+                )
+    begin, end = markers(fabric)
+    section = "{0}\n{1}{2}\n".format(begin, corefile_text(blocks), end)
+    if parts.section is not None:
+        return parts.before + section + parts.after
+    # in front, so that taking it away leaves the very bytes there were, even without a newline at their end
+    return section + text
+
+
+def key_of(address: str) -> t.Tuple[str, str]:
+    """(zone, port) of a server block's address, as CoreDNS tells them apart; the transport is left out of it."""
+    text = address.lower().rpartition("://")[2]
+    found = _PORT.search(text)
+    zone = text[: found.start()] if found else text
+    return zone.rstrip(".") or ".", str(int(found.group(1))) if found else "53"
+
+
+def root_port(text: str) -> t.Optional[int]:
+    """The port of the block that serves the root, where it says one: our zones must listen where that does."""
+    for block in server_blocks(text):
+        for address in block.addresses:
+            zone, port = key_of(address)
+            if zone == ".":
+                return int(port)
+    return None
+
+
+def warnings(text: str, fabric: str) -> t.List[str]:
+    """What keeps a correct section from having an effect."""
+    parts = split(text, fabric)
+    theirs = server_blocks(parts.before) + server_blocks(parts.after)
+    if not any("reload" in block.directives for block in theirs):
+        return ["the Corefile has no reload of its own; CoreDNS must be restarted to see the first change"]
+    return []
+
+
+def server_blocks(text: str) -> t.List[ServerBlock]:
+    """The server blocks of a Corefile. Raises ValueRefused ``corefile_broken`` for braces that do not pair.
+
+    Snippets, in parentheses, and imports outside of blocks are left out.
+    """
+    blocks: t.List[ServerBlock] = []
+    addresses: t.List[str] = []
+    directives: t.List[str] = []
+    depth = 0
+    for tokens in _lines(text):
+        opens = tokens[-1] == "{"
+        if depth == 0:
+            if tokens[0] == "import":
+                continue
+            addresses += [word.rstrip(",") for word in (tokens[:-1] if opens else tokens) if word.strip(",")]
+            if opens:
+                depth, directives = 1, []
+            elif not tokens[-1].endswith(","):
+                raise ValueRefused("corefile_broken", "{0} stands outside of a server block".format(quoted(" ".join(tokens))))
+            continue
+        if tokens == ["}"]:
+            depth -= 1
+            if depth == 0:
+                if not (len(addresses) == 1 and addresses[0].startswith("(")):
+                    blocks.append(ServerBlock(tuple(addresses), tuple(directives)))
+                addresses = []
+            continue
+        if depth == 1:
+            directives.append(tokens[0])
+        if opens:
+            depth += 1
+    if depth or addresses:
+        raise ValueRefused("corefile_broken", "its braces do not pair")
+    return blocks
+
+
+def _lines(text: str) -> t.Iterator[t.List[str]]:
+    """Lines of tokens, without comments; a closing brace ends the line before it."""
+    tokens: t.List[str] = []
+    for newline, token in _tokens(text):
+        if newline and tokens:
+            yield tokens
+            tokens = []
+        if token == "}" and tokens:
+            yield tokens
+            tokens = []
+        if token:
+            tokens.append(token)
+    if tokens:
+        yield tokens
+
+
+def _tokens(text: str) -> t.Iterator[t.Tuple[bool, str]]:
+    """(begins a line, token). Quoted text is one token, in which a backslash protects the next character."""
+    newline, index = True, 0
+    while index < len(text):
+        char = text[index]
+        if char == "\n":
+            newline, index = True, index + 1
+        elif char.isspace():
+            index += 1
+        elif char == "#":
+            end = text.find("\n", index)
+            index = len(text) if end < 0 else end
+        else:
+            token, index = _quoted(text, index) if char == '"' else _word(text, index)
+            yield newline, token
+            newline = False
+
+
+def _word(text: str, index: int) -> t.Tuple[str, int]:
+    end = index
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return text[index:end], end
+
+
+def _quoted(text: str, index: int) -> t.Tuple[str, int]:
+    found = []
+    index += 1
+    while index < len(text):
+        if text[index] == "\\" and text[index + 1 : index + 2] == '"':
+            found.append('"')
+            index += 2
+        elif text[index] == '"':
+            return '"' + "".join(found), index + 1
+        else:
+            found.append(text[index])
+            index += 1
+    raise ValueRefused("corefile_broken", "a quotation does not end")

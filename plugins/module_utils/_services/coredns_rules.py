@@ -1,0 +1,174 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Rewriting names of other clusters' services to those of their local mirrors, as CoreDNS does it (semaphore 5).
+
+A rule stands for one zone, so that its way back can only name that zone (threat T11). Patterns are anchored at both
+ends; CoreDNS would otherwise search them anywhere in the name and lose what stands around the match.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.names import parse_cluster_name
+from .._values.refused import ValueRefused, quoted
+
+#: Between namespace and name in a mirror's name.
+SEPARATOR = "73736d"
+#: The zone of global services and what their names begin with.
+GLOBAL_ZONE, GLOBAL_PREFIX = "global", "gl"
+DEFAULT_DOMAIN = "cluster.local"
+#: ``_port._protocol.`` of SRV queries, or one label that names a pod.
+_LEADING = r"((?:_[\w-]+\.)?(?:[\w-]+\.)?)"
+_LABEL = r"([\w-]+)"
+_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*\Z")
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_GROUP = re.compile(r"\{([0-9]+)\}")
+
+
+class Rule(t.NamedTuple):
+    """One rewrite. ``zone`` is a DNS zone (``cluster.aws``); patterns are RE2, templates have ``{1}`` for a group."""
+
+    zone: str
+    name_regex: str
+    name_to: str
+    answer_regex: str
+    answer_to: str
+
+
+class Rewritten(t.NamedTuple):
+    """What becomes of one query. ``name`` None: not rewritten; ``rcode`` SERVFAIL where the result is no legal name."""
+
+    name: t.Optional[str]
+    answer: t.Optional[str]
+    rcode: t.Optional[str]
+
+
+def rewrite_rules(
+    clusters: t.Iterable[str],
+    mirror_namespace: str,
+    global_zone: bool = False,
+    prefixes: t.Optional[t.Mapping[str, str]] = None,
+    cluster_domain: str = DEFAULT_DOMAIN,
+) -> t.List[Rule]:
+    """The rules for the zones ``cluster.<name>`` of remote clusters, longest names first, and for ``cluster.global``.
+
+    prefixes: {cluster: servicePrefix} where they differ. Raises ValueRefused for names that could reach into another
+    zone or another cluster's mirrors.
+    """
+    mirror_domain = "{0}.svc.{1}".format(_namespace(mirror_namespace), _domain(cluster_domain))
+    pairs: t.List[t.Tuple[str, str]] = []
+    for cluster in sorted(set(clusters), key=_longest_first):
+        prefix = (prefixes or {}).get(cluster) or cluster
+        if zone_of(parse_cluster_name(cluster)) == cluster_domain or (global_zone and cluster == GLOBAL_ZONE):
+            raise ValueRefused("name_invalid", "the zone {0} is not a remote cluster's".format(zone_of(cluster)))
+        if parse_cluster_name(prefix, "service_prefix_invalid") == GLOBAL_PREFIX:
+            raise ValueRefused("reserved_service_prefix", "prefix gl is taken by the names of global services")
+        if prefix in [other for dummy, other in pairs]:
+            raise ValueRefused("duplicate_service_prefix", "two clusters have prefix {0}".format(prefix))
+        pairs.append((cluster, prefix))
+    if global_zone:
+        pairs.append((GLOBAL_ZONE, GLOBAL_PREFIX))
+    return [_rule(cluster, prefix, mirror_domain) for cluster, prefix in pairs]
+
+
+def _rule(cluster: str, prefix: str, mirror_domain: str) -> Rule:
+    return Rule(
+        zone_of(cluster),
+        r"^{0}{1}\.{1}\.svc\.{2}\.$".format(_LEADING, _LABEL, escaped(zone_of(cluster))),
+        "{{1}}{0}-{{3}}-{1}-{{2}}.{2}".format(prefix, SEPARATOR, mirror_domain),
+        r"^{0}{1}-{2}-{3}-{2}\.{4}\.$".format(_LEADING, escaped(prefix), _LABEL, SEPARATOR, escaped(mirror_domain)),
+        "{{1}}{{3}}.{{2}}.svc.{0}".format(zone_of(cluster)),
+    )
+
+
+def zone_of(cluster: str) -> str:
+    """The DNS zone of a cluster's services."""
+    return "cluster." + cluster
+
+
+def escaped(name: str) -> str:
+    """A DNS name as a pattern. Names hold letters, digits, hyphens and dots here, and only dots mean anything."""
+    return name.replace(".", r"\.")
+
+
+def _longest_first(name: str) -> t.Tuple[int, str]:
+    return -len(name), name
+
+
+def _namespace(text: object) -> str:
+    if not isinstance(text, str) or not _NAMESPACE.match(text):
+        raise ValueRefused("name_invalid", "{0} is not a namespace".format(quoted(text)))
+    return text
+
+
+def _domain(text: object) -> str:
+    if not isinstance(text, str) or len(text) > 200 or not _DOMAIN.match(text):
+        raise ValueRefused("name_invalid", "{0} is not a DNS domain".format(quoted(text)))
+    return text
+
+
+# -- what CoreDNS does with them ---------------------------------------------------------------------------------
+
+
+def rule_problem(pattern: str, template: str) -> t.Optional[str]:
+    """Why CoreDNS would refuse to load a pattern with its template, or None (semaphore 5.1).
+
+    It compares the number of different groups that the template uses with the number of groups in the pattern.
+    """
+    try:
+        groups = re.compile(pattern, re.ASCII).groups
+    except re.error as error:
+        return "the pattern does not compile: {0}".format(error)
+    used = len(set(_GROUP.findall(template)))
+    return "the template uses {0} groups, the pattern has {1}".format(used, groups) if used > groups else None
+
+
+def substitute(pattern: str, template: str, name: str) -> t.Optional[str]:
+    """One pattern on one name: lower-case and absolute before and after, None when nothing matches (semaphore 5.2)."""
+    found = re.search(pattern, absolute(name), re.ASCII)
+    if found is None:
+        return None
+    values = (found.group(0),) + found.groups("")
+
+    def value(match: t.Any) -> str:
+        number = int(match.group(1))
+        return values[number] if number < len(values) else str(match.group(0))
+
+    return absolute(_GROUP.sub(value, template))
+
+
+def absolute(name: str) -> str:
+    """Lower-case, with the final dot."""
+    return name.lower() if name.endswith(".") else name.lower() + "."
+
+
+def legal(name: str) -> bool:
+    """True when every label has 1 to 63 octets and the whole name at most 255 on the wire."""
+    labels = name[:-1].split(".")
+    return all(1 <= len(label.encode()) <= 63 for label in labels) and len(name.encode()) + 1 <= 255
+
+
+def rewrite_name(rules: t.Sequence[Rule], query: str) -> Rewritten:
+    """What CoreDNS makes of a query, and under which name its answer comes back to the client."""
+    for rule in rules:
+        name = substitute(rule.name_regex, rule.name_to, query)
+        if name is None:
+            continue
+        if not legal(name):
+            return Rewritten(None, None, "SERVFAIL")
+        return Rewritten(name, substitute(rule.answer_regex, rule.answer_to, name) or name, None)
+    return Rewritten(None, None, None)
+
+
+def answer_name(rules: t.Sequence[Rule], name: str) -> str:
+    """A mirror's name, as the owner of a record or inside one, as the client sees it; other names stay."""
+    for rule in rules:
+        found = substitute(rule.answer_regex, rule.answer_to, name)
+        if found is not None:
+            return found
+    return name

@@ -1,0 +1,165 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: network_sets
+short_description: Converge sets of other clusters' pod addresses, for network policies
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Pods that carry the label C(policy.semaphore.uw.io/name) become members of a set in every other cluster. Policies there
+    name the set, by the labels that the filter P(multicluster.network.policy_selector#filter) puts together.
+  - A set is a GlobalNetworkSet of Calico or a CiliumCIDRGroup of Cilium, called C(CLUSTER-NAMESPACE-VALUE). All clusters are
+    done in one call. Each is asked once for its labelled pods and once for its sets, and only sets that differ are written.
+  - Host-network and finished pods, and pods that should long be gone, are left out. Each address is one host, of either
+    family, and must lie in what O(grants) says of its cluster.
+  - Two namespaces can make the same name. The set that exists keeps it, otherwise the first in order. The other is refused,
+    and addresses are never mixed.
+  - A cluster whose pods could not be listed completely keeps its sets everywhere, as they are.
+  - A set that this fabric wrote is put right when somebody edited it. A set with the labels of semaphore-policy that this fabric
+    did not write needs O(adopt=true). Any other set of a wanted name is refused and never touched.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.owner
+options:
+  grants:
+    description:
+      - Cluster name to a dictionary with C(pod_cidrs), and C(node_cidrs) where O(include_host_network=true).
+      - Further keys are left alone, so that the variables of the inventory's clusters can be given as they are.
+      - Required with O(state=present). Clusters without an entry are no sources.
+    type: dict
+    default: {}
+  sources:
+    description:
+      - Clusters whose pods become sets elsewhere. The default is all that O(clusters) and O(grants) have.
+      - With O(state=absent), the clusters whose sets are removed, which O(clusters) need not have any more. The default is all.
+    type: list
+    elements: str
+  targets:
+    description: Clusters that get sets. The default is all of O(clusters).
+    type: list
+    elements: str
+  target:
+    description:
+      - Kind of object. V(auto), V(calico) and V(cilium) take the first kind that the API server has, in the order of the other
+        choices. These pin one.
+    type: str
+    choices:
+      - auto
+      - calico
+      - cilium
+      - projectcalico.org/v3
+      - crd.projectcalico.org/v1
+      - cilium.io/v2
+      - cilium.io/v2alpha1
+    default: auto
+  include_host_network:
+    description: Take in pods on the host network. Their address is that of the node and admits every process there.
+    type: bool
+    default: false
+  state:
+    description: V(absent) removes the sets of O(sources), whatever their number.
+    type: str
+    choices: [present, absent]
+    default: present
+seealso:
+  - plugin: multicluster.network.policy_selector
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Pods of each cluster as sets in the other
+  multicluster.network.network_sets:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+    grants:
+      aws: {pod_cidrs: [10.2.0.0/16]}
+      gcp: {pod_cidrs: [10.4.0.0/16]}
+
+- name: The cluster gcp has left
+  multicluster.network.network_sets:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+    sources: [gcp]
+    state: absent
+"""
+
+RETURN = r"""
+plan:
+  description: Counts of sets that were (or, in check mode, would be) created, updated and deleted, and the first 200 changes.
+  type: dict
+  returned: always
+  sample:
+    create: 1
+    update: 0
+    delete: 0
+    unchanged: 0
+    changes:
+      - {action: create, kind: GlobalNetworkSet, id: aws/gcp-sys-log-forwarder, fields: []}
+refused:
+  description: What was left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {object: gcp/sys-log/forwarder-x, reason: outside_grant, message: 10.9.0.1 is in none of the pod_cidrs of gcp}
+counts:
+  description: Sets and addresses of every source whose pods could be listed.
+  type: dict
+  returned: always
+  sample: {gcp: {sets: 1, addresses: 6}, aws: {sets: 0, addresses: 0}}
+failures:
+  description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: always
+  sample: []
+stats:
+  description: Requests by verb for each cluster, and seconds.
+  type: dict
+  returned: always
+  sample: {requests: {aws: {list: 2}, gcp: {list: 2}}, seconds: 0.05}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
+from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import TARGETS
+
+
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "grants": {"type": "dict", "default": {}},
+        "sources": {"type": "list", "elements": "str"},
+        "targets": {"type": "list", "elements": "str"},
+        "target": {"type": "str", "choices": list(TARGETS), "default": "auto"},
+        "include_host_network": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        **clusters_spec(),
+        **owner_spec(),
+        **fail_on_refused_spec(),
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = network_sets.run(module.params, check=module.check_mode)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
+    exit_kube(module, result)
+
+
+if __name__ == "__main__":
+    main()
