@@ -287,7 +287,10 @@ def test_a_roamed_endpoint_is_not_drift(pair, wait_for):
     assert lost(pair.ping(3)) == 0
     pair.b.run("wg", "set", NAME, "listen-port", "4444")
     pair.b.run("ping", "-q", "-c", "2", "-i", "0.2", "-W", "3", "10.99.1.1")
-    roamed = lambda: wg(pair.a)[1][pair.wants["b"]["key"]][1] == "192.0.2.2:4444"  # noqa: E731
+
+    def roamed():
+        return wg(pair.a)[1][pair.wants["b"]["key"]][1] == "192.0.2.2:4444"
+
     assert wait_for(roamed)
     again = assert_quiet_apart_from_counters(pair.a, pair.wants["a"])
     assert again["peers"][0]["endpoint"] == "192.0.2.2:4444"

@@ -52,8 +52,8 @@ def check_claims(
     claims: ``{cluster, node, public_key: text|Pending, endpoint: text|None, allowed_ips: [cidr]}``, further keys
     are carried along. grants: ``{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}}`` of **all**
     clusters of the fabric. holders: peers that work now; on a tie the live one keeps key and range, else a claim with
-    ``declared: True`` (the inventory names the node), else the first by cluster and node name. own_keys: public keys of the side that will load these peers. ranges: which of its
-    cluster's grants a node may route to itself.
+    ``declared: True`` (the inventory names the node), else the first by cluster and node name. own_keys: public keys
+    of the side that will load these peers. ranges: which of its cluster's grants a node may route to itself.
 
     Words: outside_grant, claimed_twice, own_key, weak_key, endpoint_in_overlay, endpoint_special, and
     bad_public_key, bad_pod_cidr, bad_endpoint, name_invalid for text that is no value at all.

@@ -26,11 +26,11 @@ MAX_ALIAS = 255
 def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A complete device from what a caller gave; None stands for the default everywhere.
 
-    ``{name, state: present|absent, overlay: [cidr] in which no resolved endpoint may lie, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any),
-    fwmark, private_key_file: path|None (key not managed), generate_key: make a missing one (else somebody does before
-    the plan is applied), addresses: None (not managed)|[...],
-    flush_ipv4, up, peers: [...]|None (not managed), purge_peers}``. What it returns it also takes. Raises ValueRefused: a device that is not
-    understood is not half configured.
+    ``{name, state: present|absent, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any), fwmark,
+    private_key_file: path|None (key not managed), generate_key: make a missing one (else somebody does before the plan
+    is applied), addresses: None (not managed)|[...], flush_ipv4, up, peers: [...]|None (not managed), purge_peers,
+    overlay: [cidr] (no name of an endpoint may resolve into them)}``. What it returns it also takes. Raises
+    ValueRefused: a device that is not understood is not half configured.
     """
 
     def given(name: str, default: t.Any) -> t.Any:

@@ -114,7 +114,7 @@ def test_each_can_be_allowed(tmp_path):
     def allowed(word, kubeconfig):
         return parse_access({"name": "aws", "kubeconfig": kubeconfig, "allow": [word]})
 
-    by_word = {word: kubeconfig for word, kubeconfig in HOSTILE}
+    by_word = dict(HOSTILE)
     assert allowed("exec", by_word["exec"]).loader_config["users"][0]["user"]["exec"]["command"] == "/bin/sh"
     assert allowed("insecure_tls", by_word["insecure_tls"]).verify is False
     assert allowed("plain_http", by_word["plain_http"]).server.startswith("http:")

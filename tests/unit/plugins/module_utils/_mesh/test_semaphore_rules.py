@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_annotations as annotations
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_device as device
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_peers as peers
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -154,20 +154,20 @@ def address(kind: str, text: t.Any) -> t.Dict[str, t.Any]:
 def test_endpoints(addresses: t.Any, expected: t.Optional[str]) -> None:
     if expected is None:
         with pytest.raises(ValueRefused) as caught:
-            annotations.endpoint(addresses, 7)
+            semaphore_annotations.endpoint(addresses, 7)
         assert caught.value.word == "no_internal_ip"
     else:
-        assert annotations.endpoint(addresses, 7) == expected
+        assert semaphore_annotations.endpoint(addresses, 7) == expected
 
 
 def test_endpoint_of_another_type() -> None:
     both = [address("InternalIP", "10.0.0.1"), address("ExternalIP", "203.0.113.1")]
-    assert annotations.endpoint(both, 7, "ExternalIP") == "203.0.113.1:7"
+    assert semaphore_annotations.endpoint(both, 7, "ExternalIP") == "203.0.113.1:7"
 
 
 def test_annotations_of_three_clusters() -> None:
     remotes = [{"name": name, "listen_port": port, "public_key": KEY} for name, port in (("gcp", 1), ("merit", 2))]
-    found = annotations.node_annotations("aws", remotes, [address("InternalIP", "10.66.23.31")])
+    found = semaphore_annotations.node_annotations("aws", remotes, [address("InternalIP", "10.66.23.31")])
     assert found["patch"] == {
         "gcp.wireguard.semaphore.uw.io/pubKey": KEY,
         "gcp.wireguard.semaphore.uw.io/endpoint": "10.66.23.31:1",
@@ -175,24 +175,24 @@ def test_annotations_of_three_clusters() -> None:
         "merit.wireguard.semaphore.uw.io/endpoint": "10.66.23.31:2",
     }
     assert found["watch"] == {name: {"pubKey": PUB, "endpoint": END} for name in ("gcp", "merit")}
-    assert annotations.patch_body(found["patch"]) == {"metadata": {"annotations": found["patch"]}}
+    assert semaphore_annotations.patch_body(found["patch"]) == {"metadata": {"annotations": found["patch"]}}
     with pytest.raises(ValueRefused):
-        annotations.node_annotations("aws", [dict(remotes[0], name="a_b")], [address("InternalIP", "10.66.23.31")])
+        semaphore_annotations.node_annotations("aws", [dict(remotes[0], name="a_b")], [address("InternalIP", "10.66.23.31")])
 
 
 @pytest.mark.parametrize("cluster, valid", [("gcp", True), ("a" * 63, True), ("a_b", False), ("A", False), ("", False)])
 def test_annotation_keys(cluster: str, valid: bool) -> None:
-    assert annotations.annotation_key_valid(cluster)["valid"] == valid
-    assert annotations.cluster_of_key(annotations.key_of("gcp", "endpoint")) == "gcp"
-    assert annotations.cluster_of_key("gcp.wireguard.semaphore.uw.io/endpoints") is None
+    assert semaphore_annotations.annotation_key_valid(cluster)["valid"] == valid
+    assert semaphore_annotations.cluster_of_key(semaphore_annotations.key_of("gcp", "endpoint")) == "gcp"
+    assert semaphore_annotations.cluster_of_key("gcp.wireguard.semaphore.uw.io/endpoints") is None
 
 
 def test_presence() -> None:
-    assert annotations.announces("aws", {PUB: "", END: ""})
-    assert not annotations.announces("aws", {PUB: KEY})
-    assert not annotations.announces("gcp", {PUB: KEY, END: "x"})
-    assert not annotations.announces("aws", {PUB.lower(): KEY, END: "x"})
-    assert not annotations.announces("aws", None)
+    assert semaphore_annotations.announces("aws", {PUB: "", END: ""})
+    assert not semaphore_annotations.announces("aws", {PUB: KEY})
+    assert not semaphore_annotations.announces("gcp", {PUB: KEY, END: "x"})
+    assert not semaphore_annotations.announces("aws", {PUB.lower(): KEY, END: "x"})
+    assert not semaphore_annotations.announces("aws", None)
 
 
 def only(found: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -204,7 +204,6 @@ def test_live_peers_keep_what_they_hold_and_then_the_inventorys_nodes() -> None:
     assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings, holders))] == ["aaa"]
 
 
-
 def test_too_many_nodes_are_no_listing() -> None:
     topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}})
     assert topology["failures"][0]["reason"] == "source_incomplete" and topology["refused"] == []

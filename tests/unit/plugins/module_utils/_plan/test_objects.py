@@ -37,7 +37,11 @@ def obj(*entries, **more):
         ([fields(US, {"f:metadata": {"f:annotations": {"f:x": {}}}})], {}, False),
         ([fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})], {"app.kubernetes.io/managed-by": "multicluster.network"}, True),
         ([fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})], {"app.kubernetes.io/managed-by": "Helm"}, False),
-        ([fields("kubectl", {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})], {"app.kubernetes.io/managed-by": "multicluster.network"}, False),
+        (
+            [fields("kubectl", {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})],
+            {"app.kubernetes.io/managed-by": "multicluster.network"},
+            False,
+        ),
         ([fields(US, {"f:status": {"f:a": {}}}, subresource="status")], {}, False),
     ],
 )  # fmt: skip

@@ -43,7 +43,7 @@ def test_pairs(items: t.List[t.Any]) -> None:
 
 @given(st.lists(networks(), max_size=10), networks())
 def test_sets(items: t.List[t.Any], probe: t.Any) -> None:
-    merged = [n for n in ipaddress.collapse_addresses(n for n in items if n.version == probe.version)]
+    merged = list(ipaddress.collapse_addresses(n for n in items if n.version == probe.version))
     assert RangeSet(items).covers(probe) == any(contains(item, probe) for item in merged)
     assert (probe.network_address in RangeSet(items)) == any(
         item.version == probe.version and probe.network_address in item for item in items
