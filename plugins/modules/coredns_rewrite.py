@@ -1,0 +1,204 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: coredns_rewrite
+short_description: Let names of other clusters' services resolve to their local mirrors
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Puts server blocks into the Corefile of every cluster, so that C(SERVICE.NAMESPACE.svc.cluster.REMOTE) resolves to the
+    local mirror of that service, and C(SERVICE.NAMESPACE.svc.cluster.OWN) to the service itself.
+  - The blocks stand between two comments at the head of the Corefile. Everything else stays byte for byte, and
+    O(state=absent) leaves what was there before.
+  - A Corefile that already has a server block for one of the zones is refused, since CoreDNS would not load it with two.
+  - The Corefile is written only in the version that was read. If somebody changes it in between, the cluster is listed in
+    RV(failures), and the next run merges into the new text.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+options:
+  fabric:
+    description: Name of the fabric. It stands in the comments by which the blocks are known again.
+    type: str
+    required: true
+  members:
+    description: Names of all clusters of the fabric. The default is those in O(clusters), which always count.
+    type: list
+    elements: str
+  mirror_namespace:
+    description: Namespace of the mirrors.
+    type: str
+    default: sys-semaphore
+  global_zone:
+    description: Whether C(SERVICE.NAMESPACE.svc.cluster.global) resolves to global services.
+    type: bool
+    default: false
+  own_zone:
+    description: Whether each cluster also answers for its own name.
+    type: bool
+    default: true
+  prefixes:
+    description: Cluster name to the prefix of its mirrors, where the two differ.
+    type: dict
+    default: {}
+  cluster_domain:
+    description: DNS domain of Kubernetes itself, the same in all clusters of the call.
+    type: str
+    default: cluster.local
+  version:
+    description: Version of CoreDNS. The default renders for 1.8.2 and newer.
+    type: str
+  versions:
+    description: Cluster name to version of CoreDNS, where it differs from O(version).
+    type: dict
+    default: {}
+  namespace:
+    description: Namespace of the ConfigMap.
+    type: str
+    default: kube-system
+  name:
+    description: Name of the ConfigMap.
+    type: str
+    default: coredns
+  key:
+    description:
+      - Key of the ConfigMap. V(Corefile) must exist.
+      - Give another for a file that the Corefile imports, such as V(multicluster.server) of C(coredns-custom). The key and the
+        ConfigMap are then made where they are missing.
+    type: str
+    default: Corefile
+  state:
+    description: V(absent) takes the blocks away.
+    type: str
+    choices: [present, absent]
+    default: present
+  fail_on_failures:
+    description: >-
+      Whether the task fails when a cluster could not be read or written. The other clusters are always finished first,
+      and the result lists RV(failures) either way.
+    type: bool
+    default: true
+  fail_on_refused:
+    description: Fail when anything was refused. Everything else is done first.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Reads and plans like a real run, and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows the Corefile line by line.
+    support: full
+  idempotent:
+    description: The second run changes nothing and sends no write.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+seealso:
+  - plugin: multicluster.network.dns_rewrite
+    plugin_type: filter
+  - plugin: multicluster.network.corefile
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Names of each cluster in the other
+  multicluster.network.coredns_rewrite:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+
+- name: A cluster whose Corefile is generated and imports further files
+  multicluster.network.coredns_rewrite:
+    fabric: demo
+    clusters:
+      - {name: edge, kubeconfig: ~/.kube/edge}
+    members: [aws, gcp, edge]
+    name: coredns-custom
+    key: multicluster.server
+"""
+
+RETURN = r"""
+plan:
+  description: Counts of ConfigMaps that were (or, in check mode, would be) written, and the changes.
+  type: dict
+  returned: always
+  sample:
+    create: 0
+    update: 1
+    delete: 0
+    unchanged: 1
+    changes:
+      - {action: update, kind: ConfigMap, id: gcp/kube-system/coredns, fields: [Corefile]}
+refused:
+  description: What was left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - object: ConfigMap gcp/kube-system/coredns
+      reason: not_ours
+      message: a server block that is not ours has the zone 'cluster.aws'; remove it, we leave it alone
+failures:
+  description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: always
+  sample: []
+stats:
+  description: Requests by verb for each cluster, and seconds.
+  type: dict
+  returned: always
+  sample: {requests: {gcp: {get: 1, patch: 1}}, seconds: 0.03}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import coredns
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
+from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+
+
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "members": {"type": "list", "elements": "str"},
+        "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
+        "global_zone": {"type": "bool", "default": False},
+        "own_zone": {"type": "bool", "default": True},
+        "prefixes": {"type": "dict", "default": {}},
+        "cluster_domain": {"type": "str", "default": "cluster.local"},
+        "version": {"type": "str"},
+        "versions": {"type": "dict", "default": {}},
+        "namespace": {"type": "str", "default": "kube-system"},
+        "name": {"type": "str", "default": "coredns"},
+        "key": {"type": "str", "default": "Corefile", "no_log": False},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "fail_on_failures": {"type": "bool", "default": True},
+        **clusters_spec(),
+        **fail_on_refused_spec(),
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = coredns.run(module.params, check=module.check_mode)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
+    exit_kube(module, result)
+
+
+if __name__ == "__main__":
+    main()
