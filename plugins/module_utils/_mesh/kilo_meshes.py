@@ -20,7 +20,7 @@ OVERLAP, INVALID_CIDR = "overlap", "invalid-cidr"
 _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _TYPED = ("podCIDRs", "wireguardCIDR", "serviceCIDR", "additionalCIDRs")
-_FIELDS = frozenset(_TYPED + ("name", "local", "kubeconfigSecretRef", "wireguardPort", "persistentKeepalive", "allowedNetworks"))
+_FIELDS = frozenset(_TYPED + ("endpoint_policy", "name", "local", "kubeconfigSecretRef", "wireguardPort", "persistentKeepalive", "allowedNetworks"))
 
 
 class MeshFinding(t.NamedTuple):

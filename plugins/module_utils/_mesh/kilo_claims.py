@@ -1,0 +1,252 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What Kilo's nodes claim against what the mesh grants their cluster (rulings 4, 12, 29, 39; threats T1 to T6).
+
+The rules of the original treat keys as opaque and announce any internal address. This stage runs between them and the
+building of Peers, always: a node that claims another's key or ranges is refused, an internal address that is not the
+node's to announce is left out, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import typing as t
+
+from .._plan.pending import Pending
+from .._plan.plan import Refusal
+from .._values.addresses import Address, Network, special_kind
+from .._values.keys import is_weak, parse_key
+from .._values.ranges import DisjointSpans, RangeSet
+from .._values.refused import ValueRefused, quoted
+from .claims import check_claims, label_of
+from .kilo_endpoints import doubtful, endpoint_address, parse_endpoint, resolve_endpoint
+from .kilo_nodes import is_typed, networks_of
+from .kilo_peers import all_cidrs
+from .kilo_values import KEY, WIREGUARD_IP, Entry, Node, addresses, annotation, cidr_contains, cidr_or_none, parse_cidr, pod_cidrs
+
+Live = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+class Source(t.NamedTuple):
+    """One cluster with everything that it declares in any mesh, its valid nodes, and its live Peers by node name.
+
+    ``kept``: nodes that are no valid ones for a passing reason and whose live Peer stays.
+    """
+
+    cluster: str
+    entries: t.List[Entry]
+    nodes: t.List[Node]
+    live: t.Dict[str, t.Mapping[str, t.Any]]
+    kept: t.List[str]
+
+
+class Checked(t.NamedTuple):
+    """``refused`` {(cluster, node): Refusal}; ``left_out`` {cluster: {node: routes}}; further refusals; warnings."""
+
+    refused: t.Dict[t.Tuple[str, str], Refusal]
+    left_out: t.Dict[str, t.Dict[str, t.Set[str]]]
+    routes: t.List[Refusal]
+    warnings: t.List[str]
+    overlay: RangeSet
+
+
+def check_kilo(
+    sources: t.Sequence[Source],
+    node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
+    strict_keys: bool = False,
+    strict_endpoints: bool = False,
+    all_pods: bool = False,
+) -> Checked:
+    """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses."""
+    overlay = RangeSet(network for source in sources for network in _overlay_of(source))
+    checked = Checked({}, {}, [], [], overlay)
+    claims = []
+    malformed: t.Dict[str, str] = {}
+    for source in sorted(sources, key=_cluster):
+        for node in source.nodes:
+            name = str(node["name"])
+            label = label_of(source.cluster, name)
+            try:
+                key = _key(annotation(node, KEY), label, malformed, strict_keys, checked.warnings)
+                _endpoint(node, source, label, overlay, strict_endpoints, checked.warnings)
+            except ValueRefused as error:
+                checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+                continue
+            pods = [parse_cidr(text) for text in pod_cidrs(node)[: None if all_pods else 1] if cidr_or_none(text)]
+            routes = [str(pod.network) for pod in pods] + [parse_cidr(annotation(node, WIREGUARD_IP)).host_route]
+            claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
+        claims.extend(_kept_claims(source))
+    grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
+    holders = {source.cluster: _holder(source) for source in sources}
+    kept, refusals = check_claims(claims, grants, holders, ranges=("declared",))
+    by_label = {label_of(claim["cluster"], claim["node"]): (claim["cluster"], claim["node"]) for claim in claims}
+    for refusal in refusals:
+        checked.refused[by_label[refusal.object]] = refusal
+    _internal_routes(sources, kept, node_cidrs or {}, checked)
+    return checked
+
+
+def _cluster(source: Source) -> str:
+    return source.cluster
+
+
+def _declared(source: Source) -> t.List[Network]:
+    return [network for entry in source.entries for network in networks_of(all_cidrs(entry))]
+
+
+def _overlay_of(source: Source) -> t.Iterator[Network]:
+    """The ranges in which no node has an address. A flat entry has no roles: one that holds a node's address but no
+    node's pod range or WireGuard address is a range of hosts."""
+    hosts = [address for node in source.nodes for dummy, address in addresses(node, "InternalIP")]
+    inside: t.List[t.Union[Network, Address]] = []
+    for node in source.nodes:
+        inside.extend(cidr.network for cidr in map(cidr_or_none, pod_cidrs(node)[:1]) if cidr is not None)
+        inside.append(parse_cidr(annotation(node, WIREGUARD_IP)).host)
+    for entry in source.entries:
+        if is_typed(entry):
+            texts = list(entry.get("podCIDRs") or ()) + [entry.get("wireguardCIDR"), entry.get("serviceCIDR")]
+            yield from networks_of(texts)
+            continue
+        for network in networks_of(entry.get("allowedNetworks")):
+            of_hosts = any(cidr_contains(network, address) for address in hosts)
+            if not of_hosts or any(cidr_contains(network, item) for item in inside):
+                yield network
+
+
+def _key(text: str, label: str, malformed: t.Dict[str, str], strict: bool, warnings: t.List[str]) -> t.Any:
+    """The key in canonical spelling for comparing, or a stand-in for text that is no key."""
+    try:
+        return parse_key(text)
+    except ValueRefused as error:
+        if strict:
+            raise ValueRefused("key_malformed", error.message) from None
+        warnings.append("{0}: {1}; Kilo cannot use it [key_malformed]".format(label, error.message))
+    try:
+        raw = base64.b64decode(text.encode("utf-8", "replace"))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) == 32:
+        # another spelling of a key is that key
+        canonical = base64.b64encode(raw).decode("ascii")
+        if is_weak(canonical):
+            raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(text)))
+        return canonical
+    owner = malformed.setdefault(text, label)
+    if owner != label:
+        raise ValueRefused("claimed_twice", "key {0} is also claimed by {1}, which keeps it".format(quoted(text), owner))
+    return Pending("key of " + label)
+
+
+def _endpoint(node: Node, source: Source, label: str, overlay: RangeSet, strict: bool, warnings: t.List[str]) -> None:
+    try:
+        resolved = resolve_endpoint(node, source.entries[0].get("wireguardPort"))
+    except ValueRefused:
+        return  # a roaming node
+    endpoint = parse_endpoint(resolved.text)
+    address = endpoint_address(endpoint)
+    if address is not None and address in overlay:
+        raise ValueRefused(
+            "endpoint_in_overlay",
+            "endpoint {0} lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through "
+            "itself".format(quoted(resolved.text)),
+        )
+    problem = doubtful(endpoint)
+    if problem is not None:
+        if strict:
+            raise ValueRefused(*problem)
+        warnings.append("{0}: {1} [{2}]".format(label, problem[1], problem[0]))
+
+
+def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
+    """A Peer that stays while its node is away still has its key and its ranges."""
+    declared = RangeSet(_declared(source))
+    for name in source.kept:
+        spec = source.live[name]
+        cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
+        routes = [str(cidr.network) for cidr in cidrs if cidr is not None and declared.covers(cidr.network)]
+        try:
+            key: t.Any = parse_key(spec.get("publicKey"))
+        except ValueRefused:
+            key = Pending("key of " + name)
+        if routes:
+            yield {"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes}
+
+
+def _holder(source: Source) -> t.Dict[str, t.List[str]]:
+    return {str(spec.get("publicKey")): list(spec.get("allowedIPs") or ()) for spec in source.live.values()}
+
+
+def _internal_routes(
+    sources: t.Sequence[Source], kept: t.Sequence[t.Mapping[str, t.Any]], node_cidrs: t.Mapping[str, t.Sequence[str]], checked: Checked
+) -> None:
+    """Leave out internal addresses that a node may not announce; the node itself stays."""
+    clusters, routed = DisjointSpans(), DisjointSpans()
+    for source in sources:
+        for network in _declared(source):
+            if clusters.owner(network) is None:
+                clusters.add(network, source.cluster)
+    for claim in kept:
+        label = label_of(claim["cluster"], claim["node"])
+        for text in claim["allowed_ips"]:
+            network = parse_cidr(text).network
+            if routed.owner(network) is None:
+                routed.add(network, label)
+    grants = {name: RangeSet(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
+    rows = []
+    for source in sources:
+        for node in source.nodes:
+            name = str(node["name"])
+            if (source.cluster, name) in checked.refused:
+                continue
+            live = frozenset((source.live.get(name) or {}).get("allowedIPs") or ())
+            for dummy, address in addresses(node, "InternalIP"):
+                route = "{0}/{1}".format(address, address.max_prefixlen)
+                rows.append((route not in live, source.cluster, name, route, address))
+    rows.sort(key=_rank)
+    taken: t.Dict[str, str] = {}
+    for dummy, cluster, name, route, address in rows:
+        label = label_of(cluster, name)
+        network = ipaddress.ip_network(route)
+        problem = _route_problem(label, cluster, address, network, clusters, routed, grants, taken)
+        if problem is None:
+            taken[route] = label
+        else:
+            checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
+            message = "{0}: its internal address {1} is not announced: {2}".format(label, address, problem[1])
+            checked.routes.append(Refusal(label, problem[0], message))
+
+
+def _rank(row: t.Tuple[bool, str, str, str, t.Any]) -> t.Tuple[bool, str, str, str]:
+    return row[:4]
+
+
+def _route_problem(
+    label: str,
+    cluster: str,
+    address: Address,
+    network: Network,
+    clusters: DisjointSpans,
+    routed: DisjointSpans,
+    grants: t.Mapping[str, RangeSet],
+    taken: t.Mapping[str, str],
+) -> t.Optional[t.Tuple[str, str]]:
+    kind = special_kind(address)
+    if kind is not None:
+        return "special_address", "it is a {0} address".format(kind.replace("_", "-"))
+    owner = clusters.owner(network)
+    if owner is not None and owner != cluster:
+        return "outside_grant", "it lies in a range of cluster {0}".format(owner)
+    if owner is None and cluster in grants and address not in grants[cluster]:
+        return "outside_grant", "it is outside the node_cidrs of cluster {0}".format(cluster)
+    holder = routed.owner(network)
+    if holder is not None and holder != label:
+        return "claimed_twice", "it lies in a range of {0}".format(holder)
+    other = taken.get(str(network))
+    if other is not None and other != label:
+        return "claimed_twice", "{0} has it too and keeps it".format(other)
+    return None

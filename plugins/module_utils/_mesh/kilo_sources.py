@@ -1,0 +1,244 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The sources of all meshes: nodes sorted into valid and skipped, claims checked, Peers built once for every target."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.objects import is_ours
+from .._plan.plan import Refusal
+from .claims import label_of
+from .kilo_claims import Checked, Source, check_kilo
+from .kilo_diff import Existing
+from .kilo_meshes import MeshFinding, check_definition, mesh_id, validate_meshes
+from .kilo_nodes import Filtered, filter_nodes, is_transient
+from .kilo_peers import Knobs, anchor_cidrs, choose_anchor, desired_peers, mesh_keepalive, peer_name
+from .kilo_values import GRANULARITY, Node, annotation, ip_or_none
+
+
+class Settings(t.NamedTuple):
+    """The options of a run. ``confirm_empty``: clusters of which it is right that they have no node any more."""
+
+    manager: str
+    endpoint_policy: str = "require"
+    internal_ip_routes: str = "always"
+    own_endpoint_routes: bool = False
+    roaming_keepalive: int = 25
+    all_pod_cidrs: bool = False
+    anchor_choice: str = "sticky"
+    learnt_endpoints: str = "before_external_ip"
+    strict_keys: bool = False
+    strict_endpoints: bool = False
+    keep_transient: bool = True
+    node_cidrs: t.Mapping[str, t.Sequence[str]] = {}
+    state: str = "present"
+    adopt: bool = False
+    max_deletes: t.Optional[int] = None
+    confirm_empty: t.Container[str] = ()
+    purge_meshes: bool = False
+
+    def knobs(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> Knobs:
+        """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""
+        policy = entry.get("endpoint_policy") or mesh.get("endpoint_policy") or self.endpoint_policy
+        return Knobs(policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, self.all_pod_cidrs)
+
+
+class Gathered(t.NamedTuple):
+    """What was read: flattened nodes of each cluster in the order of names, Peers of each target, why others failed.
+
+    A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` says why.
+    """
+
+    nodes: t.Mapping[str, t.List[Node]]
+    peers: t.Mapping[str, t.List[t.Dict[str, t.Any]]]
+    unreachable: t.Mapping[str, str]
+    ready: t.Mapping[str, t.Container[str]] = {}
+
+
+class Target:
+    """The Peers of one target, as read."""
+
+    def __init__(self, name: str, objects: t.Iterable[t.Mapping[str, t.Any]], manager: str) -> None:
+        self.name, self._manager = name, manager
+        self.objects: t.Dict[str, t.Mapping[str, t.Any]] = {}
+        rows = []
+        for obj in objects:
+            metadata, spec = obj["metadata"], obj.get("spec")
+            ident = str(metadata.get("name"))
+            self.objects[ident] = obj
+            rows.append({"name": ident, "labels": metadata.get("labels") or {}, "spec": spec if isinstance(spec, dict) else {}})
+        self.existing = Existing(rows)
+        self._ours: t.Dict[str, bool] = {}
+
+    def ours(self, name: str) -> bool:
+        """True when the Peer was applied by our field manager."""
+        if name not in self._ours:
+            self._ours[name] = name in self.objects and is_ours(self.objects[name], self._manager)
+        return self._ours[name]
+
+
+class SourcePlan(t.NamedTuple):
+    """One source of one mesh, ready for every target.
+
+    ``peers`` built Peers by node; ``node_of`` {Peer name: node} of all nodes that the cluster lists; ``reasons`` {node:
+    reason} of skipped nodes; ``kept`` nodes whose live Peers stay although they are skipped.
+    """
+
+    mesh: t.Mapping[str, t.Any]
+    entry: t.Mapping[str, t.Any]
+    knobs: Knobs
+    keepalive: int
+    peers: t.Dict[str, t.Dict[str, t.Any]]
+    nodes: t.Dict[str, Node]
+    node_of: t.Dict[str, str]
+    reasons: t.Dict[str, str]
+    kept: t.FrozenSet[str]
+    anchor: t.Optional[str]
+    bootstrapping: bool
+
+
+class Sources(t.NamedTuple):
+    """Everything before targets are looked at. ``plans`` {(mesh name, cluster): SourcePlan}."""
+
+    meshes: t.List[t.Mapping[str, t.Any]]
+    findings: t.List[MeshFinding]
+    plans: t.Dict[t.Tuple[str, str], SourcePlan]
+    refused: t.List[Refusal]
+    warnings: t.List[str]
+    checked: Checked
+
+
+def usable_meshes(
+    meshes: t.Sequence[t.Mapping[str, t.Any]],
+) -> t.Tuple[t.List[t.Mapping[str, t.Any]], t.List[MeshFinding]]:
+    """The meshes that no finding names, and all findings: only what is wrong stands still (gaps G15 to G17)."""
+    findings = [finding for mesh in meshes for finding in check_definition(mesh)]
+    names = [mesh.get("name") for mesh in meshes]
+    for mesh in meshes:
+        if names.count(mesh.get("name")) > 1:
+            message = 'mesh "{0}" is defined more than once; its Peers carry the name alone'.format(mesh.get("name"))
+            findings.append(MeshFinding((mesh_id(mesh),), "definition_invalid", message))
+    broken = {ident for finding in findings for ident in finding.meshes}
+    findings += validate_meshes([mesh for mesh in meshes if mesh_id(mesh) not in broken])
+    blocked = {ident for finding in findings for ident in finding.meshes}
+    return [mesh for mesh in meshes if mesh_id(mesh) not in blocked], findings
+
+
+class _Draft(t.NamedTuple):
+    mesh: t.Mapping[str, t.Any]
+    entry: t.Mapping[str, t.Any]
+    knobs: Knobs
+    filtered: Filtered
+    live: t.Dict[str, t.Mapping[str, t.Any]]
+    node_of: t.Dict[str, str]
+    kept: t.List[str]
+
+
+def plan_sources(
+    meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, targets: t.Mapping[str, Target], settings: Settings
+) -> Sources:
+    """Filter, check and build every source of every mesh that may go on."""
+    usable, findings = usable_meshes(meshes)
+    drafts: t.Dict[t.Tuple[str, str], _Draft] = {}
+    for mesh in usable:
+        for entry in mesh["clusters"]:
+            if entry["name"] in gathered.nodes:
+                nodes = gathered.nodes[entry["name"]]
+                drafts[mesh["name"], entry["name"]] = _draft(mesh, entry, nodes, targets, settings)
+    by_cluster: t.Dict[str, Source] = {}
+    for (dummy, cluster), draft in sorted(drafts.items(), key=_first):
+        source = by_cluster.setdefault(cluster, Source(cluster, [], [], {}, []))
+        source.entries.append(draft.entry)
+        known = {str(node["name"]) for node in source.nodes}
+        source.nodes.extend(node for node in draft.filtered.valid if str(node["name"]) not in known)
+        source.live.update(draft.live)
+        source.kept.extend(name for name in draft.kept if name not in source.kept)
+    checked = check_kilo(
+        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints, settings.all_pod_cidrs
+    )
+    found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
+    told: t.Set[Refusal] = set()
+    for key, draft in drafts.items():
+        found.plans[key] = _finish(draft, checked, gathered, settings)
+        for refusal in _refusals(draft, checked):
+            if refusal not in told:
+                told.add(refusal)
+                found.refused.append(refusal)
+    for cluster, source in sorted(by_cluster.items()):
+        nodes = gathered.nodes[cluster]
+        if nodes and any(annotation(node, GRANULARITY) == "location" for node in nodes):
+            text = "cluster {0}: Kilo runs with the granularity location, so only leaders have a WireGuard address"
+            found.warnings.append(text.format(cluster) + "; use full")
+    return found
+
+
+def _first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
+    return item[0]
+
+
+def _draft(
+    mesh: t.Mapping[str, t.Any],
+    entry: t.Mapping[str, t.Any],
+    nodes: t.Sequence[Node],
+    targets: t.Mapping[str, Target],
+    settings: Settings,
+) -> _Draft:
+    knobs = settings.knobs(mesh, entry)
+    node_of = {peer_name(mesh["name"], entry["name"], str(node["name"])): str(node["name"]) for node in nodes}
+    live: t.Dict[str, t.Mapping[str, t.Any]] = {}
+    for name in sorted(targets):
+        own = targets[name].existing.own(mesh["name"], entry["name"])
+        for ident, peer in own.items():
+            node = node_of.get(ident)
+            if node is not None and node not in live and (settings.adopt or targets[name].ours(ident)):
+                live[node] = peer["spec"]
+    holders: t.Dict[str, str] = {}
+    for node, spec in live.items():
+        for route in spec.get("allowedIPs") or ():
+            address, dummy, length = str(route).partition("/")
+            if length in ("32", "128") and ip_or_none(address) is not None:
+                holders.setdefault(address, node)
+    filtered = filter_nodes(nodes, entry, knobs.policy, holders)
+    kept = []
+    if settings.keep_transient:
+        kept = [name for name, reason in filtered.skipped.items() if is_transient(reason) and name in live]
+    return _Draft(mesh, entry, knobs, filtered, live, node_of, kept)
+
+
+def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings) -> SourcePlan:
+    cluster, mesh = draft.entry["name"], draft.mesh
+    refused = {name: refusal for (where, name), refusal in checked.refused.items() if where == cluster}
+    valid = [node for node in draft.filtered.valid if str(node["name"]) not in refused]
+    reasons = dict(draft.filtered.skipped)
+    reasons.update((str(node["name"]), refused[str(node["name"])].reason) for node in draft.filtered.valid if node not in valid)
+    anchor = str(valid[0]["name"]) if valid else None
+    if settings.anchor_choice == "sticky":
+        extras = frozenset(anchor_cidrs(draft.entry, valid))
+        carriers = sorted(name for name, spec in draft.live.items() if extras and extras <= set(spec.get("allowedIPs") or ()))
+        # a node that is only away for a moment still carries them: two carriers would be one too many
+        anchor = choose_anchor(valid, next(iter(carriers), None), gathered.ready.get(cluster, ()))
+        if carriers and carriers[0] in draft.kept:
+            anchor = carriers[0]
+    keepalive = mesh_keepalive(entry.get("persistentKeepalive") for entry in mesh["clusters"])
+    peers = desired_peers(
+        mesh["name"], draft.entry, valid, keepalive, draft.knobs, anchor, checked.left_out.get(cluster)
+    )
+    names = [str(node["name"]) for node in valid]
+    return SourcePlan(
+        mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, reasons,
+        frozenset(draft.kept), anchor, draft.filtered.bootstrapping,
+    )  # fmt: skip
+
+
+def _refusals(draft: _Draft, checked: Checked) -> t.Iterator[Refusal]:
+    cluster = draft.entry["name"]
+    for name, reason in draft.filtered.skipped.items():
+        yield Refusal(label_of(cluster, name), reason, draft.filtered.messages[name])
+    for node in draft.filtered.valid:
+        refusal = checked.refused.get((cluster, str(node["name"])))
+        if refusal is not None:
+            yield refusal
