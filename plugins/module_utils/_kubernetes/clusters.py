@@ -38,9 +38,11 @@ class Clusters:
                      "status": None}
                 )  # fmt: skip
 
-    def read(self, what: str, function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
-        """function(name, client) for every cluster side by side; values of those that answered."""
-        return self._run(what, function, self.clients, self.timeout + 5)
+    def read(
+        self, what: str, function: t.Callable[[str, Client], t.Any], names: t.Optional[t.Iterable[str]] = None
+    ) -> t.Dict[str, t.Any]:
+        """function(name, client) for every cluster, or the named ones, side by side; values of those that answered."""
+        return self._run(what, function, self.clients if names is None else names, self.timeout + 5)
 
     def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
         """As read, for the named clusters and without a limit: a write in progress must not be left behind unseen."""

@@ -36,14 +36,17 @@ _SHOWN = 5
 class Guard:
     """The addresses that each source may name.
 
-    ``servers``: {cluster: addresses of its API server}; nobody may name any of them. ``allow_host_network``: node ranges
-    count too. A node range that two clusters share tells nothing about whose an address is, so it grants nothing.
+    ``servers``: addresses of API servers that the inventory names; nobody may name any of them. ``own_servers``: {cluster:
+    addresses that the cluster itself calls its API server}; that cluster may not name them, to others it means nothing.
+    ``allow_host_network``: node ranges count too. A node range that two clusters share tells nothing about whose an
+    address is, so it grants nothing.
     """
 
     def __init__(
         self,
         grants: Grants,
-        servers: t.Optional[t.Mapping[str, t.Iterable[str]]] = None,
+        servers: t.Iterable[str] = (),
+        own_servers: t.Optional[t.Mapping[str, t.Iterable[str]]] = None,
         allow_host_network: bool = True,
     ) -> None:
         ranges = {
@@ -55,13 +58,8 @@ class Guard:
             self._granted[name] = RangeSet(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
             foreign = [net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]]
             self._others[name] = RangeSet(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
-        self._servers = set()
-        for texts in (servers or {}).values():
-            for text in texts:
-                try:
-                    self._servers.add(parse_address(text))
-                except ValueRefused:
-                    continue  # a name; its addresses are not known here
+        common = _addresses(servers)
+        self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
         self._known: t.Dict[t.Tuple[str, str], t.Optional[t.Tuple[str, str]]] = {}
 
     def refusal(self, source: str, text: str) -> t.Optional[t.Tuple[str, str]]:
@@ -79,15 +77,25 @@ class Guard:
         kind = special_kind(address)
         if kind:
             return "special_address", "is {0}".format(kind.replace("_", " "))
-        if address in self._servers:
-            return "special_address", "is an API server's"
         if source not in self._granted:
             return "outside_grant", "is named by a cluster that the inventory does not have"
+        if address in self._servers[source]:
+            return "special_address", "is an API server's"
         if address in self._others[source]:
             return "outside_grant", "lies in a range of another cluster, or of services"
         if address not in self._granted[source]:
             return "outside_grant", "is outside the pod and node ranges that the inventory grants {0}".format(source)
         return None
+
+
+def _addresses(texts: t.Iterable[str]) -> t.Set[Address]:
+    found = set()
+    for text in texts:
+        try:
+            found.add(parse_address(text))
+        except ValueRefused:
+            continue  # a name; its addresses are not known here
+    return found
 
 
 def check_groups(

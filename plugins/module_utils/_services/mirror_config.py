@@ -122,11 +122,12 @@ def problems(config: t.Mapping[str, t.Any]) -> t.Iterator[Problem]:
             message = "remote {0} has no servicePrefix".format(quoted(remote["name"]))
             yield Problem("service_prefix_missing", index, "servicePrefix", message)
     yield from name_problems(config["localCluster"]["name"], remotes)
-    yield from _prefix_problems(remotes)
+    yield from prefix_problems(remotes)
     yield from zone_problems(config["localCluster"]["zones"])
 
 
-def _prefix_problems(remotes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Problem]:
+def prefix_problems(remotes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Problem]:
+    """Prefixes that make no names, or the same names as somebody else's. ``remotes``: rows with ``servicePrefix``."""
     seen: t.Set[str] = set()
     for index, remote in enumerate(remotes):
         prefix = remote["servicePrefix"]

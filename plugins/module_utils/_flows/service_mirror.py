@@ -1,0 +1,360 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Mirrors and global services of any number of clusters, all in one go (semaphore 4)."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+import urllib.parse
+
+from .._kubernetes.client import Client, segment
+from .._kubernetes.clusters import Clusters
+from .._kubernetes.decode import gc_paused
+from .._kubernetes.errors import ListIncomplete, NotFound
+from .._kubernetes.objects import apply_writes
+from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
+from .._plan.object_plan import Key, Read, Write, plan_objects
+from .._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
+from .._plan.plan import CREATE, Change, Plan
+from .._services.claims import Guard
+from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
+from .._services.mirror_plan import plan_cluster, recreated
+from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, read_offers
+from .._services.outage import OUTAGES, judge, outage_record, read_record, record_name
+from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
+from .._services.slices import MANAGED_BY_US as SLICES_OF_OURS
+from .._values.names import parse_subdomain
+from .._values.refused import ValueRefused
+from .._values.selectors import parse_selector
+from . import cluster_objects
+from .mesh_plan import InventoryRefused
+
+DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
+#: Findings of the inventory that concern services; what else may be wrong with the mesh is the mesh's business.
+_CONCERNED = GRANTS + ("inventory_hostname", "name")
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused."""
+    manager = field_manager(request["fabric"])
+    fabric = load(request)
+    options = read_options(request, fabric)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    sources, destinations = chosen(request, fabric, clusters)
+    listed = gather(clusters, request, options, sources, destinations)
+    with gc_paused():
+        offers = offered(clusters, fabric, listed, options, request)
+        whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
+    whole.refused = sorted(set(whole.refused))
+    missing = check_namespaces(clusters, request, listed, whole, writes, options.namespace)
+    done = whole
+    if not check:
+        make_namespaces(clusters, missing, options.namespace, manager)
+        done = cluster_objects.apply(clusters, whole, writes, manager)
+        done.changes = [change for change in whole.changes if change.kind == "Namespace"] + done.changes
+        settle(clusters, writes, manager)
+    result = done.result()
+    result.update(
+        sources={
+            name: {
+                "listed": name in listed,
+                "mirrors": len(offers[name].mirrors) if name in offers else 0,
+                "global": len(offers[name].members) if name in offers else 0,
+            }
+            for name in sorted(sources)
+        },
+        failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings,
+    )  # fmt: skip
+    return result
+
+
+# -- what the user chose --------------------------------------------------------------------------------------------
+
+
+def load(request: t.Mapping[str, t.Any]) -> Fabric:
+    """The fabric of the inventory, with what every cluster is granted. Raises InventoryRefused."""
+    given = request["definition"]
+    definition = {"name": request["fabric"], "clusters": given.get("clusters") or {}, "nodes": {}}
+    fabric, findings = load_fabric(definition)
+    wrong = [finding for finding in errors(findings) if finding.variable in _CONCERNED]
+    if wrong:
+        raise InventoryRefused([finding._asdict() for finding in wrong])
+    return fabric
+
+
+def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
+    """Options in the form of the rules. Raises ValueRefused for what makes no sense."""
+    namespace = request.get("mirror_namespace")
+    if not namespace:
+        raise ValueRefused("mirror_namespace_missing", "mirror_namespace names no namespace")
+    parse_subdomain(namespace, "name_invalid")
+    prefixes = dict({name: name for name in fabric.clusters}, **(request.get("prefixes") or {}))
+    zones = dict({name: list(DEFAULT_ZONES) for name in fabric.clusters}, **(request.get("zones") or {}))
+    for option, given in (("prefixes", prefixes), ("zones", zones)):
+        for name in given:
+            if name not in fabric.clusters:
+                raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+    problem = next(prefix_problems([{"servicePrefix": prefixes[name], "name": name} for name in sorted(prefixes)]), None)
+    for name in sorted(zones):
+        problem = problem or next(zone_problems(zones[name]), None)
+    if problem:
+        raise ValueRefused(problem.word, problem.message)
+    selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
+    if not selector and not shared and request.get("state", "present") == "present":
+        raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
+    return Options(
+        namespace,
+        parse_selector(selector) if selector else None,
+        parse_selector(shared) if shared else None,
+        parse_selector(routing, "routing_label_syntax") if routing else None,
+        prefixes,
+        zones,
+        request.get("endpoint_fields") or "safe",
+        request.get("session_affinity") is not False,
+        bool(request.get("topology_mode")),
+        request.get("service_sync") is not False,
+        request.get("endpoint_slice_sync") is not False,
+        request.get("on_unreachable") or "keep",
+        bool(request.get("adopt")),
+        request.get("max_deletes"),
+        request.get("confirm_empty") or (),
+    )
+
+
+def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -> t.Tuple[t.Set[str], t.Set[str]]:
+    """(sources, destinations) of this run. Raises ValueRefused for names that are nowhere."""
+    given = {str(entry["name"]) for entry in request["clusters"]}
+    for name in sorted(given - set(fabric.clusters)):
+        raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(name))
+    found = []
+    # to take something away, one need not reach where it came from
+    everywhere = set(fabric.clusters) if request.get("state") == "absent" else given
+    for option, default in (("sources", everywhere), ("destinations", given)):
+        names = set(request.get(option) or default)
+        for name in sorted(names - set(fabric.clusters)):
+            raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+        found.append(names)
+    for name in sorted(found[1] - given):
+        raise ValueRefused("unknown_cluster", "destinations names {0}, to which clusters gives no access".format(name))
+    return found[0], found[1]
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def gather(
+    clusters: Clusters, request: t.Mapping[str, t.Any], options: Options, sources: t.Collection[str], destinations: t.Collection[str]
+) -> t.Dict[str, Listed]:
+    """Complete lists of every cluster that could be read."""
+    gone = request.get("state") == "absent"
+
+    def read(name: str, client: Client) -> Listed:
+        source = not gone and (name in sources or options.global_selector is not None)
+        return _read_cluster(client, request.get("mirror_as") or "auto", options, source, name in destinations)
+
+    return clusters.read("list services", read)
+
+
+def _read_cluster(client: Client, mirror_as: str, options: Options, source: bool, destination: bool) -> Listed:
+    """One LIST for each kind: of the whole cluster where it is a source, of the mirror namespace otherwise."""
+    here = options.namespace
+    services = _list(client, "/api/v1", "services", None if source else here)
+    slices: t.Sequence[t.Any] = ()
+    version: t.Optional[str] = None
+    shared = options.global_selector is not None
+    for candidate in DISCOVERY:
+        # what this version is good for: mirrors (v1beta1 only when slices are forced), global services, or just sweeping
+        mirrors = mirror_as == "slices" or (mirror_as == "auto" and candidate == DISCOVERY[0])
+        everything = source and (mirrors or shared)
+        labels = None if mirrors or shared else "{0}={1}".format(SLICE_MANAGED_BY, SLICES_OF_OURS)
+        if not (everything or destination):
+            continue
+        try:
+            slices = _list(client, "/apis/" + candidate, "endpointslices", None if everything else here, labels)
+            version = candidate
+            break
+        except ListIncomplete as error:
+            if error.status != 404:
+                raise
+    if mirror_as == "slices" and version is None and (source or destination):
+        raise NotFound(client.cluster, "list endpointslices", "the API server has no EndpointSlice, and mirror_as is slices")
+    form = SLICES if mirror_as == "slices" or (mirror_as == "auto" and version == DISCOVERY[0]) else ENDPOINTS
+    endpoints: t.Sequence[t.Any] = ()
+    if form == ENDPOINTS:
+        endpoints = _list(client, "/api/v1", "endpoints", None if source else here)
+    elif destination:
+        endpoints = _list(client, "/api/v1", "endpoints", here, "mirrored-svc=true")
+    return Listed(services, endpoints, slices, form, version)
+
+
+def _list(client: Client, base: str, plural: str, namespace: t.Optional[str], labels: t.Optional[str] = None) -> t.List[t.Any]:
+    place = "/namespaces/" + segment(namespace) if namespace else ""
+    return client.list("{0}{1}/{2}".format(base, place, plural), label_selector=labels).items
+
+
+def offered(
+    clusters: Clusters, fabric: Fabric, listed: t.Mapping[str, Listed], options: Options, request: t.Mapping[str, t.Any]
+) -> t.Dict[str, t.Any]:
+    """What each listed cluster offers, of which everything holds."""
+    servers = [urllib.parse.urlsplit(client.access.server).hostname or "" for client in clusters.clients.values()]
+    own = {name: api_servers(one) for name, one in listed.items()}
+    guard = Guard(fabric.grants(), servers, own, request.get("allow_host_network") is not False)
+    if request.get("state") == "absent":
+        return {}
+    return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    offers: t.Mapping[str, t.Any],
+    options: Options,
+    manager: str,
+    sources: t.Collection[str],
+    destinations: t.Collection[str],
+) -> t.Tuple[Plan, t.Dict[str, t.List[Write]]]:
+    """What would be written, cluster by cluster."""
+    whole, writes = Plan(), {}
+    state = request.get("state", "present")
+    for name in sorted(sources):
+        if name in offers:
+            whole.refused.extend(offers[name].refused)
+    here = [name for name in sorted(destinations) if name in listed]
+    outages = _outages(clusters, request, listed, options, manager, here)
+    for name in here:
+        unreachable, record = outages.get(name, (set(), []))
+        part, writes[name] = plan_cluster(name, listed[name], offers, unreachable, options, manager, sources, state)
+        writes[name] = writes[name] + record
+        part.changes.extend(write.change for write in record)
+        whole.extend(part)
+    return whole, writes
+
+
+def _outages(
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    options: Options,
+    manager: str,
+    here: t.Sequence[str],
+) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    """{destination: (sources whose outage counts there, writes of its record)}; nothing is read where nothing is done."""
+    if options.on_unreachable == "keep":
+        return {}
+    failed = {row["cluster"] for row in clusters.failures if row.get("cause", row["reason"]) in OUTAGES and row["cluster"] not in listed}
+    grace = request.get("unreachable_grace") or 0
+    if not grace:
+        return {name: (failed, []) for name in here}
+    label = record_name(request["fabric"])
+    path = "/api/v1/namespaces/{0}/configmaps".format(segment(options.namespace))
+    found = clusters.read(
+        "list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here
+    )
+    now = int(time.time())
+    made = {}
+    for name, listing in found.items():
+        actual = listing.items[0] if listing.items else None
+        counts, since = judge(read_record(actual), failed - {name}, set(listed), now, float(grace))
+        if request.get("state") == "absent":
+            counts, since = set(), {}
+        key = Key("v1", "ConfigMap", options.namespace, label)
+        read = Read({key: actual} if actual is not None else {}, frozenset(), frozenset(), {})
+        wanted = {key: outage_record(request["fabric"], options.namespace, since)} if since or actual is not None else {}
+        unused, writes = plan_objects(name, wanted, read, manager, state="present" if since else "absent")
+        made[name] = (counts, writes)
+    return made
+
+
+# -- namespaces -----------------------------------------------------------------------------------------------------
+
+
+def check_namespaces(
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    whole: Plan,
+    writes: t.Dict[str, t.List[Write]],
+    namespace: str,
+) -> t.List[str]:
+    """Clusters whose mirror namespace is to be made; without the permission for that they fail and are not written.
+
+    Asked only where something is to be written and nothing was seen in that namespace.
+    """
+
+    def seen(name: str) -> bool:
+        return any(obj["metadata"].get("namespace") == namespace for obj in (*listed[name].services, *listed[name].endpoints))
+
+    asked = [name for name in sorted(writes) if writes[name] and not seen(name)]
+    found = clusters.read("get the mirror namespace", lambda name, client: _namespace_there(client, namespace), asked)
+    missing = [name for name in asked if found.get(name) is False]
+    for name in asked:
+        if found.get(name):
+            continue
+        if name in missing and request.get("create_namespace"):
+            after = _namespace(namespace)
+            whole.changes.insert(0, Change(CREATE, "Namespace", "{0}/{1}".format(name, namespace), None, after))
+            continue
+        if name in missing:
+            message = "namespace {0} does not exist; make it, or set create_namespace".format(namespace)
+            clusters.failures.append(
+                {"cluster": name, "operation": "write mirrors", "reason": "mirror_namespace_missing", "message": message,
+                 "status": None}
+            )  # fmt: skip
+        doomed = {id(write.change) for write in writes[name]}
+        whole.changes = [change for change in whole.changes if id(change) not in doomed]
+        writes[name] = []
+    return missing if request.get("create_namespace") else []
+
+
+def _namespace_there(client: Client, namespace: str) -> bool:
+    try:
+        client.get("/api/v1/namespaces/" + segment(namespace))
+    except NotFound:
+        return False
+    return True
+
+
+def _namespace(name: str) -> t.Dict[str, t.Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}}
+
+
+def make_namespaces(clusters: Clusters, names: t.Sequence[str], namespace: str, manager: str) -> None:
+    """Make the mirror namespace where it is missing."""
+    path = "/api/v1/namespaces/" + segment(namespace)
+    clusters.write("make the mirror namespace", names, lambda name, client: client.apply(path, _namespace(namespace), manager))
+
+
+# -- afterwards -----------------------------------------------------------------------------------------------------
+
+
+def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> None:
+    """Look after Endpoints whose Service was made anew: Kubernetes may still take them away with the old one."""
+    again = {}
+    for name, todo in writes.items():
+        names = recreated(todo)
+        mine = [write for write in todo if write.manifest is not None and write.key.kind == "Endpoints" and write.key.name in names]
+        if mine:
+            again[name] = mine
+    clusters.write("settle endpoints", again, lambda name, client: _settle(client, again[name], manager))
+
+
+def _settle(client: Client, writes: t.Sequence[Write], manager: str) -> None:
+    for dummy in range(4):
+        time.sleep(0.25)
+        for write in writes:
+            path = "/api/v1/namespaces/{0}/endpoints/{1}".format(segment(write.key.namespace), segment(write.key.name))
+            try:
+                client.get(path)
+            except NotFound:
+                failed = apply_writes(client, [write], manager).failed
+                if failed:
+                    raise failed[0] from None
+

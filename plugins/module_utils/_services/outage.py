@@ -1,0 +1,53 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Since when a source has not been reachable, remembered in a ConfigMap of the cluster that mirrors it. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .mirror_services import Manifest, Object
+
+#: Reasons why a list failed that speak of the source's health; a refused credential does not.
+OUTAGES = ("unreachable", "timed_out", "server_busy")
+
+
+def record_name(fabric: str) -> str:
+    """Name of the ConfigMap."""
+    return "service-mirror-outages-{0}".format(fabric)
+
+
+def outage_record(fabric: str, namespace: str, since: t.Mapping[str, int]) -> Manifest:
+    """The ConfigMap: cluster -> seconds since 1970 at which it was first found unreachable."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": record_name(fabric), "namespace": namespace},
+        "data": {name: str(since[name]) for name in sorted(since)},
+    }
+
+
+def read_record(obj: t.Optional[Object]) -> t.Dict[str, int]:
+    """The inverse; what is no time is left out."""
+    data = obj.get("data") if isinstance(obj, dict) else None
+    found = {}
+    for name, text in (data if isinstance(data, dict) else {}).items():
+        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 12:
+            found[name] = int(text)
+    return found
+
+
+def judge(
+    known: t.Mapping[str, int], failed: t.Collection[str], listed: t.Collection[str], now: int, grace: float
+) -> t.Tuple[t.Set[str], t.Dict[str, int]]:
+    """(sources whose outage counts now, what to remember).
+
+    A time in the future, from a controller whose clock is ahead, starts anew.
+    """
+    since = {name: begun for name, begun in known.items() if name not in listed}
+    for name in failed:
+        since[name] = min(since.get(name, now), now)
+    return {name for name in failed if now - since[name] >= grace}, since
