@@ -33,7 +33,7 @@ _SPANS: t.Dict[t.Tuple[str, str], t.Tuple[Version, t.Optional[Version]]] = {
 }
 #: Plugins of which one server block of a process may have them: they open a port of their own.
 ONCE = ("health", "ready")
-_VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:[-+.].*)?\Z", re.ASCII)
+_VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:[-+][0-9A-Za-z.+-]*)?\Z", re.ASCII)
 
 
 def parse_version(text: t.Optional[str]) -> Version:

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Merging into somebody else's Corefile: whatever it holds, it comes out byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_merge as merging
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, owned_blocks
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+BLOCKS = owned_blocks(Options("gcp", ("aws",), "sys-semaphore", True))
+OTHER = owned_blocks(Options("gcp", ("azure",), "sys-semaphore"))
+
+USERS = [
+    "",
+    ".:53 {\n    reload\n}\n",
+    ".:53 {\n    reload\n}",
+    "\r\n.:53 {\r\n    reload\r\n}\r\n",
+    "# { a comment\n(snippet) {\n    errors\n}\n. {\n    import snippet\n    reload\n    hosts {\n        192.0.2.1 x\n        fallthrough\n    }\n}\n",
+    "import /etc/coredns/custom/*.server\n.:53 {\n    import /etc/coredns/custom/*.override\n    reload\n}\n",
+    "a.example, b.example,\nc.example:53 {\n    whoami\n}\n",
+    '. {\n    template IN A {\n        answer "{{ .Name }} 60 IN A 192.0.2.1"\n    }\n}\n',
+    '. {\n    log . "a \\" } {" {\n        class denial\n    }\n}\n',
+    "dns://.:53 {\n    reload\n}\ntls://example.org {\n    whoami\n}\n",
+    "# BEGIN multicluster.network/other\ncluster.far {\n    whoami\n}\n# END multicluster.network/other\n",
+]
+
+
+@pytest.mark.parametrize("text", USERS, ids=range(len(USERS)))
+def test_in_again_changed_and_out(text):
+    merged = merging.merge(text, "t", BLOCKS)
+    assert merged.endswith(text) and merging.merge(merged, "t", BLOCKS) == merged
+    assert merging.merge(merging.merge(merged, "t", OTHER), "t", BLOCKS) == merged
+    assert merging.merge(merged, "t", []) == text == merging.merge(text, "t", [])
+
+
+TOKENS = st.sampled_from(["{", "}", "\n", " ", ".", ".:53", "cluster.aws", "cluster.az", "errors", "#", '"', "\\", ",", "(s)", "import",
+                          "# BEGIN multicluster.network/t", "# END multicluster.network/t", "\r\n", "é"])  # fmt: skip
+
+
+@given(st.lists(TOKENS, max_size=25).map("".join) | st.text(max_size=60))
+@example(". {\n}\n")
+def test_any_text_is_either_refused_or_comes_out_unchanged(text):
+    try:
+        merged = merging.merge(text, "t", BLOCKS)
+    except ValueRefused as error:
+        assert error.word in ("corefile_broken", "not_ours")
+        return
+    if merging.split(text, "t").section is None:
+        assert merged.endswith(text)
+        assert merging.merge(merged, "t", []) == text
+    assert merging.merge(merged, "t", BLOCKS) == merged
+
+
+@pytest.mark.parametrize("text,word", [
+    ("cluster.aws {\n}\n", "not_ours"),
+    ("CLUSTER.AWS.:53 {\n}\n", "not_ours"),
+    ("dns://cluster.gcp {\n}\n", "not_ours"),
+    (".:53, cluster.global {\n}\n", "not_ours"),
+    (". {\n", "corefile_broken"),
+    (". {\n}\n}\n", "corefile_broken"),
+    (". {\n    errors {\n}\n", "corefile_broken"),
+    ("errors\n", "corefile_broken"),
+    ('. {\n    errors "\n}\n', "corefile_broken"),
+    ("# BEGIN multicluster.network/t\n. {\n}\n", "corefile_broken"),
+    ("# END multicluster.network/t\n# BEGIN multicluster.network/t\n. {\n}\n", "corefile_broken"),
+    ("#" * (merging.LONGEST + 1), "corefile_broken"),
+])  # fmt: skip
+def test_what_cannot_be_merged(text, word):
+    with pytest.raises(ValueRefused) as raised:
+        merging.merge(text, "t", BLOCKS)
+    assert raised.value.word == word
+
+
+def test_another_port_is_another_zone():
+    assert merging.merge("cluster.aws:5353 {\n}\n", "t", BLOCKS)
+    assert merging.root_port(". {\n}\n") == 53 and merging.root_port("x .:1053 {\n}\n") == 1053 and merging.root_port("x {\n}\n") is None
+
+
+def test_a_corefile_without_reload_is_told():
+    assert merging.warnings(merging.merge(". {\n}\n", "t", BLOCKS), "t")
+    assert not merging.warnings(merging.merge(". {\n    reload\n}\n", "t", BLOCKS), "t")
+
+
+@pytest.mark.parametrize("fabric", ["", "a\nb", "a\u2028b", "é", " x"])
+def test_fabrics_that_no_comment_can_hold(fabric):
+    with pytest.raises(ValueRefused):
+        merging.markers(fabric)
