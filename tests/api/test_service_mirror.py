@@ -178,3 +178,299 @@ def test_seed_example_again_and_one_change(fluentd):
     result = two.run(mirror_as="endpoints", confirm_empty=["aws"])
     assert result["plan"]["delete"] == 2 and two.names("gcp", "Service") == []
     assert not two.run(mirror_as="endpoints")["changed"]
+
+
+def test_both_directions_and_empty_endpoints(two):
+    two.put("aws", service("shop", "a"), endpoints("shop", "a"))
+    two.put("gcp", service("shop", "b", clusterIP="None"), endpoints("shop", "b", "10.4.7.2", not_ready=["10.4.7.3"]))
+    result = two.run(mirror_as="endpoints")
+    assert result["refused"] == result["failures"] == []
+    assert two.names("gcp", "Endpoints") == ["aws-shop-73736d-a"]
+    assert two.get("aws", "Service", "gcp-shop-73736d-b")["spec"]["clusterIP"] == "None"
+    subset = two.get("aws", "Endpoints", "gcp-shop-73736d-b")["subsets"][0]
+    assert (subset["addresses"][0]["ip"], subset["notReadyAddresses"][0]["ip"]) == ("10.4.7.2", "10.4.7.3")
+    mark = two.mark()
+    assert not two.run(mirror_as="endpoints")["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
+    # an Endpoints object without any address is known again, too
+    two.drop("aws", "Service", "shop", "a")
+    two.drop("aws", "Endpoints", "shop", "a")
+    assert two.run(mirror_as="endpoints", confirm_empty=["aws"])["plan"]["delete"] == 2
+    assert two.names("gcp", "Endpoints") == [] and two.names("aws", "Endpoints") == ["gcp-shop-73736d-b"]
+
+
+def test_service_changes_follow(fluentd):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    before = two.get("gcp", "Service", FLUENTD)
+    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
+    two.put("aws", service("sys-log", "fluentd", ports=PORTS[:1] + [{"name": "dns", "port": 53, "protocol": "UDP"}], type="NodePort", **affinity))
+    assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
+    mirror = two.get("gcp", "Service", FLUENTD)
+    assert [(port["name"], port["port"], port["protocol"], "nodePort" in port) for port in mirror["spec"]["ports"]] == [
+        ("http", 8888, "TCP", False), ("dns", 53, "UDP", False),
+    ]
+    assert mirror["spec"]["sessionAffinity"] == "ClientIP" and mirror["spec"]["type"] == "ClusterIP"
+    assert mirror["spec"]["clusterIP"] == before["spec"]["clusterIP"] and mirror["metadata"]["uid"] == before["metadata"]["uid"]
+    two.drop("aws", "Service", "sys-log", "fluentd")
+    two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", *PODS))
+    assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
+    assert two.get("gcp", "Service", FLUENTD)["spec"]["sessionAffinity"] == "None"
+    assert not two.run(mirror_as="endpoints")["changed"]
+    # headless cannot be changed in place
+    two.drop("aws", "Service", "sys-log", "fluentd")
+    two.put("aws", service("sys-log", "fluentd", clusterIP="None"), endpoints("sys-log", "fluentd", *PODS))
+    result = two.run(mirror_as="endpoints")
+    assert (result["plan"]["create"], result["plan"]["delete"], result["failures"]) == (2, 2, [])
+    assert two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"] == "None" and two.get("gcp", "Endpoints", FLUENTD)["subsets"]
+    assert not two.run(mirror_as="endpoints")["changed"]
+
+
+def test_hand_edits_are_repaired(fluentd):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    changed = two.get("gcp", "Endpoints", FLUENTD)
+    for obj in (dict(changed, subsets=[{"addresses": [{"ip": "10.4.7.9"}]}]),):
+        obj["metadata"] = {"name": FLUENTD, "namespace": NAMESPACE}
+        two.put("gcp", dict(obj, apiVersion="v1", kind="Endpoints"))
+    patch = {"spec": {"selector": {"app": "mine"}, "sessionAffinity": "ClientIP"}, "metadata": {"labels": {"mirrored-svc": "no"}}}
+    two.clients["gcp"].merge_patch(BASE + NAMESPACE + "/services/" + FLUENTD, patch, "somebody")
+    two.run(mirror_as="endpoints")
+    assert [a["ip"] for a in two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]["addresses"]] == sorted(PODS)
+    mirror = two.get("gcp", "Service", FLUENTD)
+    assert mirror["metadata"]["labels"]["mirrored-svc"] == "true"
+    assert "selector" not in mirror["spec"], "a selector would replace our endpoints"
+    two.drop("gcp", "Service", NAMESPACE, FLUENTD)
+    assert two.run(mirror_as="endpoints")["plan"]["create"] == 2, "the server took the Endpoints away with the Service"
+
+
+def test_foreign_and_original_objects(fluentd):
+    two = fluentd
+    foreign = service(NAMESPACE, FLUENTD, labels={"team": "blue"}, selector={"app": "mine"})
+    two.put("gcp", namespace(NAMESPACE), foreign)
+    for adopt in (False, True):
+        mark = two.mark()
+        result = two.run(mirror_as="endpoints", adopt=adopt)
+        assert reasons(result) == [("aws/sys-log/fluentd", "not_ours")] and two.writes(mark)["gcp"] == []
+    two.drop("gcp", "Service", NAMESPACE, FLUENTD)
+
+    labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
+    stale = "aws-sys-log-73736d-gone"
+    for name in (FLUENTD, stale):
+        two.put("gcp", service(NAMESPACE, name, labels=labels), endpoints(NAMESPACE, name, "10.2.3.1", labels=labels))
+    address = two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
+    mark = two.mark()
+    result = two.run(mirror_as="endpoints")
+    assert reasons(result) == [("aws/sys-log/fluentd", "adoptable")] and two.writes(mark)["gcp"] == []
+    assert two.run(mirror_as="endpoints", adopt=True, check=True)["plan"]["update"] == 2
+    result = two.run(mirror_as="endpoints", adopt=True)
+    assert (result["plan"]["update"], result["plan"]["delete"], result["refused"]) == (2, 2, [])
+    assert two.names("gcp", "Service") == [FLUENTD]
+    assert two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"] == address
+    assert not two.run(mirror_as="endpoints")["changed"]
+
+
+def test_hostile_sources(two):
+    two.put("aws", service("shop", "good"), endpoints("shop", "good", "10.2.3.4"))
+    # Endpoints take some of these and slices all of them; what the server refuses we need not refuse
+    for number, ip in enumerate(("239.1.1.1", "255.255.255.255", "240.0.0.1", "10.3.0.1", "10.5.0.9", "10.4.7.2", "10.22.22.27", "100.64.0.1",
+                                 "127.0.0.1", "169.254.169.254", "::ffff:10.2.3.4", "64:ff9b::a9fe:a9fe", "10.6.0.1", "::1")):  # fmt: skip
+        name = "evil-{0}".format(number)
+        two.put("aws", service("shop", name))
+        try:
+            two.put("aws", endpoints("shop", name, ip, "10.2.3.5"))
+        except Exception:  # the server's own check, which another server need not have
+            family = "IPv6" if ":" in ip else "IPv4"
+            two.put("aws", piece("shop", name, "-x", ip, labels=LABEL, family=family))
+    two.put("aws", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "names", "namespace": "shop", "labels": LABEL},
+                    "spec": {"type": "ExternalName", "externalName": "metadata.google.internal"}})  # fmt: skip
+    two.put("aws", service("shop", "grabs", externalIPs=["10.22.22.27"], type="LoadBalancer", loadBalancerIP="10.5.0.1", selector={"a": "b"}))
+    two.put("aws", service("shop", "s" * 60))
+    for form in ("endpoints", "slices"):
+        result = two.run(mirror_as=form, max_deletes=-1)
+        words = dict(reasons(result))
+        assert words["aws/shop/names"] == "unsupported_type" and words["aws/shop/" + "s" * 60] == "name_too_long"
+        assert set(words.values()) <= {"special_address", "outside_grant", "unsupported_type", "name_too_long"}
+        assert not result["failures"]
+        api_version, kind = ("v1", "Endpoints") if form == "endpoints" else ("discovery.k8s.io/v1beta1", "EndpointSlice")
+        found = [two.get("gcp", kind, name, api_version=api_version) for name in two.names("gcp", kind, api_version=api_version)]
+        ips = {a["ip"] for obj in found for subset in obj.get("subsets") or () for a in subset.get("addresses", ())}
+        ips |= {ip for obj in found for one in obj.get("endpoints") or () for ip in one["addresses"]}
+        assert ips <= {"10.2.3.4", "10.2.3.5"} and (form == "slices" or ips == {"10.2.3.4", "10.2.3.5"})
+        grabs = two.get("gcp", "Service", "aws-shop-73736d-grabs")
+        assert not {"externalIPs", "loadBalancerIP", "selector"} & set(grabs["spec"]) and grabs["spec"]["type"] == "ClusterIP"
+
+
+def test_colliding_names(two):
+    definition = copy.deepcopy(DEFINITION)
+    two.put("aws", namespace("2-web"))
+    two.put("aws", service("shop", "x-73736d-y"), service("2-web", "api"))
+    result = two.run(prefixes={"aws": "p", "gcp": "p-2"}, definition=definition)
+    assert reasons(result) == []
+    two.put("gcp", service("shop", "z"))
+    with pytest.raises(ValueError, match="duplicate_service_prefix"):
+        two.run(prefixes={"aws": "p", "gcp": "p"})
+    two.drop("aws", "Service", "2-web", "api")
+
+
+def test_budget_and_sweeps(two):
+    for number in range(12):
+        two.put("aws", service("shop", "s{0}".format(number)), endpoints("shop", "s{0}".format(number), "10.2.3.4"))
+    assert not two.run(mirror_as="endpoints")["failures"]
+    for number in range(6):
+        two.drop("aws", "Service", "shop", "s{0}".format(number))
+        two.drop("aws", "Endpoints", "shop", "s{0}".format(number))
+    mark = two.mark()
+    result = two.run(mirror_as="endpoints")
+    assert reasons(result) == [("gcp: aws", "delete_budget")] * 2 and two.writes(mark)["gcp"] == []
+    assert not two.run(mirror_as="endpoints", service_sync=False, max_deletes=-1)["changed"]
+    result = two.run(mirror_as="endpoints", max_deletes=6)
+    assert result["plan"]["delete"] == 12 and len(two.names("gcp", "Service")) == 6
+    mark = two.mark()
+    assert not two.run(mirror_as="endpoints", sources=["gcp"])["changed"], "sources that a run does not speak of are left alone"
+    result = two.run(state="absent", sources=["aws"], mirror_as="endpoints")
+    assert result["plan"]["delete"] == 12 and two.names("gcp", "Service") == two.names("gcp", "Endpoints") == []
+    assert two.writes(mark)["aws"] == []
+
+
+def test_namespace(fluentd):
+    two = fluentd
+    result = two.run(mirror_namespace="not-there", create_namespace=False, mirror_as="endpoints")
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("gcp", "mirror_namespace_missing")]
+    assert not result["changed"]
+    result = two.run(mirror_namespace="made-by-us", mirror_as="endpoints", check=True)
+    assert [change["kind"] for change in result["plan"]["changes"]] == ["Namespace", "Service", "Endpoints"]
+    result = two.run(mirror_namespace="made-by-us", mirror_as="endpoints")
+    assert result["plan"]["create"] == 3 and not result["failures"]
+    assert not two.run(mirror_namespace="made-by-us", mirror_as="endpoints")["changed"]
+    two.run(mirror_namespace="made-by-us", mirror_as="endpoints", state="absent")
+    assert two.names("gcp", "Service", "made-by-us") == []
+
+
+def dead(request):
+    """The same with an API server of aws that does not answer."""
+    request["clusters"][0] = {"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x" * 20, "ca_data": request["clusters"][0]["ca_data"]}
+    return request
+
+
+def test_unreachable_sources(fluentd):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    mark = two.mark()
+    result = service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="keep", max_deletes=-1)))
+    assert not result["changed"] and result["failures"][0]["cause"] == "unreachable" and two.writes(mark)["gcp"] == []
+    assert result["sources"]["aws"] == {"listed": False, "mirrors": 0, "global": 0}
+
+    result = service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="not_ready")))
+    subset = two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]
+    assert "addresses" not in subset and [a["ip"] for a in subset["notReadyAddresses"]] == sorted(PODS)
+    mark = two.mark()
+    assert not service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="not_ready")))["changed"]
+    assert two.writes(mark)["gcp"] == []
+    assert two.run(mirror_as="endpoints", on_unreachable="not_ready")["plan"]["update"] == 1
+    assert len(two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]["addresses"]) == 3
+    service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="empty")))
+    assert not two.get("gcp", "Endpoints", FLUENTD).get("subsets")
+    assert not service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="empty")))["changed"]
+    assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
+
+
+def test_grace_time(fluentd, monkeypatch):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    now = [1000000]
+    monkeypatch.setattr(service_mirror.time, "time", lambda: now[0])
+    more = {"mirror_as": "endpoints", "on_unreachable": "empty", "unreachable_grace": 300}
+    assert service_mirror.run(dead(two.request(**more)))["plan"] ["create"] == 1
+    assert two.get("gcp", "ConfigMap", "service-mirror-outages-t")["data"] == {"aws": "1000000"}
+    now[0] += 299
+    mark = two.mark()
+    assert not service_mirror.run(dead(two.request(**more)))["changed"] and two.writes(mark)["gcp"] == []
+    now[0] += 1
+    assert service_mirror.run(dead(two.request(**more)))["plan"]["update"] == 1
+    assert not two.get("gcp", "Endpoints", FLUENTD).get("subsets")
+    result = two.run(**more)
+    assert (result["plan"]["update"], result["plan"]["delete"]) == (1, 1)
+    assert not two.run(**more)["changed"]
+
+
+def test_a_refused_list_never_deletes(fluentd):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["list"]}]
+    two.put("aws", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "half"}, "rules": rules})
+    two.put("aws", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "half"},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "half"},
+                    "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "half"}]})  # fmt: skip
+    request = two.request(mirror_as="endpoints", max_deletes=-1, on_unreachable="empty", confirm_empty=["aws"])
+    request["clusters"][0].update(impersonate_user="half", allow=["impersonation"])
+    mark = two.mark()
+    result = service_mirror.run(request)
+    assert [row["cause"] for row in result["failures"]] == ["forbidden"] and not result["changed"] and two.writes(mark)["gcp"] == []
+
+
+def test_slices_where_they_are_forced(fluentd):
+    """This server has discovery.k8s.io/v1beta1 only: auto means Endpoints, slices are written in that version."""
+    two = fluentd
+    two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", "10.2.4.19", labels=LABEL))
+    two.put("aws", piece("sys-log", "fluentd", "-def", "fd00:2::1", "fe80::1", labels=LABEL, family="IPv6"))
+    assert not two.run()["failures"] and two.names("gcp", "Endpoints") == [FLUENTD]
+    result = two.run(mirror_as="slices")
+    kinds = [(change["action"], change["kind"]) for change in result["plan"]["changes"]]
+    assert kinds == [("create", "EndpointSlice"), ("delete", "Endpoints")], "the new form before the old one goes"
+    made = two.get("gcp", "EndpointSlice", FLUENTD + "-4-0", api_version="discovery.k8s.io/v1beta1")
+    assert made["metadata"]["labels"] == {
+        "mirrored-svc": "true", "mirror-svc-prefix-sync": "aws", "kubernetes.io/service-name": FLUENTD,
+        "endpointslice.kubernetes.io/managed-by": "multicluster.network",
+    }
+    assert [one["addresses"] for one in made["endpoints"]] == [["10.2.3.19"], ["10.2.4.19"]]
+    assert made["endpoints"][0]["topology"] == {"topology.kubernetes.io/zone": "eu-1"}
+    assert set(reasons(result)) == {("aws/sys-log/fluentd", "outside_grant"), ("aws/sys-log/fluentd", "special_address")}
+    mark = two.mark()
+    assert not two.run(mirror_as="slices")["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
+    two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
+    assert two.run(mirror_as="slices")["plan"]["update"] == 1
+    result = two.run(mirror_as="auto")
+    assert [(change["action"], change["kind"]) for change in result["plan"]["changes"]] == [("create", "Endpoints"), ("delete", "EndpointSlice")]
+    assert not two.run()["changed"]
+
+
+def test_global_services(two):
+    more = {"global_selector": "mirror.semaphore.uw.io/global-service=true", "mirror_selector": None}
+    two.put("aws", service("shop", "cart", ports=PORTS[:1], labels=SHARED), piece("shop", "cart", "-a1", "10.2.3.4"))
+    two.put("gcp", service("shop", "cart", ports=PORTS[:1], labels=SHARED), piece("shop", "cart", "-g1", "10.4.7.4", "10.4.7.5"))
+    result = two.run(**more)
+    assert (result["refused"], result["failures"]) == ([], [])
+    for cluster in ("aws", "gcp"):
+        made = two.get(cluster, "Service", "gl-shop-73736d-cart")
+        assert made["metadata"]["labels"] == {"global-svc": "true"}
+        assert made["metadata"]["annotations"] == {"global-svc-clusters": "aws,gcp"}
+        assert two.names(cluster, "EndpointSlice", api_version="discovery.k8s.io/v1beta1") == ["gl-cart-a1", "gl-cart-g1"]
+    one = two.get("gcp", "EndpointSlice", "gl-cart-a1", api_version="discovery.k8s.io/v1beta1")
+    assert one["metadata"]["labels"] == {
+        "mirrored-endpoint-slice": "true", "mirror-endpointslice-sync-name": "aws", "kubernetes.io/service-name": "gl-shop-73736d-cart",
+        "endpointslice.kubernetes.io/managed-by": "semaphore-service-mirror",
+    }
+    mark = two.mark()
+    assert not two.run(**more)["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
+
+    two.put("gcp", service("shop", "cart", ports=PORTS, labels=SHARED))
+    result = two.run(**more)
+    assert set(reasons(result)) == {("gcp/shop/cart", "ports_conflict"), ("aws/shop/cart", "ports_conflict")}
+    assert len(two.get("gcp", "Service", "gl-shop-73736d-cart")["spec"]["ports"]) == 2, "a cluster's own Service decides there"
+    assert len(two.get("aws", "Service", "gl-shop-73736d-cart")["spec"]["ports"]) == 1
+
+    mark = two.mark()
+    result = service_mirror.run(dead(two.request(max_deletes=-1, **more)))
+    assert not result["changed"] and two.writes(mark)["gcp"] == [], "a cluster that cannot be listed stays in"
+
+    two.drop("aws", "Service", "shop", "cart")
+    two.drop("aws", "EndpointSlice", "shop", "cart-a1", "discovery.k8s.io/v1beta1")
+    assert ("gcp: aws", "delete_budget") in reasons(two.run(**more))
+    two.run(confirm_empty=["aws"], **more)
+    for cluster in ("aws", "gcp"):
+        assert two.get(cluster, "Service", "gl-shop-73736d-cart")["metadata"]["annotations"] == {"global-svc-clusters": "gcp"}
+        assert two.names(cluster, "EndpointSlice", api_version="discovery.k8s.io/v1beta1") == ["gl-cart-g1"]
+    two.drop("gcp", "Service", "shop", "cart")
+    result = two.run(confirm_empty=["aws", "gcp", "global services"], **more)
+    assert two.names("gcp", "Service") == two.names("aws", "Service") == []
+    assert not two.run(**more)["changed"]

@@ -12,7 +12,7 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours, owned_tree
-from .._plan.plan import DELETE, Plan
+from .._plan.plan import DELETE, UPDATE, Change, Plan
 from .bundles import Bundle, Objects, global_bundles, mirror_bundles
 from .endpoints import aligned, not_ready
 from .global_services import GLOBAL, clusters_of
@@ -80,11 +80,11 @@ def plan_cluster(
         plan.refused.extend(refused)
         missing = taking_part - set(offers)
         wanted += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
-    manifests, keep, ghosts = _checked(plan, wanted, objects, manager, options.adopt)
+    manifests, keep, ghosts, adopted = _checked(plan, wanted, objects, manager, options.adopt)
     if state == "present" and options.on_unreachable != "keep":
         manifests.update(_stopped(objects, unreachable, options, manager))
     stale = _stale(plan, local, objects, manifests, keep, offers, speaking, taking_part, options, manager, state)
-    return _writes(plan, local, manifests, objects, ghosts, stale, manager)
+    return _writes(plan, local, manifests, objects, ghosts, adopted, stale, manager)
 
 
 def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bool:
@@ -98,14 +98,15 @@ def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bo
 
 def _checked(
     plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, manager: str, adopt: bool
-) -> t.Tuple[t.Dict[Key, Manifest], t.Set[Key], t.Set[Key]]:
-    """(manifests that may be written, keys to leave alone, keys to be deleted before they are made anew).
+) -> t.Tuple[t.Dict[Key, Manifest], t.Set[Key], t.Set[Key], t.Set[Key]]:
+    """(manifests that may be written, keys to leave alone, keys to be deleted before they are made anew, adopted keys).
 
     Endpoints never go under a Service that is not ours: they would send its clients elsewhere.
     """
     manifests: t.Dict[Key, Manifest] = {}
     keep: t.Set[Key] = set()
     ghosts: t.Set[Key] = set()
+    adopted: t.Set[Key] = set()
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
         foreign = [key for key in sorted(found) if not owned(found[key], manager)]
@@ -118,6 +119,7 @@ def _checked(
             else:
                 plan.refuse(bundle.label, "not_ours", "{0} exists and is not ours; it is left alone".format(name))
             continue
+        adopted.update(foreign)
         for key, manifest in bundle.manifests.items():
             actual = objects.get(key)
             if actual is not None and key.kind == "Service" and must_recreate(manifest, actual):
@@ -126,7 +128,7 @@ def _checked(
             elif actual is not None and key.kind == "EndpointSlice" and actual.get("addressType") != manifest["addressType"]:
                 ghosts.add(key)
             manifests[key] = aligned(manifest, actual) if key.kind == "Endpoints" else manifest
-    return manifests, keep, ghosts
+    return manifests, keep, ghosts, adopted - ghosts
 
 
 def _word(key: Key, actual: Object, manifest: Manifest) -> str:
@@ -230,6 +232,7 @@ def _writes(
     manifests: t.Mapping[Key, Manifest],
     objects: Objects,
     ghosts: t.Set[Key],
+    adopted: t.Set[Key],
     stale: t.Sequence[Key],
     manager: str,
 ) -> t.Tuple[Plan, t.List[Write]]:
@@ -239,6 +242,12 @@ def _writes(
     part, writes = plan_objects(local, manifests, Read(there, frozenset(), frozenset(), {}), manager, adopt=True)
     plan.refused.extend(part.refused)
     plan.unchanged += part.unchanged
+    for key in sorted(adopted - {write.key for write in writes}):
+        # as wanted already, but for whose it is
+        meta = there[key]["metadata"]
+        change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": None}, {"owner": manager})
+        writes.append(Write(change, key, dict(manifests[key]), meta.get("uid"), meta.get("resourceVersion"), True))
+        plan.unchanged -= 1
     # a name that was free when it was looked at is not taken by force
     writes = [write._replace(force=False) if write.uid is None else write for write in writes]
     writes.sort(key=_making)

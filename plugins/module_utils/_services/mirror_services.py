@@ -109,8 +109,12 @@ def service_manifest(
 
 
 def must_recreate(wanted: Object, actual: Object) -> bool:
-    """True when a Service has to be made anew: it cannot become headless, or stop being so, in place."""
-    return is_headless(wanted) != is_headless(actual)
+    """True when a Service has to be made anew.
+
+    It cannot become headless, or stop being so, in place. And applying does not take away what others added: with a
+    selector, Kubernetes would replace our endpoints by local ones.
+    """
+    return is_headless(wanted) != is_headless(actual) or bool(_spec(actual).get("selector"))
 
 
 def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:
@@ -157,14 +161,14 @@ def reconcile_to(wanted: Manifest, local: t.Optional[Object], ours: bool) -> Rec
     """A wanted Service against the local one. What the manifest does not speak of stays as it was found."""
     if local is None:
         return Reconciled("create", wanted)
-    same = not must_recreate(wanted, local) and not differences(wanted["spec"], _spec(local)) and not _spec(local).get("selector")
+    same = not must_recreate(wanted, local) and not differences(wanted["spec"], _spec(local))
     same = same and _sticky(local) == _sticky(wanted)
     annotations = wanted["metadata"].get("annotations")
     if same and (annotations is None or annotations == (local["metadata"].get("annotations") or {})):
         return Reconciled("none", dict(local))
     if not ours:
         return Reconciled("conflict", dict(local), "not_ours")
-    if must_recreate(wanted, local):
+    if is_headless(wanted) != is_headless(local):
         return Reconciled("recreate", wanted)
     spec = {field: value for field, value in _spec(local).items() if field not in ("selector", "sessionAffinity", "sessionAffinityConfig")}
     spec.update(wanted["spec"])
