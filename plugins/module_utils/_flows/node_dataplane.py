@@ -16,12 +16,14 @@ Public keys may be Pending: such a peer is shown and left for the next call.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
 from .._linux.errors import LinuxError
 from .._linux.keys import KeyFile
 from .._linux.links import links_with_alias
+from .._linux.lock import HostLock
 from .._linux.stats import total
 from .._mesh import dataplane
 from .._mesh.device_wanted import parse_device
@@ -30,6 +32,10 @@ from .._plan.plan import Plan
 from . import ip_routes, persistence, wireguard_device
 
 Data = t.Dict[str, t.Any]
+
+
+#: How long a run waits for another one on the same host.
+LOCK_SECONDS = 60.0
 
 
 class DataplaneError(Exception):
@@ -46,11 +52,12 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
     desired = from_wire(dict(wanted))
     if not check:
         desired["devices"] = [dataplane.without_deferred(device) for device in desired["devices"]]
-    work = _Work(desired)
-    todo = work.plan()
-    if not check and todo.changed:
-        work.apply()
-        work.verify()
+    with contextlib.nullcontext() if check else HostLock(dataplane.alias_of(desired["fabric"]), LOCK_SECONDS):
+        work = _Work(desired)
+        todo = work.plan()
+        if not check and todo.changed:
+            work.apply()
+            work.verify()
     stats = dict(work.stats, seconds=round(time.monotonic() - started, 3))
     return to_wire(
         dict(todo.result(), warnings=todo.warnings, diff=todo.diff(), public_keys=work.public_keys(), stats=stats)
@@ -176,7 +183,8 @@ class _Work:
             return {}, Plan()
         state = dataplane.state_to_keep(self.desired, self.previous) if self.wanted else None
         wanted = persistence.wanted_files(self.fabric, state)
-        return wanted, persistence.plan(wanted, persistence.gather(self.fabric, wanted))
+        keys = dataplane.key_files(self.previous) | {device["private_key_file"] for device in self.wanted}
+        return wanted, persistence.plan(wanted, persistence.gather(self.fabric, wanted, keys))
 
     def apply(self) -> None:
         """Devices with keys and peers, routes into them; then what goes, routes before their device; the boot state last."""

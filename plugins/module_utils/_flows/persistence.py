@@ -36,6 +36,7 @@ BOOT_FILES = (
     "_linux/ip_command.py",
     "_linux/keys.py",
     "_linux/links.py",
+    "_linux/lock.py",
     "_linux/netlink.py",
     "_linux/resolve.py",
     "_linux/routes.py",
@@ -140,12 +141,21 @@ def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dic
     }
 
 
-def gather(fabric: str, wanted: t.Mapping[str, files.FileState]) -> t.Dict[str, files.FileState]:
-    """The files of ours that are there, whether wanted or not."""
+def gather(
+    fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
+) -> t.Dict[str, files.FileState]:
+    """The files of ours that are there, whether wanted or not, and the spare files of these and of ``others``.
+
+    Only while the host's lock is held is a spare file certainly a dead writer's.
+    """
     paths = set(wanted)
     paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
     paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
-    found = {path: files.read_state(path) for path in sorted(paths)}
+    found: t.Dict[str, t.Optional[files.FileState]] = {}
+    for path in sorted(paths | set(others)):
+        # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
+        found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
+    found.update((path, files.read_state(path)) for path in sorted(paths))
     return {path: state for path, state in found.items() if state is not None}
 
 

@@ -30,6 +30,8 @@ class FileState(t.NamedTuple):
         if self.kind == "link":
             return {"link": self.content.decode("utf-8", "replace")}
         data: t.Dict[str, t.Any] = {"mode": "{0:04o}".format(self.mode)}
+        if self.kind == "other":
+            return dict(data, kind="neither a file of ours nor a link")
         if len(self.content) <= 4096 and self.content.isascii() and b"\0" not in self.content:
             data["lines"] = self.content.decode("ascii").splitlines()
         else:
@@ -99,6 +101,12 @@ def remove_empty_folders(path: str, stop: str) -> None:
             if err.errno not in (errno.ENOENT,):
                 return
         path = os.path.dirname(path)
+
+
+def spares(path: str) -> t.List[str]:
+    """What writers of this path left behind when they were killed between writing and renaming, sorted."""
+    folder, name = os.path.split(path)
+    return [os.path.join(folder, other) for other in list_folder(folder) if other.startswith(".{0}.".format(name))]
 
 
 def list_folder(path: str) -> t.List[str]:

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stays on a node: written in one step, spare files of killed writers found but never read."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import persistence
+from ansible_collections.multicluster.network.plugins.module_utils._linux import files
+from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock
+
+STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "peers": []}], "key_files": []}
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A host's folders; systemd is told nothing."""
+    for name in ("STATE_ROOT", "CODE_ROOT", "UNIT_ROOT"):
+        monkeypatch.setattr(persistence, name, str(tmp_path / name.lower()))
+    monkeypatch.setattr(persistence, "WANTED_BY", str(tmp_path / "unit_root" / "multi-user.target.wants"))
+    told = []
+    monkeypatch.setattr(persistence.systemd, "reload_units", lambda: told.append("reload"))
+    monkeypatch.setattr(persistence.systemd, "retire", told.append)
+    return tmp_path, told
+
+
+def converge(state, others=()):
+    wanted = persistence.wanted_files("f", state)
+    todo = persistence.plan(wanted, persistence.gather("f", wanted, others))
+    if todo.changed:
+        persistence.apply("f", wanted, todo)
+    return todo
+
+
+def test_create_again_change_remove(host):
+    tmp_path, told = host
+    assert len(converge(STATE).of("create")) == 4
+    assert persistence.load_state("f") == STATE
+    assert not converge(STATE).changed and told == ["reload"]
+    changed = converge(dict(STATE, key_files=["/k"]))
+    assert [change.id for change in changed.changes] == [persistence.state_path("f")]
+    assert len(converge(None).of("delete")) == 4
+    assert told[-2:] == ["multicluster-network-f.service", "reload"]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()]
+    assert not converge(None).changed
+
+
+def test_code_of_an_earlier_release_goes(host):
+    converge(STATE)
+    old = host[0] / "code_root" / "f" / "dataplane-000000000000.pyz"
+    old.write_bytes(b"old")
+    assert [change.id for change in converge(STATE).of("delete")] == [str(old)]
+    assert not old.exists()
+
+
+def test_spares_of_killed_writers_go_and_no_secret_is_shown(host):
+    tmp_path = host[0]
+    converge(STATE)
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / ".wireguard.gcp.key.0011").write_text("cHJpdmF0ZQ==")
+    (keys / ".other.key.0011").write_text("foreign")
+    spare = tmp_path / "unit_root" / ".multicluster-network-f.service.x1"
+    spare.write_text("half")
+    todo = converge(STATE, [str(keys / "wireguard.gcp.key")])
+    assert sorted(change.id for change in todo.changes) == sorted([str(keys / ".wireguard.gcp.key.0011"), str(spare)])
+    assert "cHJpdmF0ZQ" not in str(todo.diff()) + str(todo.result())
+    assert (keys / ".other.key.0011").exists() and not spare.exists()
+
+
+def test_a_state_of_another_fabric_or_no_state_is_none(host):
+    assert persistence.load_state("f") is None
+    for content in (b"", b"{", b"[]", b'{"fabric": "g"}', b"\xff"):
+        files.write_state(persistence.state_path("f"), files.FileState("file", 0o600, content))
+        assert persistence.load_state("f") is None
+
+
+def test_two_runs_on_one_host_take_turns():
+    with HostLock("multicluster.network/test-lock", 1):
+        with pytest.raises(LinuxError, match="another run"):
+            with HostLock("multicluster.network/test-lock", 0.3):
+                raise AssertionError("both hold the lock")
+    with HostLock("multicluster.network/test-lock", 0):
+        pass
