@@ -82,7 +82,7 @@ def check_kilo(
             claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
         claims.extend(_kept_claims(source))
     grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
-    holders = {source.cluster: _holder(source) for source in sources}
+    holders = _holders(sources, claims)
     kept, refusals = check_claims(claims, grants, holders, ranges=("declared",))
     by_label = {label_of(claim["cluster"], claim["node"]): (claim["cluster"], claim["node"]) for claim in claims}
     for refusal in refusals:
@@ -177,8 +177,21 @@ def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
             yield {"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes}
 
 
-def _holder(source: Source) -> t.Dict[str, t.List[str]]:
-    return {str(spec.get("publicKey")): list(spec.get("allowedIPs") or ()) for spec in source.live.values()}
+def _holders(
+    sources: t.Sequence[Source], claims: t.Sequence[t.Mapping[str, t.Any]]
+) -> t.Dict[str, t.Dict[str, t.List[str]]]:
+    """The claims that live Peers have as a whole: a node that widens its range is no holder of what it takes."""
+    live = {source.cluster: source.live for source in sources}
+    found: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+    for claim in claims:
+        spec = live[claim["cluster"]].get(claim["node"])
+        if spec is None or spec.get("publicKey") != claim["public_key"]:
+            continue
+        cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
+        networks = {str(cidr.network) for cidr in cidrs if cidr is not None}
+        if networks.issuperset(claim["allowed_ips"]):
+            found.setdefault(claim["cluster"], {})[claim["public_key"]] = list(claim["allowed_ips"])
+    return found
 
 
 def _internal_routes(

@@ -54,7 +54,7 @@ def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) 
 def labels_of(peer: Peer) -> t.Mapping[str, t.Any]:
     """A Peer's labels."""
     labels = peer.get("labels")
-    return labels if isinstance(labels, t.Mapping) else {}
+    return labels if isinstance(labels, dict) else {}
 
 
 class Existing:
@@ -63,10 +63,18 @@ class Existing:
     def __init__(self, peers: t.Iterable[Peer]) -> None:
         self._own: t.Dict[t.Tuple[t.Any, t.Any], t.Dict[str, Peer]] = {}
         self._keys: t.Dict[t.Any, t.List[Peer]] = {}
+        own, keys = self._own, self._keys
         for peer in sorted(peers, key=_name):
             labels = labels_of(peer)
-            self._own.setdefault((labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)), {})[str(peer["name"])] = peer
-            self._keys.setdefault(peer["spec"].get("publicKey"), []).append(peer)
+            group = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
+            if group not in own:
+                own[group] = {}
+            own[group][str(peer["name"])] = peer
+            key = peer["spec"].get("publicKey")
+            if key in keys:
+                keys[key].append(peer)
+            else:
+                keys[key] = [peer]
 
     def own(self, mesh: str, source: str) -> t.Mapping[str, Peer]:
         """The Peers that carry both labels, by name."""
@@ -87,20 +95,21 @@ def diff_peers(
     existing: t.Union[Existing, t.Iterable[Peer]],
     desired: t.Sequence[Peer],
     merge: bool = True,
+    leaving: t.AbstractSet[str] = frozenset(),
 ) -> PeerDiff:
     """What makes a target hold the desired Peers of (mesh, source). Peers are {name, labels, spec}; sorted by name.
 
     WireGuard has one entry for a key, so a Peer that is to be made while another name holds its key is not made. With
     ``merge``, as the original does it, its ranges join the holder, whoever made that; without, the conflict is only
-    noted in ``merged``, and Peers of our own that are about to go hold nothing. Peers of other meshes and sources are
-    never deleted.
+    noted in ``merged``, and Peers of our own that are about to go (and those ``leaving`` anyway) hold nothing. Peers of
+    other meshes and sources are never deleted.
     """
     index = existing if isinstance(existing, Existing) else Existing(existing)
     own = index.own(mesh, source)
     diff = PeerDiff([], {}, [], {})
     wanted = {str(peer["name"]): peer for peer in desired}
     diff.delete.extend(sorted(name for name in own if name not in wanted))
-    going: t.Container[str] = () if merge else frozenset(diff.delete)
+    going: t.Container[str] = () if merge else leaving.union(diff.delete)
     for name in sorted(wanted):
         peer = wanted[name]
         if name in own:

@@ -203,7 +203,7 @@ def endpoint_to_annotate(node: Node, port: object = 0) -> t.Optional[str]:
     An annotation that is there, even an empty one, is somebody's decision and blocks the write.
     """
     annotations = node.get("annotations")
-    if isinstance(annotations, t.Mapping) and any(key in annotations for key, dummy in SOURCES):
+    if isinstance(annotations, dict) and any(key in annotations for key, dummy in SOURCES):
         return None
     if next(addresses(node, "ExternalIP"), None) is not None:
         return None

@@ -102,7 +102,7 @@ def check_definition(mesh: t.Mapping[str, t.Any]) -> t.List[MeshFinding]:
     name, entries = mesh.get("name"), mesh.get("clusters")
     if not isinstance(name, str) or not _LABEL_VALUE.match(name):
         found.append("the name {0} is no label value (63 characters at most)".format(quoted(name)))
-    if not isinstance(entries, (list, tuple)) or len(entries) < 2 or not all(isinstance(e, t.Mapping) for e in entries):
+    if not isinstance(entries, (list, tuple)) or len(entries) < 2 or not all(isinstance(e, dict) for e in entries):
         found.append("clusters must be a list of two clusters or more")
         entries = []
     names = [entry.get("name") for entry in entries]
@@ -155,7 +155,7 @@ def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.
             reference = entry.get("kubeconfigSecretRef")
             if entry.get("local"):
                 found[name]["local"] = True
-            elif isinstance(reference, t.Mapping):
+            elif isinstance(reference, dict):
                 found[name]["secret"] = "{0}/{1}".format(mesh.get("namespace"), reference.get("name"))
                 found[name]["key"] = reference.get("key")
     return list(found.values())

@@ -212,7 +212,7 @@ def internal_routes(node: Node, entry: Entry, knobs: Knobs, endpoint: t.Optional
     if knobs.internal_ip_routes == NEVER:
         return []
     annotations = node.get("annotations")
-    if not knobs.own_endpoint_routes and isinstance(annotations, t.Mapping):
+    if not knobs.own_endpoint_routes and isinstance(annotations, dict):
         if annotations.get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP:
             return []
     own = None if knobs.own_endpoint_routes else endpoint_address(endpoint)

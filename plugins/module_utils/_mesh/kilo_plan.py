@@ -163,8 +163,6 @@ def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Contain
                 desired[mesh["name"], entry["name"]] = _for_target(run, source, observed, sources)
     if len(mine) > 1:
         desired = _one_owner(target, desired)
-    for key, peers in desired.items():
-        _plan_source(run, target, sources.plans[key], peers)
     for mesh in sources.meshes:
         entries = {entry["name"] for entry in mesh["clusters"]}
         for name, source_name in target.existing.groups():
@@ -174,6 +172,9 @@ def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Contain
     for name, source_name in ghosts:
         if run.settings.purge_meshes:
             _purge_group(run, target, name, source_name, "its mesh is gone")
+    leaving = frozenset(write.name for write in run.writes[target.name])
+    for key, peers in desired.items():
+        _plan_source(run, target, sources.plans[key], peers, leaving)
 
 
 def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: str) -> None:
@@ -233,10 +234,12 @@ def _one_owner(
     return found
 
 
-def _plan_source(run: _Run, target: Target, source: SourcePlan, peers: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def _plan_source(
+    run: _Run, target: Target, source: SourcePlan, peers: t.Sequence[t.Mapping[str, t.Any]], leaving: t.AbstractSet[str]
+) -> None:
     mesh, cluster = source.mesh["name"], source.entry["name"]
     own = target.existing.own(mesh, cluster)
-    diff = diff_peers(mesh, cluster, target.existing, peers, merge=False)
+    diff = diff_peers(mesh, cluster, target.existing, peers, merge=False, leaving=leaving)
     created = {peer["name"] for peer in diff.create}
     for peer in peers:
         name = peer["name"]

@@ -191,6 +191,8 @@ def _draft(
     node_of = {peer_name(mesh["name"], entry["name"], str(node["name"])): str(node["name"]) for node in nodes}
     live: t.Dict[str, t.Mapping[str, t.Any]] = {}
     for name in sorted(targets):
+        if len(live) == len(nodes):
+            break
         own = targets[name].existing.own(mesh["name"], entry["name"])
         for ident, peer in own.items():
             node = node_of.get(ident)

@@ -122,7 +122,7 @@ def host_route(address: Address) -> str:
 def annotation(node: Node, key: str) -> str:
     """A node's annotation; absent, empty and what is no text are all empty. Never trimmed."""
     annotations = node.get("annotations")
-    value = annotations.get(key) if isinstance(annotations, t.Mapping) else None
+    value = annotations.get(key) if isinstance(annotations, dict) else None
     return value if isinstance(value, str) else ""
 
 
@@ -136,7 +136,7 @@ def addresses(node: Node, kind: str) -> t.Iterator[t.Tuple[str, Address]]:
     """(text, address) of the node's addresses of one type in list order; what is no address is skipped."""
     found = node.get("addresses")
     for item in found if isinstance(found, (list, tuple)) else ():
-        if isinstance(item, t.Mapping) and item.get("type") == kind:
+        if isinstance(item, dict) and item.get("type") == kind:
             address = ip_or_none(item.get("address"))
             if address is not None:
                 yield item["address"], address
