@@ -16,8 +16,9 @@ from .objects import MANAGED_BY, MANAGED_BY_US
 Rule = t.Dict[str, t.List[str]]
 
 
-def _rule(groups: str, resources: str, verbs: str) -> Rule:
-    return {"apiGroups": groups.split(","), "resources": resources.split(","), "verbs": verbs.split(",")}
+def _rule(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
+    rule = {"apiGroups": groups.split(","), "resources": resources.split(","), "verbs": verbs.split(",")}
+    return dict(rule, resourceNames=names.split(",")) if names else rule
 
 
 #: Exactly what is used, capability by capability (semaphore 7). Nothing watches, and nothing reads Secrets.
@@ -28,6 +29,23 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "mesh_read": (_rule("", "nodes", "get,list"),),
     # Calico: no masquerading between clusters; apply needs create and patch
     "ippools": (_rule("crd.projectcalico.org", "ippools", "get,list,create,patch,delete"),),
+    # network sets of its own cluster; its own pods become sets in the others
+    "policy": (
+        _rule("", "pods", "get,list"),
+        _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets", "get,list,create,patch,delete"),
+        _rule("cilium.io", "ciliumcidrgroups", "get,list,create,patch,delete"),
+    ),
+    # a cluster whose pods are only read
+    "policy_read": (_rule("", "pods", "get,list"),),
+    # Kilo's cluster mesh in a member: reads nodes, owns Peers; and the cluster that holds ClusterMesh objects
+    "clustermesh": (_rule("", "nodes", "get,list"), _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete")),
+    "clustermesh_management": (
+        _rule("", "nodes", "get,list"),
+        _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete"),
+        _rule("kilo.squat.ai", "clustermeshes,clustermeshes/status", "get,list,patch"),
+    ),
+    # the Corefile; an imported one of another name needs extra rules
+    "dns": (_rule("", "configmaps", "get,patch", "coredns"),),
 }
 
 
