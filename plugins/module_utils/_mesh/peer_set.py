@@ -17,7 +17,7 @@ import typing as t
 
 from .._plan.pending import Pending
 from .._plan.plan import Plan
-from .._values.addresses import network_key, overlaps, parse_network
+from .._values.addresses import network_text_and_key, overlaps, parse_network
 
 #: WireGuard gives a session up 180 s after its handshake (REJECT_AFTER_TIME): an older one proves nothing.
 HANDSHAKE_FRESH = 180
@@ -54,7 +54,7 @@ def sorted_cidrs(texts: t.Iterable[str]) -> t.List[str]:
     texts = list(texts)
     if len(texts) < 2:  # nearly all peers of a large mesh, and parsing is what costs
         return texts
-    return [str(network) for network in sorted((parse_network(text) for text in texts), key=network_key)]
+    return [text for _key, text in sorted(network_text_and_key(text) for text in texts)]
 
 
 def endpoint_drifted(
@@ -104,17 +104,19 @@ def plan_peers(
     held: t.Dict[str, t.Set[str]] = {}
     for cidr, key in routing.items():
         held.setdefault(key, set()).add(cidr)
+    left = {peer["public_key"]: _leftover(held, peer) for peer in ready}
     replacing = [
         _set(peer, live, allowed_ips=peer["allowed_ips"], replace=True, settings={})
         for peer in ready
-        if _leftover(held, peer) and not _awaited(_leftover(held, peer), to_come)
+        if left[peer["public_key"]] and not _awaited(left[peer["public_key"]], to_come)
     ]
     unwanted = [key for key in sorted(live) if key not in exact and key not in kept and purge]
     removing = [{"op": "remove", "public_key": key} for key in unwanted if not _awaited(live[key]["allowed_ips"], to_come)]
 
-    after = {key: dict(view(live[key]), allowed_ips=sorted_cidrs(held.get(key, ()))) for key in live}
-    for key in unwanted:
-        del after[key]
+    staying = [key for key in live if key not in exact and (key in kept or not purge)]
+    after: t.Dict[t.Any, t.Dict[str, t.Any]] = {
+        key: dict(view(live[key]), allowed_ips=sorted_cidrs(held.get(key, ()))) for key in staying
+    }
     after.update({p["public_key"]: _after(p, live.get(p["public_key"]), now, last) for p in ready})
     after.update({p["public_key"]: _after(p, None, now, last) for p in to_come})
     return PeerSet(_show(device, live, after), adding + replacing + removing, after)
@@ -154,7 +156,7 @@ def _set(peer: t.Mapping[str, t.Any], live: Dump, allowed_ips: t.List[str], repl
 
 
 def _leftover(held: t.Mapping[str, t.Set[str]], peer: t.Mapping[str, t.Any]) -> t.Set[str]:
-    return held.get(peer["public_key"], set()) - set(peer["allowed_ips"])
+    return held.get(peer["public_key"], set()).difference(peer["allowed_ips"])
 
 
 def _awaited(cidrs: t.Iterable[str], to_come: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
@@ -187,10 +189,12 @@ def _show(device: str, live: Dump, after: t.Mapping[t.Any, t.Mapping[str, t.Any]
         ident = "{0} {1}".format(device, key)
         if key not in live:
             plan.create("peer", ident, after[key])
-        elif view(live[key]) == after[key]:
+            continue
+        before = view(live[key])
+        if before == after[key]:
             plan.unchanged += 1
         else:
-            plan.update("peer", ident, view(live[key]), after[key])
+            plan.update("peer", ident, before, after[key])
     for key in sorted(set(live) - set(after)):
         plan.delete("peer", "{0} {1}".format(device, key), view(live[key]))
     return plan

@@ -15,7 +15,7 @@ import typing as t
 
 from .._plan.pending import Pending
 from .._plan.plan import Refusal
-from .._values.addresses import network_key, parse_address, parse_endpoint, parse_network, special_kind
+from .._values.addresses import is_plain_endpoint, network_text_and_key, parse_address, parse_endpoint, special_kind
 from .._values.keys import is_weak, parse_key
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
@@ -84,14 +84,14 @@ def _parse_peer(
     resolved: t.Mapping[str, t.Sequence[str]],
     fingerprints: t.Mapping[str, t.Optional[str]],
 ) -> Peer:
-    networks = {parse_network(text, "bad_allowed_ip") for text in raw.get("allowed_ips") or ()}
+    networks = dict(network_text_and_key(text, "bad_allowed_ip") for text in raw.get("allowed_ips") or ())
     keepalive = parse_decimal(raw.get("persistent_keepalive") or 0, "bad_keepalive")
     if keepalive > 65535:
         raise ValueRefused("bad_keepalive", "{0} seconds are more than 65535".format(keepalive))
     return {
         "public_key": key,
         "endpoints": literal_endpoints(raw.get("endpoint"), resolved),
-        "allowed_ips": [str(network) for network in sorted(networks, key=network_key)],
+        "allowed_ips": [networks[order] for order in sorted(networks)],
         "persistent_keepalive": keepalive,
         "preshared_key": _parse_preshared_key(raw.get("preshared_key"), fingerprints),
     }
@@ -101,6 +101,8 @@ def literal_endpoints(text: t.Any, resolved: t.Mapping[str, t.Sequence[str]]) ->
     """The literal endpoints that a wanted one stands for, the preferred first. None and ``""``: no endpoint, []."""
     if text is None or text == "":
         return []
+    if is_plain_endpoint(text):
+        return [text]
     endpoint = parse_endpoint(text)
     if endpoint.address is None:
         choices = usable(resolved.get(endpoint.host, ()), endpoint.port)
@@ -119,7 +121,7 @@ def names_to_resolve(peers: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
     for peer in peers:
         text = peer.get("endpoint")
         try:
-            if text and parse_endpoint(text).address is None:
+            if text and not is_plain_endpoint(text) and parse_endpoint(text).address is None:
                 names.add(parse_endpoint(text).host)
         except ValueRefused:
             continue
@@ -161,7 +163,7 @@ def _settle_claims(
         for cidr in peer["allowed_ips"]:
             claims.setdefault(cidr, []).append(peer)
     losers: t.Dict[int, str] = {}
-    for cidr in sorted(claims):
+    for cidr in sorted(cidr for cidr, claimants in claims.items() if len(claimants) > 1):
         claimants = [peer for peer in claims[cidr] if id(peer) not in losers]
         claimants.sort(key=lambda peer: (holders.get(cidr) != peer["public_key"], str(peer["public_key"])))
         losers.update((id(peer), cidr) for peer in claimants[1:])

@@ -31,6 +31,12 @@ _LOW_ORDER = frozenset(
 )
 
 
+# The unused top bit is masked by every implementation, so each has a second spelling.
+_LOW_ORDER_TEXTS = frozenset(
+    base64.b64encode(raw[:31] + bytes((raw[31] | top,))).decode("ascii") for raw in _LOW_ORDER for top in (0, 0x80)
+)
+
+
 def parse_key(text: object, word: str = "bad_public_key") -> str:
     """A key's text, unchanged. Only the one canonical spelling of 32 bytes passes."""
     if not isinstance(text, str) or not _KEY.match(text):
@@ -44,10 +50,11 @@ def key_bytes(text: str) -> bytes:
 
 
 def is_weak(text: str) -> bool:
-    """True for keys that agree with every peer on the same secret (all-zero and low-order points)."""
-    raw = bytearray(base64.b64decode(text))
-    raw[31] &= 0x7F  # the unused top bit is masked by every implementation
-    return bytes(raw) in _LOW_ORDER
+    """True for keys that agree with every peer on the same secret (all-zero and low-order points).
+
+    text: what parse_key accepted, which has one spelling only.
+    """
+    return text in _LOW_ORDER_TEXTS
 
 
 def fingerprint(secret: str) -> str:

@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
     contains,
+    is_plain_endpoint,
     network_key,
+    network_text_and_key,
     overlaps,
     parse_address,
     parse_endpoint,
     parse_network,
+    plain_network_key,
     special_kind,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
@@ -207,3 +210,37 @@ def test_nothing_but_refusals(text: t.Any) -> None:
 def test_quoted_is_short_and_plain(text: t.Any) -> None:
     shown = quoted(text)
     assert len(shown) <= 200 and shown.isascii() and shown.isprintable()
+
+
+_NUMBERS = st.one_of(st.integers(0, 300).map(str), st.sampled_from(["01", "00", "", "-1", "1 ", "\u0661", "127", "169", "224", "254"]))
+_DOTTED = st.lists(_NUMBERS, min_size=3, max_size=5).map(".".join)
+
+
+@given(st.builds("{0}/{1}".format, _DOTTED, st.one_of(st.integers(0, 40), _NUMBERS)))
+def test_the_short_way_for_networks_says_what_the_long_way_says(text):
+    key = plain_network_key(text)
+    try:
+        network = parse_network(text)
+    except ValueRefused as error:
+        assert key is None
+        with pytest.raises(ValueRefused) as again:
+            network_text_and_key(text)
+        assert str(again.value) == str(error)
+        return
+    assert key in (None, network_key(network)) and (key is None) == (str(network) != text)
+    assert network_text_and_key(text) == (network_key(network), str(network))
+
+
+@given(st.builds("{0}:{1}".format, _DOTTED, st.one_of(st.integers(0, 70000), _NUMBERS)))
+def test_the_short_way_for_endpoints_passes_only_what_the_long_way_passes(text):
+    try:
+        endpoint = parse_endpoint(text)
+    except ValueRefused:
+        endpoint = None
+    good = endpoint is not None and endpoint.address is not None and special_kind(endpoint.address) is None and str(endpoint) == text
+    assert is_plain_endpoint(text) == good
+
+
+@pytest.mark.parametrize("text", BAD_NETWORKS + ["fd00::/64", "10.0.0.1/24", "0.0.0.0/0\n", None, 7])
+def test_nothing_else_is_plain(text):
+    assert plain_network_key(text) is None and not is_plain_endpoint(text)
