@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import typing as t
-import urllib.parse
 
 from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
@@ -200,9 +199,8 @@ def offered(
     clusters: Clusters, fabric: Fabric, listed: t.Mapping[str, Listed], options: Options, request: t.Mapping[str, t.Any]
 ) -> t.Dict[str, t.Any]:
     """What each listed cluster offers, of which everything holds."""
-    servers = [urllib.parse.urlsplit(client.access.server).hostname or "" for client in clusters.clients.values()]
     own = {name: api_servers(one) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), servers, own, request.get("allow_host_network") is not False)
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
     if request.get("state") == "absent":
         return {}
     return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}

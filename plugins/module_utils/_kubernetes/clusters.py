@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+import urllib.parse
 
 from .._values.refused import ValueRefused
 from .access import AccessRefused, parse_access
@@ -67,6 +68,10 @@ class Clusters:
     def fail(self, error: KubeError) -> None:
         """Note a failure of one cluster."""
         self.failures.append(error.failure())
+
+    def server_hosts(self) -> t.List[str]:
+        """The hosts of the API servers, as the accesses name them: addresses or names."""
+        return [urllib.parse.urlsplit(client.access.server).hostname or "" for client in self.clients.values()]
 
     def stats(self) -> t.Dict[str, t.Any]:
         """{requests: {cluster: {verb: count}}, seconds}."""

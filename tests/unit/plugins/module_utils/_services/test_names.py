@@ -1,0 +1,67 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of mirrors, and who keeps a shared one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._services import names
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "namespace", "name", "expected", "reason"),
+    [
+        ("aws", "sys-log", "fluentd", "aws-sys-log-73736d-fluentd", None),
+        ("cluster-1", "kube-system", "coredns", "cluster-1-kube-system-73736d-coredns", None),
+        ("aws", "n" * 20, "s" * 31, "aws-" + "n" * 20 + "-73736d-" + "s" * 31, None),
+        ("aws", "n" * 20, "s" * 32, "aws-" + "n" * 20 + "-73736d-" + "s" * 32, "name_too_long"),
+        ("1aws", "default", "web", "1aws-default-73736d-web", "name_invalid"),
+        ("aws", "default", "Web", "aws-default-73736d-Web", "name_invalid"),
+        ("aws", "default", "*", "aws-default-73736d-*", "name_invalid"),
+        ("aws", "a.b", "web", "aws-a.b-73736d-web", "name_invalid"),
+        ("aws", "default", "web\n", "aws-default-73736d-web\n", "name_invalid"),
+        ("aws", "default", "", "aws-default-73736d-", "name_invalid"),
+    ],
+)
+def test_mirror_names(prefix, namespace, name, expected, reason):
+    made = names.mirror_name(prefix, namespace, name)
+    assert (made.name, made.reason) == (expected, reason)
+    if reason:
+        with pytest.raises(ValueRefused, match=reason):
+            made.checked()
+    else:
+        assert made.checked() == expected
+
+
+def test_global_names():
+    assert names.separator("ssm") == names.SEPARATOR
+    assert names.global_name("n" * 26, "s" * 26).valid and not names.global_name("n" * 26, "s" * 27).valid
+    assert names.global_slice_name("s" * 250).valid and names.global_slice_name("s" * 251).reason == "name_too_long"
+    assert names.global_slice_name("a.b-c").valid and names.global_slice_name("-a").reason == "name_invalid"
+
+
+@given(LABEL, LABEL, LABEL)
+def test_a_valid_name_is_what_the_api_server_takes(prefix, namespace, name):
+    made = names.mirror_name(prefix, namespace, name)
+    assert made.valid == (len(made.name) <= 63)
+
+
+def test_collisions_are_found_and_settled():
+    sources = [("aws", "2-web", "api"), ("aws-2", "web", "api"), ("aws", "a-73736d-b", "c"), ("aws", "a", "b-73736d-c"), ("aws", "x", "y")]
+    found = names.collisions((names.mirror_name(*source).name, source) for source in sources)
+    assert found == {
+        "aws-2-web-73736d-api": [("aws", "2-web", "api"), ("aws-2", "web", "api")],
+        "aws-a-73736d-b-73736d-c": [("aws", "a", "b-73736d-c"), ("aws", "a-73736d-b", "c")],
+    }
+    pair = found["aws-2-web-73736d-api"]
+    assert names.keeper(pair, lambda source: False) == pair[0]
+    assert names.keeper(pair, lambda source: source[0] == "aws-2") == pair[1]
+    assert names.collisions([("a", 1), ("a", 1)]) == {}
