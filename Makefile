@@ -13,6 +13,9 @@ test:
 lint units kernel integration api scenario sanity:
 	@tests/run $@
 
+kernel-vm:
+	@tests/run kernel_vm
+
 molecule:
 	@tests/run molecule_all
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,11 @@ print(json.dumps(answer))
 """
 
 
+#: How many times slower than a normal machine this one is; set in the emulated one, where flows run in a warm process.
+SLOW = float(os.environ.get("MCN_SLOW", "1"))
+TIMEOUT = 60 * SLOW
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
 
@@ -52,6 +58,24 @@ class FlowFailed(Exception):
     def __init__(self, answer):
         self.kind, self.package = answer["kind"], answer["package"]
         super().__init__(answer["error"])
+
+
+_WARM = []
+
+
+def flow_environment():
+    return dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+
+
+def warm_answer(question):
+    """Ask the warm process, one for the whole session; it ends with its standard input."""
+    if not _WARM:
+        words = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("zygote.py")), MODULE_UTILS + "_flows."]
+        _WARM.append(
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=flow_environment())
+        )
+    _WARM[0].stdin.write(json.dumps(question) + "\n")
+    return json.loads(_WARM[0].stdout.readline())
 
 
 class Node:
@@ -72,26 +96,28 @@ class Node:
     def run(self, *words, check=True, stdin=None):
         """Run a command, return its output."""
         done = subprocess.run(
-            self.command(*words), input=stdin, capture_output=True, text=True, check=False, timeout=60
+            self.command(*words), input=stdin, capture_output=True, text=True, check=False, timeout=TIMEOUT
         )
         assert not check or done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
     def flow(self, name, *arguments):
         """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        ask = json.dumps({"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments})
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
-        done = subprocess.run(
-            self.command(sys.executable, "-B", "-c", DRIVER),
-            input=ask, capture_output=True, text=True, check=False, timeout=60, env=environment,
-        )
-        assert done.returncode == 0, done.stderr
-        answer = json.loads(done.stdout)
+        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments}
+        answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)
         result = Answer(answer["result"])
         result.pyroute2, result.seconds = answer["pyroute2"], answer["seconds"]
         return result
+
+    def _fresh_answer(self, question):
+        done = subprocess.run(
+            self.command(sys.executable, "-B", "-c", DRIVER),
+            input=json.dumps(question), capture_output=True, text=True, check=False, timeout=TIMEOUT, env=flow_environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def close(self):
         """End whatever still runs in our network namespace, by its process id."""
@@ -129,20 +155,27 @@ def node_fixture(new_node):
     return new_node()
 
 
+def kernel_wireguard_or_skip(node):
+    made = subprocess.run(node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False)
+    if made.returncode:
+        reason = "THIS KERNEL HAS NO WIREGUARD: its back end is NOT tested here, only its messages are; see make kernel-vm"
+        warnings.warn(reason)
+        pytest.skip(reason)
+    node.run("ip", "link", "del", "wgprobe")
+
+
+@pytest.fixture(name="need_kernel_wireguard")
+def need_kernel_wireguard_fixture():
+    return kernel_wireguard_or_skip
+
+
 @pytest.fixture(
     name="implementation", params=["userspace", pytest.param("kernel", marks=pytest.mark.kernel_wireguard)]
 )
 def implementation_fixture(request, node):
     """Both back ends, where this machine has them; the contract is one."""
     if request.param == "kernel":
-        made = subprocess.run(
-            node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False
-        )
-        if made.returncode:
-            reason = "THIS KERNEL HAS NO WIREGUARD: the kernel back end is NOT tested here, only its messages are"
-            warnings.warn(reason)
-            pytest.skip(reason)
-        node.run("ip", "link", "del", "wgprobe")
+        kernel_wireguard_or_skip(node)
     elif not shutil.which("wireguard-go"):
         pytest.skip("wireguard-go is not installed")
     return request.param
