@@ -12,12 +12,10 @@ than half a second, and this a few hundredths. Numbers are those of <linux/wireg
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import struct
 import typing as t
 
-from .._values.addresses import parse_endpoint
 from .._values.keys import fingerprint, key_bytes
 from .errors import LinuxError
 from .netlink import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes
@@ -34,6 +32,8 @@ FLAG_REMOVE, FLAG_REPLACE_ALLOWED_IPS, FLAG_UPDATE_ONLY = 1, 2, 4
 #: Peers a message; and bytes of one peer's allowed IPs before the rest goes into a message of its own.
 PEERS_PER_MESSAGE = 600
 _ALLOWED_IP_BYTES = 32_000
+#: An allowed IP with all its headers: the nest, its family, its address, its prefix length.
+_ALLOWED_IP = {4: struct.Struct("=HH HHH2x HH4s HHB3x"), 16: struct.Struct("=HH HHH2x HH16s HHB3x")}
 
 
 def encode_allowed_ip(cidr: str) -> bytes:
@@ -43,20 +43,19 @@ def encode_allowed_ip(cidr: str) -> bytes:
         family, raw = socket.AF_INET6, socket.inet_pton(socket.AF_INET6, text)
     else:
         family, raw = socket.AF_INET, socket.inet_aton(text)
-    body = attribute(ALLOWED_IP_FAMILY, struct.pack("=H", family)) + attribute(ALLOWED_IP_ADDRESS, raw)
-    return attribute(NLA_F_NESTED, body + attribute(ALLOWED_IP_MASK, bytes((int(length),))))
+    size = len(raw)
+    return _ALLOWED_IP[size].pack(
+        24 + size, NLA_F_NESTED, 6, ALLOWED_IP_FAMILY, family, 4 + size, ALLOWED_IP_ADDRESS, raw, 5, ALLOWED_IP_MASK, int(length)
+    )
 
 
 def encode_endpoint(text: str) -> bytes:
     """A literal endpoint as sockaddr_in or sockaddr_in6."""
-    host, port = parse_endpoint(text)
-    if ":" in host:
-        return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16sI", port, 0, _raw(host), 0)
-    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, _raw(host))
-
-
-def _raw(host: str) -> bytes:
-    return ipaddress.ip_address(host).packed
+    host, _colon, port = text.rpartition(":")
+    if host.startswith("["):
+        raw = socket.inet_pton(socket.AF_INET6, host[1:-1])
+        return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16sI", int(port), 0, raw, 0)
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", int(port), socket.inet_pton(socket.AF_INET, host))
 
 
 def decode_endpoint(raw: bytes) -> t.Optional[str]:
