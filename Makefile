@@ -1,5 +1,5 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
-.PHONY: demo test lint units conformance kernel integration api scenario molecule sanity clean distclean help
+.PHONY: demo test lint units conformance kernel kernel-vm bench integration api scenario molecule sanity clean distclean help
 
 help:
 	@tests/run help
@@ -10,7 +10,7 @@ demo:
 test:
 	@tests/run all
 
-lint units kernel integration api scenario sanity:
+lint units kernel bench integration api scenario sanity:
 	@tests/run $@
 
 kernel-vm:

@@ -1,0 +1,179 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Peers of one WireGuard device: the device flow beside wireguard-tools, on two devices of the same kind.
+
+Run by `tests/run bench`. Every round does the same change on both devices, ours first in one round and theirs first in
+the next; both devices must show the same peers before a round counts. Ours is timed in a fresh interpreter as the
+module runs in one, from its first read to its last write (the start of Python and the imports are shown by
+themselves: Ansible pays them whatever a module does); theirs is the whole command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+OURS, THEIRS = "wgours", "wgtheirs"
+PORTS = {OURS: 51821, THEIRS: 51822}
+FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.wireguard_device"
+
+DRIVER = """
+import importlib, json, sys, time
+ask = json.load(sys.stdin)
+flow = importlib.import_module({flow!r})
+clock = time.perf_counter
+started = clock()
+actual = flow.gather(ask)
+read = clock()
+todo = flow.plan(ask, actual)
+planned = clock()
+stats = flow.apply(ask, actual, todo) if todo.changed else {{}}
+written = clock()
+print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started, "stats": stats}}))
+""".format(flow=FLOW)
+
+
+def command(*words, stdin=None):
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit("{0}: {1}".format(" ".join(words[:4]), done.stderr.strip()[-2000:]))
+    return done.stdout
+
+
+def peers_of(count, changed=0):
+    """The wanted peers; those before ``changed`` have another range."""
+    return [
+        {
+            "public_key": base64.b64encode(b"bench" * 6 + number.to_bytes(2, "little")).decode(),
+            "endpoint": "198.51.{0}.{1}:51820".format(100 + number // 250, number % 250 + 1),
+            "allowed_ips": [("172.16.{1}.0/24" if number < changed else "10.{0}.{1}.0/24").format(number // 256, number % 256)],
+            "persistent_keepalive": 25,
+        }
+        for number in range(count)
+    ]
+
+
+class Bench:
+    def __init__(self, folder, implementation):
+        self.folder, self.implementation = folder, implementation
+        self.keys = {}
+
+    def wanted(self, name, peers, **change):
+        path = os.path.join(self.folder, name + ".key")
+        return dict(
+            {
+                "name": name, "private_key_file": path, "generate_key": True, "listen_port": PORTS[name], "peers": peers,
+                "implementation": self.implementation,
+            },
+            **change,
+        )
+
+    def flow(self, wanted):
+        """(times of one run in seconds, the wall clock of its whole process)"""
+        started = time.perf_counter()
+        answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(wanted)))
+        answer["process"] = time.perf_counter() - started
+        return answer
+
+    def configuration(self, peers):
+        """The same for wireguard-tools, as a file."""
+        with open(os.path.join(self.folder, THEIRS + ".key"), encoding="ascii") as file:
+            lines = ["[Interface]", "PrivateKey = " + file.read().strip(), "ListenPort = {0}".format(PORTS[THEIRS])]
+        for peer in peers:
+            lines += ["[Peer]", "PublicKey = " + peer["public_key"], "Endpoint = " + peer["endpoint"]]
+            lines += ["AllowedIPs = " + ", ".join(peer["allowed_ips"]), "PersistentKeepalive = 25"]
+        path = os.path.join(self.folder, "peers.conf")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        return path
+
+    def tool(self, verb, peers):
+        path = self.configuration(peers)
+        started = time.perf_counter()
+        command("wg", verb, THEIRS, path)
+        return {"whole": time.perf_counter() - started}
+
+    def state(self, name):
+        rows = [line.split("\t") for line in command("wg", "show", name, "dump").splitlines()[1:]]
+        return sorted((row[0], row[1], row[2], row[3], row[7]) for row in rows)
+
+    def round(self, number, verb, peers):
+        """One change on both devices; their times, once both show the same."""
+        sides = {OURS: lambda: self.flow(self.wanted(OURS, peers)), THEIRS: lambda: self.tool(verb, peers)}
+        order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
+        times = {name: sides[name]() for name in order}
+        ours = self.state(OURS)
+        if ours != self.state(THEIRS) or len(ours) != len(peers):
+            raise SystemExit("the two devices do not show the same {0} peers: no time counts".format(len(peers)))
+        return times
+
+    def fresh(self):
+        for name in (OURS, THEIRS):
+            self.flow(self.wanted(name, [], state="absent"))
+            self.flow(self.wanted(name, []))
+
+    def rows(self, count, rounds):
+        cold, one, none, floor = [], [], [], []
+        for number in range(rounds):
+            self.fresh()
+            cold.append(self.round(number, "setconf", peers_of(count)))
+        for number in range(rounds):
+            one.append(self.round(number, "syncconf", peers_of(count, number + 1)))
+            assert one[-1][OURS]["stats"]["wireguard_writes"] == 1
+        for number in range(rounds):
+            none.append(self.round(number, "syncconf", peers_of(count, rounds)))
+            assert not one[-1][OURS]["stats"].get("netlink_writes") and not none[-1][OURS]["stats"]
+            started = time.perf_counter()
+            command("wg", "show", OURS, "dump")
+            floor.append(time.perf_counter() - started)
+        yield "cold, apply of a known delta", "setconf", cold, "write"
+        yield "cold, whole reconcile", "setconf", cold, "whole"
+        yield "one changed, apply of a known delta", "syncconf", one, "write"
+        yield "one changed, whole reconcile", "syncconf", one, "whole"
+        yield "none changed, whole reconcile", "syncconf", none, "whole"
+        self.floor = statistics.median(floor)
+
+
+def median(rounds, side, key):
+    return statistics.median(times[side][key] for times in rounds) * 1000
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peers", type=int, nargs="+", default=[100, 1000, 5000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--implementation", default="auto")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(folder, asked.implementation)
+        bench.fresh()
+        kind = json.loads(command("ip", "-j", "-d", "link", "show", "dev", OURS))[0]["linkinfo"]["info_kind"]
+        words = {"wireguard": "the kernel's WireGuard", "tun": "wireguard-go"}
+        print("WireGuard peers on {0}, Linux {1}; medians of {2} interleaved runs, ms".format(words[kind], os.uname().release, asked.rounds))
+        print("ours: read, plan and write of the flow behind wireguard_device; theirs: `wg setconf|syncconf DEVICE FILE`\n")
+        print("| peers | change | theirs | ours | read + plan + write | theirs | ratio ours/theirs |")
+        print("|---|---|---|---|---|---|---|")
+        for count in asked.peers:
+            for what, verb, rounds, key in bench.rows(count, asked.rounds):
+                ours, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
+                parts = " + ".join("{0:.1f}".format(median(rounds, OURS, part)) for part in ("read", "plan", "write"))
+                shown = parts if key == "whole" else "-"
+                print("| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |".format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)
+                last = rounds
+            extra = median(last, OURS, "process") - median(last, OURS, "whole")
+            print("| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |".format(count, bench.floor * 1000, extra), flush=True)
+        for name in (OURS, THEIRS):
+            bench.flow(bench.wanted(name, [], state="absent"))
+
+
+if __name__ == "__main__":
+    main()
