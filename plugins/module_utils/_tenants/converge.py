@@ -1,0 +1,186 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Passes over two stores until nothing is left to write: the loop that the module, check mode and the tests share."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.object_plan import Key
+from .mapping import plan_pass
+from .options import Options
+from .profile import APINET, SOURCE
+from .store import NOT_FOUND, Store, StoreError
+from .view import View, needed
+from .work import APPLY, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
+
+#: Passes of one call (8.2).
+PASS_LIMIT = 5
+
+
+class Outcome(t.NamedTuple):
+    """What one call did to one object: ``action`` is one of WORDS."""
+
+    kind: str
+    key: Key
+    action: str
+    reasons: t.List[Reason]
+    failures: t.List[Reason]
+
+
+class Result(t.NamedTuple):
+    """What a call did."""
+
+    outcomes: t.List[Outcome]
+    done: t.List[Step]
+    passes: int
+    settled: bool
+
+    @property
+    def failed(self) -> t.List[Outcome]:
+        """Objects that failed in the last pass."""
+        return [outcome for outcome in self.outcomes if outcome.action == "failed"]
+
+
+Stores = t.Mapping[str, Store]
+#: Performs steps that do not depend on each other; answers each with the object, None (gone) or a StoreError.
+Perform = t.Callable[[t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]], t.List[t.Any]]
+
+
+def read(stores: Stores, options: Options) -> View:
+    """One list for each kind and side. A list that fails is remembered as unread."""
+    profile = options.profile
+    unread = []
+    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
+    for side, kind in needed(options):
+        within = options.apinet_namespace if side == APINET else options.watch_namespace
+        try:
+            found[side].extend(stores[side].list(profile.group_version(side, kind), kind, within))
+        except StoreError:
+            unread.append((side, kind))
+    return View(found[SOURCE], found[APINET], options, unread)
+
+
+def converge(
+    stores: Stores,
+    options: Options,
+    now: str,
+    limit: int = PASS_LIMIT,
+    view: t.Optional[View] = None,
+    perform: t.Optional[Perform] = None,
+    keep: t.Optional[t.Callable[[View], None]] = None,
+) -> Result:
+    """Read once, then pass after pass over what our own writes answered. ``keep`` narrows the view (claims)."""
+    view = read(stores, options) if view is None else view
+    run = perform or _one_by_one(stores, options)
+    words: t.Dict[t.Tuple[str, Key], str] = {}
+    done: t.List[Step] = []
+    for number in range(1, limit + 1):
+        if keep is not None:
+            keep(view)
+        works = plan_pass(view, now)
+        wrote, failures = _do(works, view, run)
+        for work, step in wrote:
+            done.append(step)
+            place = (work.kind, work.key)
+            words[place] = max(words.get(place, "unchanged"), step.word, key=WORDS.index)
+        if not wrote:
+            return Result([_outcome(work, words, failures.get(id(work))) for work in works], done, number, True)
+    return Result([_outcome(work, words, failures.get(id(work))) for work in works], done, limit, False)
+
+
+def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Optional[t.List[Reason]]) -> Outcome:
+    failures = work.failed + (refused or [])
+    action = words.get((work.kind, work.key), "unchanged")
+    if failures:
+        action = "failed"
+    elif work.pending:
+        action = "pending"
+    return Outcome(work.kind, work.key, action, work.pending, failures)
+
+
+def _do(
+    works: t.Sequence[Work], view: View, run: Perform
+) -> t.Tuple[t.List[t.Tuple[Work, Step]], t.Dict[int, t.List[Reason]]]:
+    """The writes of a pass, phase after phase; a failed write ends the turn of its object only."""
+    wrote: t.List[t.Tuple[Work, Step]] = []
+    failures: t.Dict[int, t.List[Reason]] = {}
+    stopped: t.Set[int] = set()
+    for phase in sorted({step.phase for work in works for step in work.steps}):
+        batch = [(work, step) for work in works for step in work.steps if step.phase == phase]
+        for part in _apart(batch):
+            part = [(work, step) for work, step in part if id(work) not in stopped]
+            for (work, step), answer in zip(part, run([(step, _body(step, view)) for _work, step in part])):
+                if isinstance(answer, StoreError):
+                    failures.setdefault(id(work), []).append(Reason(answer.reason, answer.message))
+                    if step.stops:
+                        stopped.add(id(work))
+                    other = step.otherwise
+                    if other is not None:
+                        second = run([(other, _body(other, view))])[0]
+                        if not isinstance(second, StoreError) and _note(view, other, second):
+                            wrote.append((work, other))
+                elif _note(view, step, answer):
+                    wrote.append((work, step))
+    return wrote, failures
+
+
+def _apart(batch: t.Sequence[t.Tuple[Work, Step]]) -> t.Iterator[t.List[t.Tuple[Work, Step]]]:
+    """Parts in which no object is written twice, so that each part may run at once."""
+    rest = list(batch)
+    while rest:
+        seen: t.Set[t.Any] = set()
+        part, later = [], []
+        for item in rest:
+            places = {(item[1].side, item[1].key), id(item[0])}
+            (later if places & seen else part).append(item)
+            seen |= places
+        yield part
+        rest = later
+
+
+def _body(step: Step, view: View) -> t.Mapping[str, t.Any]:
+    """The body with its preconditions: the object that was compared, and no later one of its name."""
+    if step.verb not in (PATCH, PATCH_STATUS):
+        return step.body
+    meta = dict(step.body.get("metadata") or {})
+    if step.uid:
+        meta["uid"] = step.uid
+    known = view.now(step.side, step.key)
+    if step.guarded and known is not None and known.get("metadata", {}).get("resourceVersion"):
+        meta["resourceVersion"] = known["metadata"]["resourceVersion"]
+    return dict(step.body, metadata=meta)
+
+
+def _note(view: View, step: Step, answer: t.Any) -> bool:
+    """Keep the view up to date; True when the server's state changed."""
+    before = view.now(step.side, step.key)
+    if answer is None:
+        view.drop(step.side, step.key)
+        return before is not None
+    view.put(step.side, answer)
+    versions = [(obj or {}).get("metadata", {}).get("resourceVersion") for obj in (before, answer)]
+    return versions[0] != versions[1] or versions[0] is None
+
+
+def _one_by_one(stores: Stores, options: Options) -> Perform:
+    def run(steps: t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]) -> t.List[t.Any]:
+        return [perform_step(stores[step.side], step, body, options) for step, body in steps]
+
+    return run
+
+
+def perform_step(store: Store, step: Step, body: t.Mapping[str, t.Any], options: Options) -> t.Any:
+    """One write; a StoreError is an answer. What is gone already needs neither deletion nor release."""
+    try:
+        if step.verb == APPLY:
+            return store.apply(body, options.profile.field_manager)
+        if step.verb == REMOVE:
+            return store.delete(step.key, step.uid)
+        return store.patch(step.key, body, step.verb == PATCH_STATUS)
+    except StoreError as error:
+        gone = error.reason == NOT_FOUND and step.word in ("deleted", "released")
+        return None if gone else error

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""NAT gateways and the autoscaler of their addresses (13)."""
+
+from __future__ import annotations
+
+from .fields import addresses, entries, get, uid
+from .links import controller_reference, link_labels
+from .load_balancers import network_of
+from .profile import NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER
+from .work import DEPENDENT, TWIN, Work, twin_manifest
+
+DEFAULT_PORTS = 2048
+
+
+def plan_nat_gateway(work: Work) -> None:
+    """One NAT gateway that is not being deleted. Its addresses are the network side's and survive."""
+    source, options = work.subject, work.options
+    network = network_of(work)
+    if network is None:
+        return
+    ports = get(source, "spec", "portsPerNetworkInterface")
+    spec = {
+        "ipFamily": get(source, "spec", "ipFamily"),
+        "networkRef": {"name": uid(network)},
+        "portsPerNetworkInterface": DEFAULT_PORTS if ports is None else ports,
+    }
+    labels = link_labels(NAT_GATEWAY, source, options.profile)
+    twin = work.apply(TWIN, twin_manifest(work, NAT_GATEWAY, labels, spec=spec))
+    if twin is None:
+        return
+    limits = {
+        "natGatewayRef": {"name": uid(source)},
+        "minPublicIPs": options.min_public_ips,
+        "maxPublicIPs": options.max_public_ips,
+    }
+    owner = controller_reference(twin, options.profile)
+    if work.apply(DEPENDENT, twin_manifest(work, NAT_GATEWAY_AUTOSCALER, labels, owner=owner, spec=limits)) is None:
+        return
+    found = addresses(twin, "spec", "ips")
+    if not found or len(found) < len(entries(twin, "spec", "ips")):
+        work.wait("address_not_allocated", "the network side has not given every address yet")
+    work.status({"ips": found})

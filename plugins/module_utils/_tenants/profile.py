@@ -1,0 +1,95 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Every string that differs between the generations of the tenant network API, in one table (18.5)."""
+
+from __future__ import annotations
+
+import typing as t
+
+NETWORK, VIRTUAL_IP, LOAD_BALANCER = "Network", "VirtualIP", "LoadBalancer"
+NAT_GATEWAY, NETWORK_INTERFACE = "NATGateway", "NetworkInterface"
+LOAD_BALANCER_ROUTING, NAT_GATEWAY_AUTOSCALER, PREFIX, IP = "LoadBalancerRouting", "NATGatewayAutoscaler", "Prefix", "IP"
+NETWORK_ID, IP_ADDRESS, NAT_TABLE = "NetworkID", "IPAddress", "NATTable"
+DAEMON_SET, INSTANCE, NODE = "DaemonSet", "Instance", "Node"
+
+#: The source kinds that are mapped, in the order of one pass.
+KINDS = (NETWORK, VIRTUAL_IP, LOAD_BALANCER, NAT_GATEWAY, NETWORK_INTERFACE)
+#: Source kind -> kind of its main twin.
+TWIN_KINDS = {kind: IP if kind == VIRTUAL_IP else kind for kind in KINDS}
+#: Kinds of the network side that have no namespace.
+CLUSTER_KINDS = (NETWORK_ID, IP_ADDRESS, NODE)
+
+
+class Profile(t.NamedTuple):
+    """Names of one generation."""
+
+    name: str
+    source: str
+    ipam: str
+    apinet: str
+    provider_prefix: str
+    link_prefix: str
+    finalizer_prefix: str
+    field_manager: str
+    watch_filter_label: str
+    managed_by_annotation: str
+    topology_prefix: str
+    server_label_prefix: str
+
+    def link(self, kind: str, what: str) -> str:
+        """The key of a link label: ``what`` is name, namespace or uid."""
+        return "{0}{1}-{2}".format(self.link_prefix, kind.lower(), what)
+
+    def finalizer(self, kind: str) -> str:
+        """Our finalizer on source objects of a kind."""
+        return self.finalizer_prefix + kind.lower()
+
+    @property
+    def zone(self) -> str:
+        """The topology key of zones."""
+        return self.topology_prefix + "zone"
+
+    def group_version(self, side: str, kind: str) -> str:
+        """apiVersion of a kind on a side."""
+        if side != SOURCE:
+            return self.apinet
+        return self.ipam if kind == PREFIX else self.source
+
+
+#: The two servers.
+SOURCE, APINET = "source", "apinet"
+
+ONMETAL = Profile(
+    name="onmetal",
+    source="networking.api.onmetal.de/v1alpha1",
+    ipam="ipam.api.onmetal.de/v1alpha1",
+    apinet="core.apinet.api.onmetal.de/v1alpha1",
+    provider_prefix="onmetal-api-net://",
+    link_prefix="apinetlet.api.onmetal.de/",
+    finalizer_prefix="apinet.api.onmetal.de/",
+    field_manager="api.onmetal.de/apinetlet",
+    watch_filter_label="common.api.onmetal.de/watch-filter",
+    managed_by_annotation="common.api.onmetal.de/managed-by",
+    topology_prefix="topology.core.apinet.api.onmetal.de/",
+    server_label_prefix="apinet.api.onmetal.de/",
+)
+
+IRONCORE = Profile(
+    name="ironcore",
+    source="networking.ironcore.dev/v1alpha1",
+    ipam="ipam.ironcore.dev/v1alpha1",
+    apinet="core.apinet.ironcore.dev/v1alpha1",
+    provider_prefix="ironcore-net://",
+    link_prefix="apinetlet.ironcore.dev/",
+    finalizer_prefix="apinet.ironcore.dev/",
+    field_manager="ironcore.dev/apinetlet",
+    watch_filter_label="common.ironcore.dev/watch-filter",
+    managed_by_annotation="common.ironcore.dev/managed-by",
+    topology_prefix="topology.core.apinet.ironcore.dev/",
+    server_label_prefix="apinet.ironcore.dev/",
+)
+
+PROFILES: t.Dict[str, Profile] = {profile.name: profile for profile in (ONMETAL, IRONCORE)}

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the mapping needs from an API server, and the same in memory.
+
+A flow gives the mapping two stores that talk to API servers; the in-memory one serves the vectors, random orders and
+check mode. Both stand under one contract suite. Deleting and patching answer None when the object is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+
+from .._plan.object_plan import Key
+from .fields import Object, deleting, entries, get, items, labels, merge_patched, name, namespace, uid
+from .merge import merged, pruned
+
+NOT_FOUND, CONFLICT, INVALID, FORBIDDEN, EXISTS = "NotFound", "Conflict", "Invalid", "Forbidden", "AlreadyExists"
+
+
+class StoreError(Exception):
+    """A write that the server did not do. ``reason`` is one of the server's words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason, self.message = reason, message
+        super().__init__("{0}: {1}".format(reason, message))
+
+
+class Store(t.Protocol):
+    """One API server. Patches are JSON merge patches; one that carries uid or resourceVersion has them as precondition."""
+
+    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+        """Every object of a kind (in one namespace). Raises StoreError rather than answer in part."""
+
+    def create(self, manifest: Object) -> t.Dict[str, t.Any]:
+        """Make an object; EXISTS when its name is taken. ``generateName`` is honoured."""
+
+    def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
+        """Server-side apply, forced."""
+
+    def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
+        """Change an object, or its status."""
+
+    def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+        """Request deletion of the object with this uid. What is not there is gone."""
+
+
+#: (verb, key, object as it would be) -> nothing; raises StoreError.
+Admission = t.Callable[[str, Key, Object], None]
+#: (object as it is about to be stored, before or None) -> object: what a server fills in by itself.
+Fill = t.Callable[[t.Dict[str, t.Any], t.Optional[Object]], t.Dict[str, t.Any]]
+
+_LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")
+_NOW = "1970-01-01T00:00:00Z"
+
+
+def key_of(obj: Object) -> Key:
+    """The key of an object."""
+    return Key(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), namespace(obj), name(obj))
+
+
+class MemoryStore:
+    """An API server's objects in memory, with finalizers, preconditions, status and dependents."""
+
+    def __init__(
+        self,
+        objects: t.Iterable[Object] = (),
+        admit: t.Optional[Admission] = None,
+        fill: t.Optional[Fill] = None,
+        now: str = _NOW,
+        garbage_collector: bool = True,
+        prefix: str = "made",
+    ) -> None:
+        self._admit, self._fill, self._now, self._collects = admit, fill, now, garbage_collector
+        self._objects: t.Dict[Key, t.Dict[str, t.Any]] = {}
+        self._applied: t.Dict[t.Tuple[Key, str], t.Dict[str, t.Any]] = {}
+        self._version, self._made, self._prefix = 0, 0, prefix
+        self.writes: t.List[t.Tuple[str, Key]] = []
+        for obj in objects:
+            self._put(key_of(obj), copy.deepcopy(dict(obj)))
+
+    # -- reading
+
+    def all(self) -> t.List[t.Dict[str, t.Any]]:
+        """Everything, by key."""
+        return [copy.deepcopy(self._objects[key]) for key in sorted(self._objects)]
+
+    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+        """See Store."""
+        found = [key for key in self._objects if key[:2] == (api_version, kind) and within in ("", key.namespace)]
+        return [copy.deepcopy(self._objects[key]) for key in sorted(found)]
+
+    # -- writing
+
+    def create(self, manifest: Object) -> t.Dict[str, t.Any]:
+        """See Store."""
+        wanted = copy.deepcopy(dict(manifest))
+        if not name(wanted):
+            self._made += 1
+            wanted["metadata"]["name"] = "{0}{1:010d}".format(get(wanted, "metadata", "generateName") or "", self._made)
+        key = key_of(wanted)
+        if key in self._objects:
+            raise StoreError(EXISTS, "{0} {1} already exists".format(key.kind, key.short))
+        return self._store("create", key, wanted, None)
+
+    def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
+        """See Store."""
+        key = key_of(manifest)
+        before = self._objects.get(key)
+        if before is not None and get(manifest, "metadata", "uid") not in (None, uid(before)):
+            raise StoreError(CONFLICT, "{0} {1} is another object now".format(key.kind, key.short))
+        wanted = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
+        kept = pruned(before or {}, self._applied.get((key, manager), {}), wanted)
+        after = self._store("apply", key, merged(kept, wanted), before)
+        self._applied[key, manager] = wanted
+        return after
+
+    def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
+        """See Store."""
+        before = self._existing(key)
+        meta = body.get("metadata") or {}
+        for precondition in ("uid", "resourceVersion"):
+            if meta.get(precondition) not in (None, "", before["metadata"].get(precondition)):
+                raise StoreError(CONFLICT, "{0} {1} has changed".format(key.kind, key.short))
+        parts = [part for part in body if (part == "status") == status and part != "metadata"]
+        change = {part: copy.deepcopy(body[part]) for part in parts}
+        if not status:
+            server = ("uid", "resourceVersion", "name", "namespace")
+            change["metadata"] = {part: copy.deepcopy(value) for part, value in meta.items() if part not in server}
+        return self._store("status" if status else "patch", key, merge_patched(before, change), before, not status)
+
+    def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+        """See Store."""
+        before = self._objects.get(key)
+        if before is None:
+            return None
+        if expected not in ("", uid(before)):
+            raise StoreError(CONFLICT, "{0} {1} is another object now".format(key.kind, key.short))
+        if self._admit:
+            self._admit("delete", key, before)
+        self.writes.append(("delete", key))
+        if items(before, "metadata", "finalizers"):
+            if not deleting(before):
+                before["metadata"]["deletionTimestamp"] = self._now
+                self._put(key, before)
+            return copy.deepcopy(before)
+        self._gone(key)
+        return None
+
+    # -- inside
+
+    def _existing(self, key: Key) -> t.Dict[str, t.Any]:
+        if key not in self._objects:
+            raise StoreError(NOT_FOUND, "{0} {1} does not exist".format(key.kind, key.short))
+        return self._objects[key]
+
+    def _store(
+        self, verb: str, key: Key, after: t.Dict[str, t.Any], before: t.Optional[Object], fill: bool = True
+    ) -> t.Any:
+        for value in labels(after).values():
+            if not isinstance(value, str) or not _LABEL.match(value):
+                raise StoreError(INVALID, "{0} {1}: {2!r:.80} is no label value".format(key.kind, key.short, value))
+        if self._admit:
+            self._admit(verb, key, after)
+        if self._fill and fill:
+            after = self._fill(copy.deepcopy(after), before)
+        if not uid(after):
+            self._made += 1
+            after.setdefault("metadata", {})["uid"] = "{0}-{1:08d}".format(self._prefix, self._made)
+        if before is not None and after == before:
+            return copy.deepcopy(after)
+        self.writes.append((verb, key))
+        if deleting(after) and not items(after, "metadata", "finalizers"):
+            self._gone(key)
+            return None
+        self._put(key, after)
+        return copy.deepcopy(after)
+
+    def _put(self, key: Key, obj: t.Dict[str, t.Any]) -> None:
+        self._version += 1
+        obj.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        self._objects[key] = obj
+
+    def _gone(self, key: Key) -> None:
+        obj = self._objects.pop(key)
+        for applied in [pair for pair in self._applied if pair[0] == key]:
+            del self._applied[applied]
+        if self._collects:
+            self.collect_garbage(uid(obj))
+
+    def collect_garbage(self, gone: str) -> None:
+        """Delete what the object with this uid owned."""
+        for key, obj in sorted(self._objects.items()):
+            owners = entries(obj, "metadata", "ownerReferences")
+            if not gone or gone not in [ref.get("uid") for ref in owners] or key not in self._objects:
+                continue
+            living = {uid(other) for other in self._objects.values()}
+            if not any(ref.get("uid") in living for ref in owners):
+                if items(obj, "metadata", "finalizers"):
+                    obj["metadata"].setdefault("deletionTimestamp", self._now)
+                else:
+                    self._gone(key)

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Both servers' objects as they were read, indexed once, and kept up to date with the answers to our own writes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.object_plan import Key
+from .fields import Object, addresses, namespace, text, uid
+from .links import claimer, linked
+from .options import Options
+from .profile import (
+    APINET,
+    IP,
+    LOAD_BALANCER,
+    LOAD_BALANCER_ROUTING,
+    NAT_GATEWAY,
+    NAT_GATEWAY_AUTOSCALER,
+    NETWORK,
+    NETWORK_INTERFACE,
+    PREFIX,
+    SOURCE,
+    VIRTUAL_IP,
+)
+from .store import key_of
+
+Sides = t.Dict[t.Tuple[str, str], t.Dict[t.Tuple[str, str], t.Dict[str, t.Any]]]
+
+
+class NotRead(Exception):
+    """A list that is needed was not read to its end, so nothing may be concluded from what is missing in it."""
+
+    def __init__(self, side: str, kind: str) -> None:
+        self.side, self.kind = side, kind
+        super().__init__("the {0} server's list of {1} is incomplete".format(side, kind))
+
+
+def needed(options: Options) -> t.List[t.Tuple[str, str]]:
+    """(side, kind) of the lists that a run reads, each once."""
+    source: t.Set[str] = set(options.kinds)
+    apinet: t.Set[str] = set()
+    if NETWORK in options.kinds:
+        apinet.add(NETWORK)
+    if VIRTUAL_IP in options.kinds:
+        apinet.add(IP)
+    if LOAD_BALANCER in options.kinds:
+        source |= {NETWORK, LOAD_BALANCER_ROUTING, PREFIX}
+        apinet |= {LOAD_BALANCER, LOAD_BALANCER_ROUTING}
+    if NAT_GATEWAY in options.kinds:
+        source.add(NETWORK)
+        apinet |= {NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER}
+    if NETWORK_INTERFACE in options.kinds:
+        source |= {NETWORK, VIRTUAL_IP, PREFIX}
+    if options.kinds & {NETWORK_INTERFACE, LOAD_BALANCER}:
+        apinet.add(NETWORK_INTERFACE)
+    return sorted([(SOURCE, kind) for kind in source] + [(APINET, kind) for kind in apinet])
+
+
+class View:
+    """A snapshot. ``unread`` names lists that failed: using one of them raises NotRead."""
+
+    def __init__(
+        self,
+        source: t.Iterable[Object],
+        apinet: t.Iterable[Object],
+        options: Options,
+        unread: t.Iterable[t.Tuple[str, str]] = (),
+    ) -> None:
+        self.options = options
+        self.unread = frozenset(unread)
+        self._objects: Sides = {}
+        profile = options.profile
+        groups = {SOURCE: (profile.source, profile.ipam), APINET: (profile.apinet,)}
+        for side, objects in ((SOURCE, source), (APINET, apinet)):
+            for obj in objects:
+                if obj.get("apiVersion") in groups[side]:
+                    self.put(side, obj)
+
+    # -- keeping up
+
+    def put(self, side: str, obj: Object) -> None:
+        """Note an object as a server answered it."""
+        key = key_of(obj)
+        self._objects.setdefault((side, key.kind), {})[key.namespace, key.name] = dict(obj)
+
+    def drop(self, side: str, key: Key) -> None:
+        """Note that an object is gone."""
+        self._objects.get((side, key.kind), {}).pop((key.namespace, key.name), None)
+
+    # -- looking up
+
+    def every(self, side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
+        """All objects of a kind, by namespace and name."""
+        self._read(side, kind)
+        found = self._objects.get((side, kind), {})
+        return [found[place] for place in sorted(found)]
+
+    def twins(self, kind: str) -> t.List[t.Dict[str, t.Any]]:
+        """Objects of the network side in our namespace."""
+        return [obj for obj in self.every(APINET, kind) if namespace(obj) == self.options.apinet_namespace]
+
+    def source(self, kind: str, within: str, name: str) -> t.Optional[t.Dict[str, t.Any]]:
+        """One source object."""
+        self._read(SOURCE, kind)
+        return self._objects.get((SOURCE, kind), {}).get((within, name))
+
+    def twin(self, kind: str, name: str) -> t.Optional[t.Dict[str, t.Any]]:
+        """One object of the network side in our namespace."""
+        self._read(APINET, kind)
+        return self._objects.get((APINET, kind), {}).get((self.options.apinet_namespace, name))
+
+    def now(self, side: str, key: Key) -> t.Optional[t.Dict[str, t.Any]]:
+        """An object as last known."""
+        return self._objects.get((side, key.kind), {}).get((key.namespace, key.name))
+
+    def _read(self, side: str, kind: str) -> None:
+        if (side, kind) in self.unread:
+            raise NotRead(side, kind)
+
+
+class Index:
+    """What one pass looks up over and over, built once for it."""
+
+    def __init__(self, view: View) -> None:
+        profile = view.options.profile
+        self.by_uid: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self.by_claimer: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        self._holders: t.Dict[str, t.Set[str]] = {}
+        for twin in view.twins(NETWORK_INTERFACE):
+            self.by_uid.setdefault(uid(twin), twin)
+            holder = claimer(NETWORK_INTERFACE, twin, profile)
+            if holder is not None:
+                self.by_claimer.setdefault(holder, []).append(twin)
+            for address in addresses(twin, "spec", "publicIPs"):
+                self._holders.setdefault(address, set()).add(uid(twin))
+        self._targets: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+        for virtual_ip in view.every(SOURCE, VIRTUAL_IP):
+            place = (namespace(virtual_ip), text(virtual_ip, "spec", "targetRef", "uid"))
+            self._targets.setdefault(place, []).append(virtual_ip)
+        #: uids of objects that this pass has promised to one claimer
+        self.taken: t.Set[str] = set()
+
+    def targeting(self, within: str, interface: str) -> t.List[t.Dict[str, t.Any]]:
+        """Virtual IPs of a namespace that point at the interface of this uid."""
+        return self._targets.get((within, interface), []) if interface else []
+
+    def held_elsewhere(self, address: str, twin: Object) -> bool:
+        """Whether another twin has a public address."""
+        return bool(self._holders.get(address, set()) - {uid(twin)})
+
+
+def dangling(view: View, kind: str, twin: Object) -> bool:
+    """Whether the labels of a twin name a source object that does not exist."""
+    link = linked(kind, twin, view.options.profile)
+    return link is not None and view.source(kind, link.namespace, link.name) is None

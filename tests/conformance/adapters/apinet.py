@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Vectors of the tenant mapping: both servers are stores in memory; nothing is decided here."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, provider_ids
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+Vector = t.Mapping[str, t.Any]
+Answer = t.Dict[str, t.Any]
+
+NOW = "2026-01-02T03:04:05Z"
+#: The vectors set no budget for deletions (ruling 38), no grants (ruling 29), and expect that a server which refuses a
+#: manifest that would change nothing is noticed, as by the original.
+OPTIONS = {"apinet_namespace": "apinet-system", "max_deletes": -1, "always_apply": True}
+RUNS = 10
+
+
+def parse(vector: Vector) -> Answer:
+    interface = vector.get("kind") == "network_interface"
+    try:
+        found = (provider_ids.parse_interface_id if interface else provider_ids.parse_network_id)(vector["input"])
+    except ValueRefused as error:
+        return {"error": error.word}
+    return {"ok": dict(found._asdict())}
+
+
+def format_(parts: t.Mapping[str, t.Any]) -> Answer:
+    third = parts.get("node") if "node" in parts else parts.get("id")
+    return {"ok": provider_ids.format_id((parts.get("namespace"), parts.get("name"), third, parts.get("uid")))}
+
+
+# --- the two servers ---------------------------------------------------------------------------------------------
+
+
+def _filler(fills: t.Sequence[Vector]) -> t.Callable[[Answer, t.Any], Answer]:
+    def fill(obj: Answer, _before: t.Any) -> Answer:
+        for given in fills:
+            if (given["kind"], given["name"]) == (obj.get("kind"), obj["metadata"]["name"]):
+                obj = _missing(obj, given["set"])
+        return obj
+
+    return fill
+
+
+def _missing(value: t.Any, added: t.Any) -> t.Any:
+    """A value with what it lacks; entries of lists are matched by name."""
+    if isinstance(added, dict) and isinstance(value, dict):
+        return dict(value, **{key: _missing(value.get(key), item) for key, item in added.items()})
+    if isinstance(added, list) and isinstance(value, list):
+        given = {item.get("name"): item for item in added if isinstance(item, dict)}
+        return [_missing(item, given.get(item.get("name"), {})) if isinstance(item, dict) else item for item in value]
+    return copy.deepcopy(added) if value in (None, "", [], {}) else value
+
+
+def _rejecter(rejects: t.Sequence[Vector]) -> t.Callable[[str, t.Any, t.Any], None]:
+    def admit(verb: str, key: t.Any, _obj: t.Any) -> None:
+        known = {"create": "apply", "patch": "apply", "status": "apply"}
+        word = verb if key.kind == "NetworkInterface" else known.get(verb, verb)
+        for given in rejects:
+            if given["kind"] == key.kind and given.get("name") in (None, key.name):
+                if word in given["verbs"] or (verb == "delete" and "delete" in given["verbs"]):
+                    raise StoreError("Rejected", str(given.get("reason", "")))
+
+    return admit
+
+
+def _group(obj: Vector) -> t.Any:
+    return (obj.get("kind"), obj["metadata"].get("namespace"), obj["metadata"].get("name"))
+
+
+def reconcile(vector: Vector) -> Answer:
+    config = dict(OPTIONS, **(vector.get("config") or {}))
+    if vector.get("kinds"):
+        config["kinds"] = vector["kinds"]
+    extension = vector.get("extension") or []
+    config["switches"] = [extension] if isinstance(extension, str) else extension
+    options = parse_options(config)
+    source = MemoryStore(vector.get("source") or [], prefix="s")
+    fill, admit = _filler(vector.get("apinet_fills") or []), _rejecter(vector.get("apinet_rejects") or [])
+    apinet = MemoryStore(vector.get("apinet") or [], admit=admit, fill=fill, prefix="a")
+    before = {_group(obj): obj for obj in source.all()}
+    for _run in range(RUNS):
+        written = len(source.writes) + len(apinet.writes)
+        result = converge({SOURCE: source, APINET: apinet}, options, NOW)
+        if written == len(source.writes) + len(apinet.writes):
+            break
+    else:
+        raise AssertionError("it does not settle")
+    failed = [outcome.key for outcome in result.failed]
+    return {
+        "source_patches": _patches(before, {_group(obj): obj for obj in source.all()}),
+        "apinet_after": apinet.all(),
+        "errors": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for key in failed],
+    }
+
+
+def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) -> t.List[Answer]:
+    found = []
+    for place, obj in before.items():
+        named = dict(zip(("kind", "namespace", "name"), place))
+        if place not in after:
+            found.append(dict(named, deleted=True))
+            continue
+        patch = fields.merge_patch(*[_comparable(side) for side in (obj, after[place])])
+        if patch:
+            found.append(dict(named, patch=patch))
+    return found
+
+
+def _comparable(obj: Vector) -> t.Any:
+    plain = fields.plain(obj)
+    plain["metadata"].pop("resourceVersion", None)
+    return plain
+
+
+MAPPED = (
+    "network",
+    "virtual_ip",
+    "load_balancer",
+    "load_balancer_routing",
+    "nat_gateway",
+    "network_interface",
+    "delete",
+    "combined",
+)
+HANDLERS: t.Dict[str, t.Any] = {"provider_id": {"parse": parse, "format": format_}}
+HANDLERS.update((group, reconcile) for group in MAPPED)
