@@ -11,6 +11,7 @@ import typing as t
 
 from .._plan.objects import is_ours
 from .._plan.plan import Refusal
+from .._values.refused import ValueRefused, quoted
 from .claims import label_of
 from .kilo_claims import Checked, Source, check_kilo
 from .kilo_diff import Existing
@@ -110,6 +111,21 @@ class Sources(t.NamedTuple):
     refused: t.List[Refusal]
     warnings: t.List[str]
     checked: Checked
+
+
+def flat_node(node: t.Any) -> t.Dict[str, t.Any]:
+    """A Node object in the form that the rules take: name, annotations, podCIDRs, addresses. Such a form passes as it is."""
+    if not isinstance(node, dict):
+        raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
+    metadata, spec, status = (node.get(key) if isinstance(node.get(key), dict) else {} for key in ("metadata", "spec", "status"))
+    if "name" in node:
+        return dict(node)
+    return {
+        "name": metadata.get("name"),
+        "annotations": metadata.get("annotations") or {},
+        "podCIDRs": spec.get("podCIDRs") or [],
+        "addresses": status.get("addresses") or [],
+    }
 
 
 def usable_meshes(

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a cluster mesh looks like now, for people: drift, stale and foreign Peers, handshakes, annotations to migrate."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .kilo_endpoints import collect_discovered
+from .kilo_plan import MeshPlan
+from .kilo_sources import Gathered, Settings, Target
+from .kilo_status import conditions
+from .kilo_values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, SOURCE_LABEL, annotation
+
+
+def report(
+    meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, settings: Settings, plan: MeshPlan
+) -> t.Dict[str, t.Any]:
+    """{meshes, stale, foreign, handshakes, force_endpoints}, all plain data in the order of names."""
+    stale: t.Dict[str, t.List[str]] = {}
+    foreign: t.Dict[str, t.List[str]] = {}
+    handshakes: t.Dict[str, t.Any] = {}
+    sources = {
+        (mesh.get("name"), entry.get("name")) for mesh in meshes for entry in mesh.get("clusters") or () if isinstance(entry, dict)
+    }
+    for name in sorted(gathered.peers):
+        target = Target(name, gathered.peers[name], settings.manager)
+        stale[name], foreign[name] = [], []
+        for ident, obj in sorted(target.objects.items()):
+            labels = obj["metadata"].get("labels") or {}
+            group = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
+            if group[0] and (group not in sources or (group[0], name) not in sources):
+                stale[name].append(ident)
+            if not target.ours(ident):
+                foreign[name].append(ident)
+        found = _handshakes(target, gathered.nodes.get(name, ()))
+        if found is not None:
+            handshakes[name] = found
+    return {
+        "meshes": {
+            ident: {
+                "conditions": conditions(outcome),
+                "clusters": [
+                    {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
+                ],
+            }
+            for ident, outcome in sorted(plan.outcomes.items())
+        },
+        "stale": stale,
+        "foreign": foreign,
+        "handshakes": handshakes,
+        "force_endpoints": force_endpoints(gathered),
+    }
+
+
+def _handshakes(target: Target, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+    """Which Peers some node of the target has heard of; None where Kilo does not publish it."""
+    nodes = list(nodes)
+    if not any(annotation(node, DISCOVERED_ENDPOINTS) for node in nodes):
+        return None
+    seen = collect_discovered(nodes)
+    silent = [name for name, obj in sorted(target.objects.items()) if (obj.get("spec") or {}).get("publicKey") not in seen]
+    return {"heard_of": len(target.objects) - len(silent), "silent": silent}
+
+
+def force_endpoints(gathered: Gathered) -> t.Dict[str, t.Dict[str, str]]:
+    """{cluster: {node: value}} of force-endpoint annotations on nodes whose clustermesh-endpoint does not say the same."""
+    found: t.Dict[str, t.Dict[str, str]] = {}
+    for cluster in sorted(gathered.nodes):
+        for node in gathered.nodes[cluster]:
+            value = annotation(node, FORCE_ENDPOINT)
+            if value and annotation(node, CLUSTERMESH_ENDPOINT) in ("", value):
+                found.setdefault(cluster, {})[str(node["name"])] = value
+    return found

@@ -1,0 +1,219 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: clustermesh_info
+short_description: Say how the Kilo meshes of several clusters are joined
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Reads nodes and Peers of every cluster as M(multicluster.network.clustermesh_peers) does and writes nothing.
+  - Tells which nodes are left out and why, what differs from the plan, which Peers are stale or somebody else's, and of which
+    Peers no node of the target has heard yet.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+options:
+  fabric:
+    description: Name of the fabric, by which our Peers are known.
+    type: str
+    required: true
+  meshes:
+    description: The meshes, as in M(multicluster.network.clustermesh_peers).
+    type: list
+    elements: dict
+    default: []
+  management:
+    description: The cluster with C(ClusterMesh) objects that define meshes.
+    type: dict
+    suboptions:
+      cluster:
+        description: Its name in O(clusters).
+        type: str
+        required: true
+      namespace:
+        description: Take the objects of this namespace only.
+        type: str
+      names:
+        description: Take the objects with these names only.
+        type: list
+        elements: str
+        default: []
+      use_secrets:
+        description: Read the kubeconfig Secrets of clusters that are not in O(clusters).
+        type: bool
+        default: false
+  endpoint_policy:
+    description: Whether a node without any endpoint is left out (V(require)) or gets a Peer without endpoint (V(roam)).
+    type: str
+    choices: [require, roam]
+    default: require
+  internal_ip_routes:
+    description: Which internal addresses of a node its Peers announce.
+    type: str
+    choices: [always, declared, never]
+    default: always
+  node_cidrs:
+    description: Cluster name to the ranges of its node addresses.
+    type: dict
+    default: {}
+  learnt_endpoints:
+    description: Place of the addresses that nodes of a target learnt from handshakes.
+    type: str
+    choices: [before_external_ip, before_annotations, never]
+    default: before_external_ip
+  fail_on_failures:
+    description: Whether the task fails when a cluster could not be read.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Only reads, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+seealso:
+  - module: multicluster.network.clustermesh_peers
+"""
+
+EXAMPLES = r"""
+- name: Which nodes are left out
+  multicluster.network.clustermesh_info:
+    fabric: demo
+    clusters:
+      - {name: eu, kubeconfig: ~/.kube/eu}
+      - {name: us, kubeconfig: ~/.kube/us}
+    meshes:
+      - name: prod
+        clusters:
+          - {name: eu, podCIDRs: [10.20.0.0/16], wireguardCIDR: 100.70.0.0/24}
+          - {name: us, podCIDRs: [10.30.0.0/16], wireguardCIDR: 100.71.0.0/24}
+  register: mesh
+"""
+
+RETURN = r"""
+in_sync:
+  description: Whether every cluster could be read and a run of M(multicluster.network.clustermesh_peers) would write nothing.
+  type: bool
+  returned: always
+  sample: true
+plan:
+  description: Counts of what a run would create, update and delete, and the first 200 changes.
+  type: dict
+  returned: always
+  sample: {create: 0, update: 0, delete: 0, unchanged: 4, changes: []}
+skipped:
+  description: Nodes, routes and meshes that are left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample: [{object: eu/eu-3, reason: NodeNoEndpoint, message: node "eu-3" has no endpoint}]
+drift:
+  description: For each target the Peers that a run would create, update, delete and keep, each with the reason.
+  type: dict
+  returned: always
+  sample: {us: {create: [], update: [], delete: [], release: [], keep: []}}
+meshes:
+  description: Mesh to its conditions and to the counts of each cluster, as a C(ClusterMesh) object has them.
+  type: dict
+  returned: always
+  sample: {prod: {conditions: [], clusters: [{name: eu, registeredPeers: 2, skippedNodes: 0}]}}
+stale:
+  description: Target to Peers whose mesh or source is not defined.
+  type: dict
+  returned: always
+  sample: {us: []}
+foreign:
+  description: Target to Peers that are not ours.
+  type: dict
+  returned: always
+  sample: {us: [laptop]}
+handshakes:
+  description: Target to the number of Peers that some node has heard of, and the names of the silent ones. It needs a Kilo that publishes it.
+  type: dict
+  returned: always
+  sample: {us: {heard_of: 1, silent: [prod--eu--eu-2]}}
+force_endpoints:
+  description: Cluster to node to the value of C(force-endpoint), where C(clustermesh-endpoint) is empty or the same.
+  type: dict
+  returned: always
+  sample: {eu: {eu-1: "203.0.113.1:51820"}}
+anchors:
+  description: Mesh to cluster to the node that carries the ranges of the whole cluster.
+  type: dict
+  returned: always
+  sample: {prod: {eu: eu-1}}
+adoptable:
+  description: Target to the number of Peers that differ and were made by somebody else.
+  type: dict
+  returned: always
+  sample: {}
+failures:
+  description: What could not be read, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: always
+  sample: []
+stats:
+  description: Requests by verb for each cluster, and seconds.
+  type: dict
+  returned: always
+  sample: {requests: {eu: {list: 2}, us: {list: 2}}, seconds: 0.1}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh_info
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
+
+
+def argument_spec() -> dict:
+    """All options."""
+    management = {
+        "cluster": {"type": "str", "required": True},
+        "namespace": {"type": "str"},
+        "names": {"type": "list", "elements": "str", "default": []},
+        "use_secrets": {"type": "bool", "default": False},
+    }
+    return {
+        "fabric": {"type": "str", "required": True},
+        "meshes": {"type": "list", "elements": "dict", "default": []},
+        "management": {"type": "dict", "options": management},
+        "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
+        "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
+        "node_cidrs": {"type": "dict", "default": {}},
+        "learnt_endpoints": {
+            "type": "str",
+            "choices": ["before_external_ip", "before_annotations", "never"],
+            "default": "before_external_ip",
+        },
+        "fail_on_failures": {"type": "bool", "default": True},
+        **clusters_spec(),
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        result = clustermesh_info.run(module.params)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
+    exit_kube(module, result)
+
+
+if __name__ == "__main__":
+    main()
