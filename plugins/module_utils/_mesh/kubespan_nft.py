@@ -1,0 +1,147 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The nftables table as data: named sets, two base chains, rules as lists of statements (kubespan 11).
+
+A statement is a small map, so that a codec, the text below and comparisons all read one thing:
+
+``{match: "mark", mask, value}``, ``{match: "oifname", value}``, ``{match: "daddr", family, set}``,
+``{match: "tcp_flags", mask, value}``, ``{match: "mss_above", value}``, ``{set: "mss", value}``,
+``{set: "mark", mask, xor}``, ``{verdict: "accept"}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from .kubespan_generations import DEFAULT_MTU, GENERATIONS, Generation, Layout
+from .kubespan_mtu import clamp_to
+from .kubespan_ranges import PrefixSet
+
+Data = t.Dict[str, t.Any]
+Rule = t.List[Data]
+
+FAMILY = "inet"
+PRIORITY_FILTER = 0
+TCP_SYN, TCP_RST = 0x02, 0x04
+KEY_TYPES = {4: "ipv4_addr", 6: "ipv6_addr"}
+_ALL_BITS = 0xFFFFFFFF
+
+
+def table(
+    layout: Layout = Layout(), mtu: int = DEFAULT_MTU, gen: Generation = GENERATIONS["current"]
+) -> Data:
+    """The table without elements: ``{family, name, sets: [...], chains: [...]}``.
+
+    Rules refer to the sets by name, and one on an empty set matches nothing: rules change only with layout and MTU.
+    """
+    return {
+        "family": FAMILY,
+        "name": layout.table_name,
+        "sets": [
+            {"name": layout.set_name(version), "type": KEY_TYPES[version], "version": version, "flags": ["interval"]}
+            for version in (4, 6)
+        ],
+        "chains": [
+            _chain(layout.chain_prerouting, "filter", "prerouting", [_exception(layout)] + _marking(layout)),
+            _chain(layout.chain_output, "route", "output", _outgoing(layout, mtu, gen)),
+        ],
+    }
+
+
+def _chain(name: str, kind: str, hook: str, rules: t.List[Rule]) -> Data:
+    return {"name": name, "type": kind, "hook": hook, "priority": PRIORITY_FILTER, "policy": "accept", "rules": rules}
+
+
+def _exception(layout: Layout) -> Rule:
+    """WireGuard's own packets go their ordinary way."""
+    return [{"match": "mark", "mask": layout.mark_mask, "value": layout.mark_from_wireguard}, {"verdict": "accept"}]
+
+
+def _marking(layout: Layout) -> t.List[Rule]:
+    """Every bit of the mark outside of the mask survives."""
+    mark = {"set": "mark", "mask": _ALL_BITS & ~layout.mark_mask, "xor": layout.mark_to_wireguard}
+    return [[_daddr(layout, version), dict(mark), {"verdict": "accept"}] for version in (4, 6)]
+
+
+def _daddr(layout: Layout, version: int) -> Data:
+    return {"match": "daddr", "family": version, "set": layout.set_name(version)}
+
+
+def _outgoing(layout: Layout, mtu: int, gen: Generation) -> t.List[Rule]:
+    rules = [_exception(layout)]
+    if gen.loopback_exception:
+        rules.append([{"match": "oifname", "value": "lo"}, {"verdict": "accept"}])
+    for version in (4, 6):
+        limit = clamp_to(mtu, version, gen)
+        if limit is not None:
+            rules.append(
+                [
+                    _daddr(layout, version),
+                    {"match": "tcp_flags", "mask": TCP_SYN | TCP_RST, "value": TCP_SYN},
+                    {"match": "mss_above", "value": limit},
+                    {"set": "mss", "value": limit},
+                ]
+            )
+    return rules + _marking(layout)
+
+
+def fingerprint(wanted: Data) -> str:
+    """A name for the table's form without elements, to be kept in its user data: nobody needs to compare texts."""
+    text = json.dumps(wanted, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
+
+
+def render(wanted: Data, elements: t.Optional[PrefixSet] = None, one_line: bool = True) -> str:
+    """The table as nft reads it, and prints it but for the breaking of long element lists."""
+    lines = ["table {0} {1} {{".format(wanted["family"], wanted["name"])]
+    for item in wanted["sets"]:
+        lines.append("\tset {0} {{".format(item["name"]))
+        lines.append("\t\ttype {0}".format(item["type"]))
+        lines.append("\t\tflags {0}".format(",".join(item["flags"])))
+        ranges = elements.ranges(item["version"]) if elements is not None else []
+        if ranges:
+            lines.append("\t\telements = {{ {0} }}".format(_elements(ranges, one_line)))
+        lines.extend(["\t}", ""])
+    for chain in wanted["chains"]:
+        lines.append("\tchain {0} {{".format(chain["name"]))
+        lines.append("\t\ttype {type} hook {hook} priority filter; policy {policy};".format(**chain))
+        lines.extend("\t\t" + rule_text(rule) for rule in chain["rules"])
+        lines.extend(["\t}", ""])
+    return "\n".join(lines[:-1] + ["}", ""])
+
+
+def _elements(ranges: t.Sequence[str], one_line: bool) -> str:
+    if one_line:
+        return ", ".join(ranges)
+    pairs = [", ".join(ranges[index : index + 2]) for index in range(0, len(ranges), 2)]
+    return (",\n\t\t\t     ").join(pairs)
+
+
+def rule_text(rule: Rule) -> str:
+    """One rule in nft's own spelling."""
+    return " ".join(_statement(item) for item in rule)
+
+
+def _statement(item: Data) -> str:
+    kind = item.get("match")
+    if kind == "mark":
+        return "meta mark & 0x{0:08x} == 0x{1:08x}".format(item["mask"], item["value"])
+    if kind == "oifname":
+        return 'oifname "{0}"'.format(item["value"])
+    if kind == "daddr":
+        return "{0} daddr @{1}".format("ip" if item["family"] == 4 else "ip6", item["set"])
+    if kind == "tcp_flags":
+        return "tcp flags syn / syn,rst"
+    if kind == "mss_above":
+        return "tcp option maxseg size > {0}".format(item["value"])
+    if item.get("set") == "mss":
+        return "tcp option maxseg size set {0}".format(item["value"])
+    if item.get("set") == "mark":
+        # nft prints the and-mask with the bits of the or-value set; the kernel's expression is the same
+        return "meta mark set meta mark & 0x{0:08x} | 0x{1:08x}".format(item["mask"] | item["xor"], item["xor"])
+    return str(item["verdict"])

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The sets of destinations that must go through the tunnel, and set changes as deltas (kubespan 11.6, 14, 17.4, 18.1)."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._values.addresses import parse_network
+from .kubespan_generations import GENERATIONS, Generation
+from .kubespan_identity import in_mesh
+from .kubespan_ranges import BITS, PrefixSet, Span, Spans
+from .kubespan_states import UP
+
+#: Flag of an element that ends an interval, as the kernel has it.
+INTERVAL_END = 1
+
+
+def targets(
+    peers: t.Iterable[t.Tuple[t.Iterable[str], str]],
+    force_routing: bool = True,
+    gen: Generation = GENERATIONS["current"],
+    subnet: t.Optional[ipaddress.IPv6Network] = None,
+) -> PrefixSet:
+    """The union over all contributing peers, given as (allowed IPs, state); adjacent prefixes become one range.
+
+    subnet: the mesh's own /64, whose addresses are no targets in the current generation. Without it the original's test
+    applies, which leaves a site's addresses out that only look alike: their traffic would then not be protected.
+    """
+    networks = []
+    for allowed_ips, state in peers:
+        if not force_routing and state != UP:
+            continue
+        for text in allowed_ips:
+            network = parse_network(text)
+            if gen.ulas_in_sets or not in_mesh(network.network_address, subnet):
+                networks.append(network)
+            elif subnet is not None and network.prefixlen < subnet.prefixlen:
+                networks.append(network)  # wider than the mesh, only begins with it
+    return PrefixSet.of(networks)
+
+
+class Delta(t.NamedTuple):
+    """Elements to delete, then elements to add, in one transaction; both are ranges as the kernel has them."""
+
+    delete: t.List[Span]
+    add: t.List[Span]
+
+    def __bool__(self) -> bool:
+        return bool(self.delete or self.add)
+
+
+def set_delta(current: t.Iterable[Span], wanted: Spans) -> Delta:
+    """From a set's elements as they are, adjacent and foreign ones included, to the wanted ranges.
+
+    Elements are whole: one that only overlaps a wanted range is deleted and the wanted one added. Nothing is merged, so
+    that every element can be named again.
+    """
+    have, want = set(current), set(wanted)
+    return Delta(sorted(have - want), sorted(want - have))
+
+
+def kernel_elements(spans: t.Iterable[Span], version: int) -> t.List[t.Tuple[bytes, int]]:
+    """Ranges as (key, flags) of netlink: the first address, and one past the last with the end flag.
+
+    A range up to the highest address has no end.
+    """
+    size = BITS[version] // 8
+    elements = []
+    for first, last in spans:
+        elements.append((first.to_bytes(size, "big"), 0))
+        if last + 1 < 1 << BITS[version]:
+            elements.append(((last + 1).to_bytes(size, "big"), INTERVAL_END))
+    return elements
+
+
+def spans_of_elements(elements: t.Iterable[t.Tuple[bytes, int]], version: int) -> t.List[Span]:
+    """The inverse, for elements in any order. The end element for address 0 that the nft tool writes means nothing."""
+    spans: t.List[Span] = []
+    start: t.Optional[int] = None
+    for value, is_start in sorted((int.from_bytes(key, "big"), not flags & INTERVAL_END) for key, flags in elements):
+        if start is not None:
+            spans.append((start, value - 1))
+            start = None
+        if is_start:
+            start = value
+    if start is not None:
+        spans.append((start, (1 << BITS[version]) - 1))
+    return spans

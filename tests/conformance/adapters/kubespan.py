@@ -1,0 +1,324 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""KubeSpan's vectors. Fields are renamed, nothing is decided here.
+
+Options that are set because the vectors describe the original, and ours are safer by default: ``original`` (rotation
+forgets a working endpoint after a restart), ``drop_siderolink`` and no mesh subnet (the two-byte tests for ULAs).
+Unhandled are the rows that only real packets can answer: ``fwmark`` and the segments of ``mss_clamp``.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
+    kubespan_annotations,
+    kubespan_config,
+    kubespan_endpoints,
+    kubespan_filters,
+    kubespan_generations,
+    kubespan_identity,
+    kubespan_merge,
+    kubespan_mtu,
+    kubespan_order,
+    kubespan_peers,
+    kubespan_ranges,
+    kubespan_routing,
+    kubespan_seal,
+    kubespan_states,
+    kubespan_targets,
+    kubespan_wireguard,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values import x25519
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+from ..outcome import Unhandled
+
+Input = t.Mapping[str, t.Any]
+Answer = t.Dict[str, t.Any]
+
+
+def generation(vector: Input) -> kubespan_generations.Generation:
+    return kubespan_generations.generation("v1.3" if vector.get("generation") == "seed" else "current")
+
+
+def only(vector: Input, answer: Answer) -> Answer:
+    """Of everything we can say, what the vector asks for."""
+    return {name: value for name, value in answer.items() if name in vector}
+
+
+def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
+    def answer(vector: Input) -> Answer:
+        try:
+            return function(vector)
+        except ValueRefused as error:
+            return {"error": error.word}
+
+    return answer
+
+
+def ula_address(vector: Input) -> Answer:
+    subnet = kubespan_identity.mesh_subnet(vector["cluster_id"])
+    address = kubespan_identity.mesh_address(vector["cluster_id"], vector["mac"])
+    texts = {"subnet": str(subnet), "address": "{0}/128".format(address), "interface_address": "{0}/64".format(address)}
+    return dict(texts, error=None)
+
+
+def ula_predicate(vector: Input) -> Answer:
+    address = ipaddress.ip_address(vector["address"])
+    return {"matches": kubespan_identity.looks_like_ula(address, vector["purpose"])}
+
+
+def peer_state(vector: Input) -> Answer:
+    ages = vector["last_handshake_age"], vector["last_endpoint_change_age"]
+    return {"state": kubespan_states.peer_state(*ages, vector["has_last_used_endpoint"])}
+
+
+def endpoint_rotation(vector: Input) -> Answer:
+    # ages become times of a day far from zero
+    now = float(1 << 30)
+    handshake, change = (
+        None if vector.get(name) is None else now - vector[name] for name in ("last_handshake_age", "last_endpoint_change_age")
+    )
+    status = kubespan_states.Status(last_used=vector["last_used_endpoint"], changed_at=change)
+    done = kubespan_states.decide(status, vector["endpoints"], vector["wireguard_endpoint"], handshake, now, original=True)
+    return {
+        "expected": {
+            "state_before": done.state_before,
+            "should_change": done.should_change,
+            "picked": done.picked,
+            "endpoint_written": done.write,
+            "last_used_after": done.status.last_used,
+            "state_after": done.status.state,
+        }
+    }
+
+
+def endpoint_rotation_sequence(vector: Input) -> Answer:
+    steps: t.List[t.Optional[str]] = []
+    last: t.Optional[str] = None
+    for dummy in vector["steps"]:
+        last = kubespan_states.pick(vector["endpoints"], last, last)
+        steps.append(last)
+    return {"steps": steps}
+
+
+@refusing
+def endpoint_filters(vector: Input) -> Answer:
+    candidates = [ipaddress.ip_address(text) for text in vector["candidates"]]
+    kept = kubespan_filters.apply_filters(kubespan_filters.parse_filters(vector["filters"]), candidates)
+    return {"result": [kubespan_ranges.address_text(address.version, int(address)) for address in kept]}
+
+
+@refusing
+def local_endpoints(vector: Input) -> Answer:
+    result = kubespan_endpoints.local_endpoints(
+        vector["node_addresses"],
+        vector.get("kubespan_address"),
+        vector.get("discovered_public_ips") or (),
+        vector.get("endpoint_filters"),
+        vector.get("extra_endpoints") or (),
+        drop_siderolink=True,
+    )
+    return {"result": result}
+
+
+def allowed_ips(vector: Input) -> Answer:
+    affiliates = [dict(peer, addresses=peer.get("node_addresses")) for peer in vector["peers"]]
+    specs = kubespan_peers.peer_specs(affiliates, vector["local_node_id"])
+    return {
+        "result": {key: peer.allowed_ips for key, peer in specs.peers.items()},
+        "overlap_warnings": [{"this_peer": this, "other_peer": other} for this, other in specs.overlaps],
+    }
+
+
+def nft_targets(vector: Input) -> Answer:
+    peers = [(peer["allowed_ips"], peer["state"]) for peer in vector["peers"]]
+    now, seed = (
+        kubespan_targets.targets(peers, vector["force_routing"], kubespan_generations.generation(name)) for name in ("current", "v1.3")
+    )
+    layout = kubespan_generations.Layout()
+    answer: Answer = {"seed_sets": {layout.set_name(version): seed.ranges(version) for version in (4, 6)}}
+    for version in (4, 6):
+        answer["v{0}".format(version)] = now.ranges(version)
+        answer["v{0}_prefixes".format(version)] = now.cidrs(version)
+        answer["v{0}_is_any".format(version)] = now.is_any(version)
+    return only(vector, answer)
+
+
+def mss_clamp(vector: Input) -> Answer:
+    if "mss_after" in vector:
+        raise Unhandled("a segment's fate is seen on real packets")
+    gen = kubespan_generations.generation("current")
+    return {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
+
+
+def number(value: t.Any) -> t.Any:
+    return int(value, 0) if isinstance(value, str) and value.startswith("0x") else value
+
+
+def rule_of(vector: Input, version: int) -> Answer:
+    protocol = {"static": 4, "kernel": 2, "boot": 3}.get(vector.get("protocol"), vector.get("protocol"))
+    rule = {name: number(value) for name, value in vector.items()}
+    return dict(rule, version=version, protocol=protocol, src=None if rule.get("src") == "all" else rule.get("src"))
+
+
+def ip_rules(vector: Input) -> Answer:
+    version = 6 if vector.get("family") == "inet6" else 4
+    wanted = kubespan_routing.wanted_rule(version, gen=generation(vector))
+    if vector["case"] == "desired":
+        shown = dict(wanted, fwmark=hex(wanted["fwmark"]), fwmask=hex(wanted["fwmask"]), action="lookup", src="all")
+        shown["protocol"] = "static" if wanted["protocol"] == 4 else None
+        del shown["version"]
+        return only(vector, {"rule": shown, "printed": kubespan_routing.rule_text(wanted)})
+    if vector["case"] == "match":
+        return {"matches": kubespan_routing.selects(wanted, number(vector["packet_mark"]))}
+    if vector["case"] == "seed_priority":
+        return {"chosen": kubespan_routing.free_priority(vector["occupied"])}
+    if vector["case"] != "reconcile":
+        raise Unhandled(vector["case"])
+    existing = [rule_of(rule, version) for rule in vector["existing"]]
+    steps = kubespan_routing.plan_rule(existing, version, gen=generation(vector))
+    return {"actions": ["delete existing" if step["op"] == "delete" else "add desired" for step in steps]}
+
+
+SPAN_FIELDS = ("public_key", "additional_addresses", "exclude_advertised_networks", "endpoints")
+
+
+def flat(nested: Input) -> Answer:
+    """An affiliate with its KubeSpan part inside, as ours are."""
+    span = nested.get("kubespan") or {}
+    flat_one = {name: value for name, value in nested.items() if name not in ("kubespan", "control_plane")}
+    flat_one.update({name: span.get(name) for name in SPAN_FIELDS}, kubespan_address=span.get("address"))
+    control = nested.get("control_plane")
+    flat_one["api_server_port"] = control.get("api_server_port") if isinstance(control, dict) else control
+    return flat_one
+
+
+def nested_of(affiliate: t.Optional[Input]) -> t.Optional[Answer]:
+    if affiliate is None:
+        return None
+    plain = ("node_id", "hostname", "nodename", "machine_type", "operating_system", "addresses")
+    span = {name: affiliate[name] for name in SPAN_FIELDS}
+    port = affiliate["api_server_port"]
+    control = {"api_server_port": port} if port else None
+    return dict({name: affiliate[name] for name in plain}, kubespan=dict(span, address=affiliate["kubespan_address"]), control_plane=control)
+
+
+def node_object(node: Input) -> Answer:
+    labels = dict(node.get("labels") or {})
+    if node.get("control_plane") or node.get("machine_type") == "controlplane":
+        labels.setdefault(kubespan_annotations.CONTROL_PLANE_LABEL, "")
+    addresses = node.get("addresses") or ([{"type": "Hostname", "address": node["hostname"]}] if node.get("hostname") else [])
+    image = node.get("os_image") or node.get("operating_system")
+    metadata = {"name": node["name"], "annotations": node.get("annotations"), "labels": labels}
+    return {"metadata": metadata, "status": {"addresses": addresses, "nodeInfo": {"osImage": image}}}
+
+
+def annotations(vector: Input) -> Answer:
+    if vector["direction"] == "encode":
+        return {"annotations": kubespan_annotations.encode(flat(vector["affiliate"]))}
+    node = vector["node"]
+    return {"affiliate": nested_of(kubespan_annotations.decode(node if "metadata" in node else node_object(node)))}
+
+
+def affiliate_merge(vector: Input) -> Answer:
+    merged = kubespan_merge.merge({record["id"]: record for record in vector["raw"]})
+    shown = [{name: value for name, value in record.items() if name != "sources"} for record in merged]
+    one = shown[0] if len(shown) == 1 and not isinstance(vector.get("merged"), list) else shown
+    return only(vector, {"merged": one, "merged_ids": [record["node_id"] for record in merged]})
+
+
+def harvest(vector: Input) -> Answer:
+    peers = [dict(peer, endpoint=peer.get("wireguard_endpoint")) for peer in vector["peers"]]
+    return {"published": kubespan_endpoints.harvest(vector["enabled"], vector["affiliates"], peers)}
+
+
+def config(vector: Input) -> Answer:
+    try:
+        parsed = kubespan_config.parse_config(vector["input"], "legacy" in vector.get("document", ""), generation(vector))
+    except ValueRefused:
+        return {"valid": False}
+    shown = parsed._asdict()
+    answer: Answer = {"valid": True} if "valid" in vector else {}
+    for name in ("effective", "effective_subset"):
+        if name in vector:
+            answer[name] = {field: shown[field] for field in vector[name]}
+    return answer
+
+
+def additional_addresses(vector: Input) -> Answer:
+    networks = list(vector.get("cluster_pod_subnets") or ()) + list(vector.get("cluster_service_subnets") or ())
+    result = kubespan_endpoints.additional_addresses(
+        vector["advertise"],
+        generation(vector),
+        vector.get("node_pod_cidrs") or (),
+        vector.get("interface_addresses") or (),
+        networks,
+    )
+    return {"result": result}
+
+
+def first_mac(vector: Input) -> Answer:
+    return {"result": kubespan_identity.first_mac(vector["links"])}
+
+
+@refusing
+def wireguard_keys(vector: Input) -> Answer:
+    if "identity_file" not in vector:
+        return {"public_key": x25519.public_key(base64.b64decode(vector["private_key"]))}
+    lines = ('{0}: "{1}"'.format(name, value) for name, value in vector["identity_file"].items())
+    kubespan_identity.parse_key_file("\n".join(lines))
+    mesh = vector["cluster_id"]
+    address = kubespan_identity.mesh_address(mesh, vector["mac"])
+    return {"loaded": {"address": "{0}/128".format(address), "subnet": str(kubespan_identity.mesh_subnet(mesh))}}
+
+
+def discovery_encryption(vector: Input) -> Answer:
+    if vector["kind"] != "endpoint":
+        raise Unhandled(vector["kind"])
+    secret = base64.b64decode(vector["cluster_secret"])
+    endpoint = kubespan_endpoints.AddrPort(ipaddress.ip_address(vector["ip"]), vector["port"])
+    sealed = kubespan_seal.seal_endpoint(secret, endpoint)
+    if kubespan_seal.open_endpoint(secret, sealed) != endpoint:
+        raise ValueError("opening does not undo sealing")
+    record = kubespan_seal.encode_endpoint(endpoint)
+    texts = {"protobuf_hex": record, "padded_hex": kubespan_seal.pad_endpoint(record), "ciphertext_hex": sealed}
+    return {name: raw.hex() for name, raw in texts.items()}
+
+
+def apply_order(vector: Input) -> Answer:
+    return {"safe_order": kubespan_order.safe_order(vector["operation"])}
+
+
+def wireguard_diff(vector: Input) -> Answer:
+    return {"operations": kubespan_wireguard.device_steps(vector["existing"], vector["desired"])}
+
+
+HANDLERS = {
+    "ula_address": refusing(ula_address),
+    "ula_predicate": ula_predicate,
+    "peer_state": peer_state,
+    "endpoint_rotation": endpoint_rotation,
+    "endpoint_rotation_sequence": endpoint_rotation_sequence,
+    "endpoint_filters": endpoint_filters,
+    "local_endpoints": local_endpoints,
+    "allowed_ips": allowed_ips,
+    "nft_targets": nft_targets,
+    "mss_clamp": mss_clamp,
+    "ip_rules": ip_rules,
+    "annotations": annotations,
+    "affiliate_merge": affiliate_merge,
+    "harvest": harvest,
+    "config": config,
+    "additional_addresses": additional_addresses,
+    "first_mac": first_mac,
+    "wireguard_keys": wireguard_keys,
+    "discovery_encryption": discovery_encryption,
+    "apply_order": apply_order,
+    "wireguard_diff": wireguard_diff,
+}
