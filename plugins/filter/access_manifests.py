@@ -32,6 +32,10 @@ options:
     type: list
     elements: dict
     default: []
+  target_namespace:
+    description: Namespace in which the capability C(service_mirror) may write. It has to exist.
+    type: str
+    default: sys-semaphore
 """
 
 EXAMPLES = r"""
@@ -58,10 +62,12 @@ def access_manifests(
     namespace: str = "kube-system",
     prefix: str = "multicluster",
     extra_rules: t.Sequence[t.Dict[str, t.Any]] = (),
+    target_namespace: str = "sys-semaphore",
 ) -> t.List[t.Dict[str, t.Any]]:
     """See DOCUMENTATION."""
     try:
-        return manifests.access_manifests([str(name) for name in capabilities], str(namespace), str(prefix), extra_rules)
+        names = [str(name) for name in capabilities]
+        return manifests.access_manifests(names, str(namespace), str(prefix), extra_rules, str(target_namespace))
     except ValueError as err:
         raise AnsibleFilterError("access_manifests: {0}".format(err)) from err
 

@@ -46,6 +46,20 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     ),
     # the Corefile; an imported one of another name needs extra rules
     "dns": (_rule("", "configmaps", "get,patch", "coredns"),),
+    # offers its own Services and reads those of others; what it writes stands in NAMESPACED
+    "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    # a cluster whose Services are only read
+    "service_mirror_read": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+}
+#: Further rights in one namespace only, which has to exist.
+NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
+    "service_mirror": (
+        _rule("", "services,endpoints", "create,patch,delete"),
+        _rule("discovery.k8s.io", "endpointslices", "create,patch,delete"),
+        # since when a source is not reachable
+        _rule("", "configmaps", "get,list,create,patch,delete"),
+        _rule("", "namespaces", "get"),
+    ),
 }
 
 
@@ -54,12 +68,15 @@ def access_manifests(
     namespace: str = "kube-system",
     prefix: str = "multicluster",
     extra_rules: t.Sequence[Rule] = (),
+    target_namespace: str = "sys-semaphore",
 ) -> t.List[t.Dict[str, t.Any]]:
     """ServiceAccount ``<prefix>-<capability>`` with a ClusterRole and binding of its own, for each capability.
 
-    ``extra_rules`` (RBAC rules) are added to every role. Raises ValueRefused for an unknown capability.
+    ``extra_rules`` (RBAC rules) are added to every ClusterRole. ``target_namespace``: where a capability of NAMESPACED gets
+    its Role. Raises ValueRefused for an unknown capability.
     """
     parse_subdomain(namespace, "name_invalid")
+    parse_subdomain(target_namespace, "name_invalid")
     manifests: t.List[t.Dict[str, t.Any]] = []
     for capability in sorted(set(capabilities)):
         if capability not in CAPABILITIES:
@@ -83,6 +100,17 @@ def access_manifests(
              "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
              "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
         )  # fmt: skip
+        if capability in NAMESPACED:
+            meta = {"name": name, "namespace": target_namespace, "labels": dict(labels)}
+            manifests.append(
+                {"apiVersion": group + "/v1", "kind": "Role", "metadata": meta,
+                 "rules": [dict(rule) for rule in NAMESPACED[capability]]}
+            )  # fmt: skip
+            manifests.append(
+                {"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": dict(meta, labels=dict(labels)),
+                 "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+                 "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
+            )  # fmt: skip
     return manifests
 
 
