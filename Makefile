@@ -1,5 +1,5 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
-.PHONY: demo test lint units conformance kernel kernel-vm bench integration api scenario molecule sanity clean distclean help
+.PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario molecule sanity clean distclean help
 
 help:
 	@tests/run help
@@ -9,6 +9,9 @@ demo:
 
 test:
 	@tests/run all
+
+test-all:
+	@tests/run test_all
 
 lint units kernel bench integration api scenario sanity:
 	@tests/run $@
