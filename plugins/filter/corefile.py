@@ -44,6 +44,10 @@ options:
     description: DNS domain of Kubernetes itself.
     type: str
     default: cluster.local
+  ready:
+    description: Whether the root answers the readiness probes of Kubernetes, on port 8181.
+    type: bool
+    default: false
   version:
     description: Version of CoreDNS. Options that it does not know are left out.
     type: str
@@ -78,6 +82,7 @@ def corefile(
     global_zone: bool = False,
     prefixes: t.Optional[t.Mapping[str, str]] = None,
     cluster_domain: str = DEFAULT_DOMAIN,
+    ready: bool = False,
     version: t.Optional[str] = None,
 ) -> str:
     """See DOCUMENTATION."""
@@ -92,6 +97,7 @@ def corefile(
             prefixes=prefixes or {},
             cluster_domain=cluster_domain,
             version=coredns_corefile.parse_version(version),
+            ready=ready,
         )
         render = coredns_corefile.owned_blocks if blocks_only else coredns_corefile.whole_corefile
         return coredns_corefile.corefile_text(render(options))

@@ -103,7 +103,7 @@ def dns(request, server, tmp_path_factory):
     program()
     make_services(server.client())
     folder, port = tmp_path_factory.mktemp("coredns"), free_port()
-    options = Options("gcp", ("aws", "aws-2"), "sys-semaphore", global_zone=True, port=port)
+    options = Options("gcp", ("aws", "aws-2"), "sys-semaphore", global_zone=True, port=port, ready=True)
     if request.param == "whole":
         text = corefile_text(whole_corefile(options))
     else:

@@ -80,7 +80,10 @@ class Block(t.NamedTuple):
 
 
 class Options(t.NamedTuple):
-    """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` of the owned zones."""
+    """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of our zones.
+
+    ``ready`` of a whole Corefile: the seed has none, the readiness probe of today's deployments asks for it.
+    """
 
     local: t.Optional[str]
     remotes: t.Tuple[str, ...]
@@ -90,6 +93,7 @@ class Options(t.NamedTuple):
     cluster_domain: str = DEFAULT_DOMAIN
     version: Version = CURRENT
     port: t.Optional[int] = None
+    ready: bool = False
 
 
 def rules_of(options: Options) -> t.List[Rule]:
@@ -121,7 +125,7 @@ def whole_corefile(options: Options) -> t.List[Block]:
     blocks = [_rewriting([rule], options) for rule in rules_of(options)]
     own = () if options.local is None else (zone_of(options.local),)
     served = _kubernetes((options.cluster_domain,) + own + REVERSE_ZONES, options.version)
-    once = tuple(Plugin(name) for name in ONCE if accepts(options.version, name))
+    once = tuple(Plugin(name) for name in ONCE if accepts(options.version, name) and (name != "ready" or options.ready))
     root = (Plugin("errors"),) + once + (served, Plugin("prometheus", (":9153",))) + _tail()
     return blocks + [Block((".:{0}".format(options.port or 53),), root)]
 

@@ -100,6 +100,7 @@ def corefile(data: Input) -> Answer:
         kubernetes = [plugin for plugin in block.plugins if plugin.name == "kubernetes"]
         shown.append(
             {
+                **{plugin.name: " ".join(plugin.arguments) or True for plugin in block.plugins},
                 "zones": list(block.zones),
                 "zone": block.zones[0],
                 "header": " ".join(block.zones),
@@ -107,6 +108,10 @@ def corefile(data: Input) -> Answer:
                 "kubernetes_zones": [zone for plugin in kubernetes for zone in plugin.arguments],
                 "kubernetes_options": [line for plugin in kubernetes for line in plugin.body],
                 "rewrite": any(plugin.name == "rewrite" for plugin in block.plugins),
+                "kubernetes": {
+                    "zones": [zone for plugin in kubernetes for zone in plugin.arguments],
+                    **{line.partition(" ")[0]: line.partition(" ")[2] or True for plugin in kubernetes for line in plugin.body},
+                },
             }
         )
     text = coredns_corefile.corefile_text(blocks)

@@ -121,7 +121,7 @@ def test_the_whole_corefile_has_the_seeds_blocks():
     blocks = corefile.whole_corefile(GCP)
     assert [(block.zones, [plugin.name for plugin in block.plugins]) for block in blocks] == [
         (("cluster.aws",), ["errors", "rewrite", "kubernetes", "forward", "cache", "loop", "reload", "loadbalance"]),
-        ((".:53",), ["errors", "health", "ready", "kubernetes", "prometheus", "forward", "cache", "loop", "reload", "loadbalance"]),
+        ((".:53",), ["errors", "health", "kubernetes", "prometheus", "forward", "cache", "loop", "reload", "loadbalance"]),
     ]
     text = corefile.corefile_text(blocks)
     assert "    kubernetes cluster.local cluster.gcp in-addr.arpa ip6.arpa {\n        pods insecure\n        endpoint_pod_names\n" in text
@@ -147,7 +147,7 @@ def test_owned_blocks_share_one_watch_and_serve_the_own_zone_apart():
     (None, False, True, True),
 ])  # fmt: skip
 def test_options_fit_the_version(version, upstream, value, ready):
-    text = corefile.corefile_text(corefile.whole_corefile(GCP._replace(version=corefile.parse_version(version))))
+    text = corefile.corefile_text(corefile.whole_corefile(GCP._replace(ready=True, version=corefile.parse_version(version))))
     assert ("\n        upstream\n" in text, "answer value" in text, "\n    ready\n" in text) == (upstream, value, ready)
 
 
