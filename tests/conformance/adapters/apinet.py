@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, provider_ids
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, fields, nat_blocks, provider_ids, scheduler
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
@@ -124,6 +124,124 @@ def _comparable(obj: Vector) -> t.Any:
     return plain
 
 
+# --- the network side ------------------------------------------------------------------------------------------
+
+
+def _zipped(given: t.Sequence[str]) -> t.List[Answer]:
+    return [{"ip": address, "name": str(index)} for index, address in enumerate(given)]
+
+
+def nat_table(vector: Vector) -> Answer:
+    given = vector["gateway"]
+    gateway = {
+        "metadata": {"name": given["name"], "uid": given["uid"]},
+        "spec": {
+            "networkRef": {"name": given["network"]},
+            "ipFamily": given["family"],
+            "portsPerNetworkInterface": given["ports"],
+            "ips": _zipped(given["ips"]),
+        },
+    }
+    interfaces = []
+    for item in vector["interfaces"]:
+        claim = {"ipFamily": given["family"], "claimRef": {"name": "", "uid": item.get("claim")}}
+        meta = {"name": item["name"], "uid": item["uid"], "deletionTimestamp": NOW if item.get("deleting") else None}
+        spec = {
+            "nodeRef": {"name": item.get("node")},
+            "networkRef": {"name": item.get("network", given["network"])},
+            "ips": item.get("ips"),
+            "publicIPs": [{"ipFamily": family} for family in item.get("public") or []],
+            "natGateways": [claim] if item.get("claim") else [],
+        }
+        interfaces.append({"metadata": meta, "spec": spec})
+    try:
+        return dict(nat_blocks.plan_nat(gateway, interfaces, vector.get("existing_table") or [])._asdict())
+    except ValueRefused as error:
+        return {"error": error.word}
+
+
+def autoscaler(vector: Vector) -> Answer:
+    data = vector["input"]
+    args = (data["ports_per_interface"], data["current_ips"], data["requested"], data["min"], data["max"])
+    try:
+        found = [nat_blocks.desired_addresses(*args, upstream=upstream) for upstream in (True, False)]
+    except ValueRefused as error:
+        return {"error": error.word}
+    return {"desired_upstream": found[0], "desired_recommended": found[1]}
+
+
+def _affinity(nodes: t.Optional[t.Sequence[str]], anti: t.Optional[Vector] = None) -> Answer:
+    found: Answer = {}
+    if nodes is not None:
+        terms = [item for node in nodes for item in scheduler.node_term(node)[TERMS]["nodeSelectorTerms"]]
+        found["nodeAffinity"] = {TERMS: {"nodeSelectorTerms": terms}}
+    if anti:
+        term = {"topologyKey": anti["topology_key"], "labelSelector": {"matchLabels": anti["match_labels"]}}
+        found["instanceAntiAffinity"] = {TERMS: [term]}
+    return found
+
+
+def daemonset(vector: Vector) -> Answer:
+    instances = []
+    for item in vector["instances"]:
+        spec: Answer = {"affinity": _affinity([item["target_node"]])}
+        if item.get("scheduled"):
+            spec["nodeRef"] = {"name": item["target_node"]}
+        meta = {"name": item["name"], "creationTimestamp": item.get("created")}
+        if item.get("deleting"):
+            meta["deletionTimestamp"] = NOW
+        instances.append({"metadata": meta, "spec": spec})
+    nodes = [{"metadata": {"name": node}} for node in vector["nodes"]]
+    template = {"affinity": _affinity(vector.get("node_affinity_nodes"))}
+    return dict(scheduler.plan_daemon(template, nodes, instances)._asdict())
+
+
+def _instance(item: Vector) -> Answer:
+    spec: Answer = {"affinity": _affinity(item.get("node_affinity_nodes"), item.get("anti_affinity"))}
+    if item.get("node"):
+        spec["nodeRef"] = {"name": item["node"]}
+    if item.get("spread"):
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": each["max_skew"],
+                "topologyKey": each["topology_key"],
+                "labelSelector": {"matchLabels": each.get("match_labels") or {}},
+            }
+            for each in item["spread"]
+        ]
+    return {"metadata": {"name": item["name"], "labels": item.get("labels")}, "spec": spec}
+
+
+def schedule(vector: Vector) -> Answer:
+    nodes = [{"metadata": {"name": node["name"], "labels": node.get("labels")}} for node in vector["nodes"]]
+    placed = [_instance(item) for item in vector["placed"]]
+    answer: Answer = {}
+    for item in vector["pending"]:
+        instance = _instance(item)
+        found = scheduler.acceptable_nodes(instance, nodes, placed)
+        answer[item["name"]] = found or None
+        if found:
+            placed.append(dict(instance, spec=dict(instance["spec"], nodeRef={"name": found[0]})))
+    return answer
+
+
+def allocator(vector: Vector) -> Answer:
+    data = vector["input"]
+    owner: Answer = {"metadata": {"namespace": "apinet-system", "name": "x", "uid": "u"}}
+    try:
+        if data["kind"] == "Network":
+            known = {"lowest": data["min"], "highest": data["max"]}
+            found = allocation.next_id(set(data.get("taken") or ()), data.get("wanted"), **known)
+            return {"id": found, "claim": allocation.claim_reference("networks", owner)}
+        prefixes = data.get("prefixes") or ([data["prefix"]] if data.get("prefix") else [])
+        found = allocation.next_address(prefixes, data["family"], set(data.get("taken") or ()), data.get("wanted"))
+    except ValueRefused as error:
+        return {"error": error.word}
+    labels = allocation.address_labels(found, data["family"])
+    return {"ip": found, "claim": allocation.claim_reference("ips", owner), "labels": labels}
+
+
+TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 MAPPED = (
     "network",
     "virtual_ip",
@@ -136,3 +254,12 @@ MAPPED = (
 )
 HANDLERS: t.Dict[str, t.Any] = {"provider_id": {"parse": parse, "format": format_}}
 HANDLERS.update((group, reconcile) for group in MAPPED)
+HANDLERS.update(
+    {
+        "optional_apinet_side.nat_table": nat_table,
+        "optional_apinet_side.autoscaler": autoscaler,
+        "optional_apinet_side.daemonset": daemonset,
+        "optional_apinet_side.scheduler": schedule,
+        "optional_apinet_side.allocator": allocator,
+    }
+)

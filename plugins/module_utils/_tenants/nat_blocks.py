@@ -1,0 +1,163 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Port blocks of a NAT gateway: who is served, through which address and ports (19.6), and how many addresses (19.7)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import parse_address
+from .._values.refused import ValueRefused, quoted
+from .fields import Object, address_or_none, addresses, deleting, entries, family_of, get, items, name, text, uid
+
+FIRST_PORT, LAST_PORT = 1024, 65535
+PORTS = LAST_PORT - FIRST_PORT + 1
+
+Block = t.Tuple[str, int]
+
+
+class NatPlan(t.NamedTuple):
+    """``claims``: interface name -> uid of the claiming gateway afterwards, or None. ``table``: ips of the NATTable."""
+
+    table: t.List[t.Dict[str, t.Any]]
+    used: int
+    requested: int
+    claims: t.Dict[str, t.Optional[str]]
+
+
+def blocks_per_address(ports: t.Any) -> int:
+    """How many interfaces one address serves. A block must fit into the port space."""
+    if isinstance(ports, bool) or not isinstance(ports, int) or not 1 <= ports <= PORTS:
+        raise ValueRefused("invalid_ports", "{0} ports for each interface is not 1 to {1}".format(quoted(ports), PORTS))
+    return PORTS // ports
+
+
+def claim_of(interface: Object, family: str) -> t.Optional[str]:
+    """The uid of the gateway that claims an interface for a family."""
+    for entry in entries(interface, "spec", "natGateways"):
+        if entry.get("ipFamily") == family:
+            return text(entry, "claimRef", "uid")
+    return None
+
+
+def address_of(interface: Object, family: str) -> t.Optional[str]:
+    """The address of an interface for a family."""
+    found = [address_or_none(item) for item in items(interface, "spec", "ips")]
+    return next((item for item in found if item and family_of(item) == family), None)
+
+
+def suitable(interface: Object, family: str) -> bool:
+    """Whether an interface can be behind NAT: an address of the family and no public one."""
+    public = [entry.get("ipFamily") or _family(entry.get("ip")) for entry in entries(interface, "spec", "publicIPs")]
+    return address_of(interface, family) is not None and family not in public
+
+
+def _family(value: t.Any) -> t.Optional[str]:
+    return family_of(value) if address_or_none(value) else None
+
+
+def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[t.Mapping[str, t.Any]]) -> NatPlan:
+    """The port blocks of one gateway, interfaces by name, addresses as listed, lowest free block first."""
+    family = text(gateway, "spec", "ipFamily")
+    size = get(gateway, "spec", "portsPerNetworkInterface")
+    count = blocks_per_address(size)
+    network = text(gateway, "spec", "networkRef", "name")
+    ours = uid(gateway)
+    offered = list(dict.fromkeys(addresses(gateway, "spec", "ips")))
+    kept = _existing(table, offered, size, count)
+    claims: t.Dict[str, t.Optional[str]] = {}
+    served: t.Dict[str, Block] = {}
+    claimed: t.List[Object] = []
+    new: t.List[Object] = []
+    for interface in sorted(interfaces, key=name):
+        claim = claim_of(interface, family)
+        claims[name(interface)] = claim
+        if text(interface, "spec", "networkRef", "name") != network:
+            if claim == ours:
+                claims[name(interface)] = None
+        elif claim is not None and claim != ours:
+            continue
+        elif claim == ours and not suitable(interface, family):
+            claims[name(interface)] = None
+        elif claim == ours:
+            if uid(interface) in kept:
+                served[name(interface)] = kept[uid(interface)]
+            else:
+                claimed.append(interface)
+        elif suitable(interface, family) and not deleting(interface):
+            new.append(interface)
+    free = _free(offered, count, set(served.values()))
+    requested = len(served) + len(claimed) + len(new)
+    for interface in claimed + new:
+        block = next(free, None)
+        claims[name(interface)] = ours if block is not None else None
+        if block is not None:
+            served[name(interface)] = block
+    rows = {name(interface): interface for interface in interfaces}
+    return NatPlan(_table(served, rows, family, size), len(served), requested, claims)
+
+
+def _existing(
+    table: t.Sequence[t.Mapping[str, t.Any]], offered: t.Sequence[str], size: int, count: int
+) -> t.Dict[str, Block]:
+    """uid -> block of the sections that still make sense."""
+    found: t.Dict[str, Block] = {}
+    used: t.Set[Block] = set()
+    for row in table:
+        address = address_or_none(row.get("ip"))
+        for section in entries(row, "sections"):
+            target, port = text(section, "targetRef", "uid"), section.get("port")
+            if address not in offered or not target or isinstance(port, bool) or not isinstance(port, int):
+                continue
+            number, rest = divmod(port - FIRST_PORT, size)
+            block = (str(address), number)
+            fits = rest == 0 and 0 <= number < count and section.get("endPort") == port + size - 1
+            if fits and block not in used and target not in found:
+                found[target] = block
+                used.add(block)
+    return found
+
+
+def _free(offered: t.Sequence[str], count: int, used: t.Set[Block]) -> t.Iterator[Block]:
+    for address in offered:
+        for number in range(count):
+            if (address, number) not in used:
+                yield (address, number)
+
+
+def _table(
+    served: t.Mapping[str, Block], rows: t.Mapping[str, Object], family: str, size: int
+) -> t.List[t.Dict[str, t.Any]]:
+    sections: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    for called, (address, number) in served.items():
+        interface, port = rows[called], FIRST_PORT + number * size
+        target = {"uid": uid(interface), "name": called, "nodeRef": {"name": text(interface, "spec", "nodeRef", "name")}}
+        row = {"ip": address_of(interface, family), "port": port, "endPort": port + size - 1, "targetRef": target}
+        sections.setdefault(address, []).append(row)
+    by_number = sorted(sections, key=_address_key)
+    return [{"ip": ip, "sections": sorted(sections[ip], key=_port)} for ip in by_number]
+
+
+def _address_key(address: str) -> int:
+    return int(parse_address(address))
+
+
+def _port(section: t.Mapping[str, t.Any]) -> int:
+    return int(section["port"])
+
+
+def desired_addresses(
+    ports: int, current: int, requested: int, lowest: int, highest: t.Optional[int], upstream: bool = False
+) -> int:
+    """How many public addresses a gateway should have. ``upstream``: as the original, which grows late."""
+    count = blocks_per_address(ports)
+    if upstream:
+        spare = count * current - requested
+        wanted = current - (abs(spare) // count if spare >= 0 else -(abs(spare) // count))
+    else:
+        wanted = -(-requested // count)
+    wanted = max(wanted, lowest or 0)
+    return wanted if highest is None else min(wanted, highest)
