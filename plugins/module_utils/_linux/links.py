@@ -133,8 +133,14 @@ def set_link(name: str, **wanted: t.Any) -> None:
     if wanted.get("up") is not None:
         attributes["state"] = "up" if wanted["up"] else "down"
     if attributes:
-        with rtnetlink("set", name) as route:
-            route.link("set", index=link_index(name), **attributes)
+        try:
+            with rtnetlink("set", name) as route:
+                route.link("set", index=link_index(name), **attributes)
+        except LinuxError as error:
+            if error.message != os.strerror(errno.EADDRINUSE):
+                raise
+            # The kernel's WireGuard takes its port when the link goes up, so that is where a taken one shows.
+            raise LinuxError("set", name, "its UDP port is taken by another program or device") from None
 
 
 def change_addresses(name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()) -> int:
