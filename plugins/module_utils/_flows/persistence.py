@@ -31,6 +31,7 @@ BOOT_FILES = (
     "_flows/persistence.py",
     "_flows/wireguard_device.py",
     "_linux/bundle.py",
+    "_linux/collector.py",
     "_linux/errors.py",
     "_linux/files.py",
     "_linux/ip_command.py",

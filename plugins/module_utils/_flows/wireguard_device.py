@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._linux.collector import without_collector
 from .._linux.keys import KeyFile
 from .._linux.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 from .._linux.resolve import resolve
@@ -23,6 +24,7 @@ from .._plan.pending import to_wire
 Data = t.Dict[str, t.Any]
 
 
+@without_collector
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
     """Read everything that matters for a device, once. desired: see parse_device. Raises LinuxError, ValueRefused.
 
@@ -55,6 +57,7 @@ def gather(desired: t.Mapping[str, t.Any]) -> Data:
     return actual
 
 
+@without_collector
 def plan(
     desired: t.Mapping[str, t.Any],
     actual: t.Mapping[str, t.Any],
@@ -64,6 +67,7 @@ def plan(
     return plan_device(parse_device(desired), actual, last_endpoints)
 
 
+@without_collector
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
     desired, stats, work = parse_device(desired), Stats(), planned.work
