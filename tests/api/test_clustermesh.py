@@ -9,16 +9,21 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import hashlib
+import json
+import os
 import pathlib
+import subprocess
+import sys
 import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh, clustermesh_info
 
 PEERS = "/apis/kilo.squat.ai/v1alpha1/peers"
 MESHES = "/apis/kilo.squat.ai/v1alpha1/namespaces/default/clustermeshes"
-FILES = pathlib.Path(__file__).resolve().parents[2] / "roles" / "clustermesh_crds" / "files"
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+FILES = REPOSITORY / "roles" / "clustermesh_crds" / "files"
 NUMBERS = {"eu": 20, "us": 30, "ap": 40}
 
 
@@ -322,3 +327,117 @@ def test_a_hundred_nodes_each(servers):
         cold["seconds"], same["seconds"], result["stats"]["seconds"]))  # fmt: skip
     for one in servers.values():
         clear(one.client())
+
+
+def kubeconfig_of(server, token=None):
+    ca = base64.b64encode(server.ca.encode()).decode()
+    return {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
+        "users": [{"name": "u", "user": {"token": token or server.access()["token"]}}],
+    }  # fmt: skip
+
+
+class Books:
+    """The collection's playbooks over the three servers."""
+
+    def __init__(self, servers, folder):
+        self.folder = folder
+        hosts = {}
+        for name, one in servers.items():
+            (folder / name).write_text(yaml.safe_dump(kubeconfig_of(one)))
+            given = entry(name)
+            hosts[name] = {"kubeconfig": str(folder / name), "pod_cidrs": given["podCIDRs"], "wireguard_cidrs": given["wireguardCIDR"],
+                           "service_cidrs": [given["serviceCIDR"]], "node_cidrs": ["192.168.0.0/16"]}  # fmt: skip
+        variables = {"ansible_connection": "local", "multicluster_fabric": "t", "clustermesh_name": "prod",
+                     "ansible_python_interpreter": sys.executable}  # fmt: skip
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"clusters": {"hosts": hosts, "vars": variables}}))
+
+    def run(self, book, *arguments):
+        environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(self.folder / "ansible"))
+        environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+        path = str(REPOSITORY / "playbooks" / book) if book.endswith(".yml") else book
+        command = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), path]
+        done = subprocess.run(command + list(arguments), env=environment, cwd=str(self.folder), capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+def test_playbooks(mesh, tmp_path):
+    books = Books(mesh, tmp_path)
+    before = marks(mesh)
+    out = books.run("clustermesh.yml", "--check", "--diff")
+    assert "changed=1" in out and "Peer us/prod--eu--eu-1" in out and "node eu-1 has no Peer yet" in out and writes(mesh, before) == {}
+    assert "changed=1" in books.run("clustermesh.yml", "-e", "clustermesh_plan_file=" + str(tmp_path / "plan.json"))
+    assert len(json.loads((tmp_path / "plan.json").read_text())["us"]["create"]) == 4
+    before = marks(mesh)
+    assert "changed=0" in books.run("clustermesh.yml") and writes(mesh, before) == {}
+
+    annotate(mesh["eu"], "eu-1", force_endpoint="203.0.113.1:51820")
+    before = marks(mesh)
+    out = books.run("clustermesh_migrate.yml", "--check", "--diff")
+    assert "kilo.squat.ai/clustermesh-endpoint: 203.0.113.1:51820" in out and writes(mesh, before) == {}
+    books.run("clustermesh_migrate.yml", "-e", "clustermesh_migrate_remove=true")
+    annotations = mesh["eu"].client().get("/api/v1/nodes/eu-1")["metadata"]["annotations"]
+    assert annotations["kilo.squat.ai/clustermesh-endpoint"] == "203.0.113.1:51820"
+    assert "kilo.squat.ai/force-endpoint" not in annotations
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["endpoint"] == {"dnsOrIP": {"ip": "203.0.113.1"}, "port": 51820}
+
+    assert "changed=1" in books.run("clustermesh_teardown.yml") and all(peers_of(one) == {} for one in mesh.values())
+
+
+def test_secrets_and_objects(mesh, tmp_path):
+    """Accounts, tokens and Secrets by the role; then objects alone define everything."""
+    books = Books(mesh, tmp_path)
+    remotes = [{"name": name, "kubeconfig": str(tmp_path / name)} for name in ("us", "ap")]
+    role = {
+        "role": "multicluster.network.clustermesh_secrets", "clustermesh_secrets_fabric": "t", "clustermesh_secrets_remotes": remotes,
+        "clustermesh_secrets_management": [{"name": "eu", "kubeconfig": str(tmp_path / "eu")}],
+        "clustermesh_secrets_namespace": "default", "clustermesh_secrets_path": str(tmp_path / "tokens" / "{cluster}"),
+    }  # fmt: skip
+    variables = {"ansible_python_interpreter": sys.executable}
+    for state in ("present", "absent"):
+        body = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables,
+                 "roles": [dict(role, clustermesh_secrets_state=state)]}]  # fmt: skip
+        (tmp_path / (state + ".yaml")).write_text(yaml.safe_dump(body))
+    book = str(tmp_path / "present.yaml")
+    out = books.run(book, "-vvv")
+    token = json.loads((tmp_path / "tokens" / "us").read_text())["users"][0]["user"]["token"]
+    assert token not in out and base64.b64encode((tmp_path / "tokens" / "us").read_bytes()).decode() not in out
+    assert "changed=0" in books.run(book)
+
+    client = mesh["eu"].client()
+    entries = [entry("eu", local=True)]
+    entries += [entry(name, kubeconfigSecretRef={"name": name + "-kubeconfig", "key": "kubeconfig"}) for name in ("us", "ap")]
+    client.create(MESHES, {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh",
+                           "metadata": {"name": "prod", "namespace": "default"}, "spec": {"clusters": entries}}, "kubectl")  # fmt: skip
+    given = {"fabric": "t", "clusters": [mesh["eu"].access("mgmt")], "management": {"cluster": "mgmt", "use_secrets": True}, "timeout": 20}
+    result = clustermesh.run(given)
+    assert result["plan"]["create"] == 12 and not result["failures"] and not result["refused"], result["failures"]
+    assert token not in json.dumps(result)
+    information = clustermesh_info.run(given)
+    assert information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["foreign"].values())
+    client.delete(MESHES + "/prod")
+    assert clustermesh.run(given)["plan"]["delete"] == 12 and client.list(MESHES).items == []
+    books.run(str(tmp_path / "absent.yaml"))
+    assert not (tmp_path / "tokens" / "us").exists()
+
+
+def test_info_tells_what_is_wrong(mesh):
+    clustermesh.run(request_for(mesh))
+    seen = json.dumps({key_of("us-1"): {"IP": "203.0.113.2", "Port": 5}})
+    annotate(mesh["eu"], "eu-1", force_endpoint="203.0.113.1:51820", discovered_endpoints=seen)
+    annotate(mesh["us"], "us-2", wireguard_ip="oops")
+    body = operator_peer("laptop", "old", "xx", {"publicKey": key_of("laptop"), "allowedIPs": ["10.9.9.9/32"]})
+    mesh["ap"].client().create(PEERS, body, "kubectl")
+    before = marks(mesh)
+    result = clustermesh_info.run(request_for(mesh))
+    assert not result["in_sync"] and not result["changed"] and writes(mesh, before) == {}
+    assert [(row["object"], row["reason"]) for row in result["skipped"]] == [("us/us-2", "WGIPInvalid")]
+    assert result["foreign"]["ap"] == result["stale"]["ap"] == ["laptop"]
+    assert result["handshakes"] == {"eu": {"heard_of": 1, "silent": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}}
+    assert result["force_endpoints"] == {"eu": {"eu-1": "203.0.113.1:51820"}}
+    assert result["drift"]["us"]["update"] == [{"name": "prod--eu--eu-1", "reason": "differs in endpoint"}]
+    assert result["drift"]["eu"]["delete"] == [{"name": "prod--us--us-2", "reason": "node us-2: WGIPInvalid"}]
+    assert result["meshes"]["prod"]["clusters"][1] == {"name": "us", "registeredPeers": 1, "skippedNodes": 1}

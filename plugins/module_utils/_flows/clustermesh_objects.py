@@ -82,10 +82,13 @@ class Management:
             if name in self._clusters.clients or any(failure["cluster"] == name for failure in self._clusters.failures):
                 continue
             if entry.get("local"):
+                # the same API server under the name that it has in the mesh, so that it is read and written once
                 assert self._client is not None
-                local = Client(self._client.access, limits(self._clusters.timeout))
-                local.cluster = name
-                self._clusters.clients[name] = local
+                if self._client.cluster in [str(other["name"]) for other in entries]:
+                    continue  # another entry is this cluster; without access of its own, this one is reported
+                self._clusters.clients.pop(self._client.cluster, None)
+                self._client.cluster = name
+                self._clusters.clients[name] = self._client
             elif entry.get("secret") and self._options.get("use_secrets"):
                 try:
                     self._clusters.clients[name] = self._from_secret(name, str(entry["secret"]), str(entry.get("key")))
