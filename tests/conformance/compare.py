@@ -109,7 +109,8 @@ def _among(value: t.Any, empties: t.Sequence[t.Any]) -> bool:
 def canonical(value: t.Any, unordered: t.Container[str] = (), name: str = "") -> t.Any:
     """The same data with the lists under the unordered names sorted."""
     if isinstance(value, dict):
-        return {key: canonical(item, unordered, key) for key, item in value.items()}
+        # in one order of keys, since lists of maps are sorted by how they look
+        return {key: canonical(value[key], unordered, key) for key in sorted(value, key=str)}
     if isinstance(value, (list, tuple)):
         items = [canonical(item, unordered, name) for item in value]
         return sorted(items, key=repr) if name in unordered else items

@@ -75,6 +75,7 @@ _CCM_DEFAULTS = {"peer-port": 0, "hold-time": "0s", "keepalive-time": "0s", "avo
 
 def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
     """Alternatives in ``accept_also``; contains, absent and patch comparisons; order of actions may be free."""
+    beside, answer = _ccm_beside(answer)
     choices = [vector.get("expected")] + list(vector.get("accept_also") or ())
     differences = [_ccm_differs(group, vector, choice, answer) for choice in choices]
     difference = None if None in differences else differences[0]
@@ -82,7 +83,30 @@ def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
         actions = answer.get("actions") if isinstance(answer, dict) else answer
         if any(covers(unwanted, action) is None for action in actions or ()):
             difference = "{0} must not happen".format(show(unwanted))
-    return _graded(vector, difference)
+    return _graded(vector, difference or _ccm_beside_differs(vector, beside, answer))
+
+
+def _ccm_beside(answer: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Any]:
+    """An adapter's keys ``_name`` answer the vector's ``expected_name`` and are no part of the answer itself."""
+    if not isinstance(answer, dict):
+        return {}, answer
+    beside = {key[1:]: value for key, value in answer.items() if key.startswith("_")}
+    return beside, {key: value for key, value in answer.items() if not key.startswith("_")}
+
+
+def _ccm_beside_differs(vector: Vector, beside: t.Mapping[str, t.Any], answer: t.Any) -> t.Optional[str]:
+    wanted = {key[len("expected_") :]: value for key, value in vector.items() if key.startswith("expected_")}
+    if "state" in vector and "state" in beside:
+        wanted["state"] = vector["state"]
+    for name, value in wanted.items():
+        got = beside.get(name)
+        if vector.get("compare_{0}".format(name)) == "first":
+            value, got = list(value)[:1], list(got or ())[:1]
+        difference = covers(value, got, (), (), name)
+        if difference:
+            return difference
+    found = [key for key in vector.get("forbidden") or () if isinstance(answer, dict) and key in answer]
+    return "must not be there: {0}".format(show(found)) if found else None
 
 
 def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:

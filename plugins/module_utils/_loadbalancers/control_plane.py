@@ -1,0 +1,193 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, ruling 22).
+
+The decision is a generator that yields probes and is sent their results (an HTTP status, or None for no answer), so
+that the same rules run in a play, on a timer and in tests.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import parse_address, special_kind
+from .._values.refused import ValueRefused
+from .identities import PROVIDER_PREFIXES, parse_provider_id
+from .reservations import Assignment, Reservation
+
+LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+TIMEOUT_S = 5
+RESYNC, ADD, UPDATE, REMOVE = "resync", "add", "update", "delete"
+
+
+class Node(t.NamedTuple):
+    """What matters of a Node; ``addresses`` are (type, address)."""
+
+    name: str
+    labels: t.Mapping[str, str] = {}
+    provider_id: str = ""
+    addresses: t.Tuple[t.Tuple[str, str], ...] = ()
+    unschedulable: bool = False
+    deleting: bool = False
+
+    @property
+    def is_control_plane(self) -> bool:
+        """By label, with any value."""
+        return any(label in self.labels for label in LABELS)
+
+
+class Rules(t.NamedTuple):
+    """``eip_port`` 0: as the nodes'; ``host_probe``: ask the holder itself, not the address."""
+
+    tag: str
+    eip_port: int = 0
+    node_port: int = 0
+    host_probe: bool = False
+    prefixes: t.Tuple[str, ...] = PROVIDER_PREFIXES
+
+
+class Event(t.NamedTuple):
+    """Why we look. ``gone`` is the deleted node; ``cordoned``: this update made the node unschedulable."""
+
+    kind: str = RESYNC
+    node: str = ""
+    cordoned: bool = False
+    gone: t.Optional[Node] = None
+
+
+class Decision(t.NamedTuple):
+    """What to do: nothing, or first ``unassign`` (an assignment's id), then assign ``address`` to ``device``."""
+
+    address: str = ""
+    holder: str = ""
+    healthy: t.Optional[bool] = None
+    unassign: str = ""
+    device: str = ""
+    winner: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything is written."""
+        return bool(self.device)
+
+
+Probes = t.Generator[str, t.Optional[int], Decision]
+
+
+def node_of(obj: t.Mapping[str, t.Any]) -> Node:
+    """From the API object."""
+    meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    rows = (obj.get("status") or {}).get("addresses") or ()
+    return Node(
+        str(meta.get("name") or ""),
+        meta.get("labels") or {},
+        str(spec.get("providerID") or ""),
+        tuple((str(row.get("type")), str(row.get("address"))) for row in rows if isinstance(row, dict)),
+        spec.get("unschedulable") is True,
+        bool(meta.get("deletionTimestamp")),
+    )
+
+
+def endpoint_reservation(reservations: t.Iterable[Reservation], tag: str) -> Reservation:
+    """The reservation that carries the tag. Raises ValueRefused ``eip_not_found``, ``claimed_twice``, ``multiple_assignments``."""
+    found = [item for item in reservations if tag in item.tags]
+    if not found:
+        raise ValueRefused("eip_not_found", "no reservation carries the control plane's tag")
+    if len(found) > 1:
+        ids = ", ".join(item.id for item in found[:10])
+        raise ValueRefused("claimed_twice", "the reservations {0} all carry the control plane's tag".format(ids))
+    if not found[0].address:
+        raise ValueRefused("eip_not_found", "the control plane's reservation has no address yet")
+    if len(found[0].assignments) > 1:
+        raise ValueRefused("multiple_assignments", "the control plane's address has more than one assignment")
+    return found[0]
+
+
+def decide(reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules: Rules, event: Event = Event()) -> Probes:
+    """One pass. ``nodes`` are all nodes, whatever the event was. Raises ValueRefused, with nothing to do then:
+    ``eip_not_found claimed_twice multiple_assignments port_unknown no_candidate``."""
+    if not rules.tag:
+        return Decision()
+    eip = endpoint_reservation(reservations, rules.tag)
+    if not rules.node_port:
+        raise ValueRefused("port_unknown", "the API servers' port is not known")
+    assignment = eip.assignments[0] if eip.assignments else None
+    known = list(nodes) + ([event.gone] if event.gone is not None else [])
+    holder = _holder(eip.address, assignment, known, rules)
+    name = holder.name if holder is not None else ""
+    leaving = bool(name) and event.node == name and (event.kind == REMOVE or (event.kind == UPDATE and event.cordoned))
+    if not leaving and (event.kind == REMOVE or (event.kind == UPDATE and event.cordoned)):
+        return Decision(eip.address, name)
+    if assignment is not None and not leaving:
+        if (yield _holder_probe(eip.address, holder, rules)) == 200:
+            return Decision(eip.address, name, True)
+    for candidate in candidates(nodes, name, leaving):
+        device = _device(candidate, rules)
+        if not device:
+            continue
+        for url in _urls(candidate, eip.address, rules.node_port):
+            if (yield url) != 200:
+                continue
+            if candidate.name == name and assignment is not None:
+                return Decision(eip.address, name, False)  # its own server answers; moving it there again helps nobody
+            unassign = assignment.id if assignment is not None else ""
+            return Decision(eip.address, name, False if assignment is not None else None, unassign, device, candidate.name)
+    raise ValueRefused("no_candidate", "no control-plane node answers with health; the address stays where it is")
+
+
+def candidates(nodes: t.Iterable[Node], holder: str, exclude_holder: bool = False) -> t.List[Node]:
+    """Whom the address may go to, in the order in which they are asked."""
+    rows = sorted((node for node in nodes if node.is_control_plane and not node.deleting), key=lambda node: node.name)
+    rows = [node for node in rows if not node.unschedulable] or rows
+    others = [node for node in rows if node.name != holder]
+    if exclude_holder and others:
+        return others
+    return others + [node for node in rows if node.name == holder]
+
+
+def _holder(address: str, assignment: t.Optional[Assignment], nodes: t.Sequence[Node], rules: Rules) -> t.Optional[Node]:
+    for node in nodes:
+        if assignment is not None and any(other == address for _kind, other in node.addresses):
+            return node
+    for node in nodes:
+        if assignment is not None and assignment.device and _device(node, rules) == assignment.device:
+            return node
+    return None
+
+
+def _device(node: Node, rules: Rules) -> str:
+    try:
+        return parse_provider_id(node.provider_id, rules.prefixes)
+    except ValueRefused:
+        return ""
+
+
+def _holder_probe(eip: str, holder: t.Optional[Node], rules: Rules) -> str:
+    if rules.host_probe and holder is not None:
+        own = [text for kind, text in holder.addresses if kind == "ExternalIP" and text != eip]
+        for text in own:
+            if _usable(text):
+                return health_url(text, rules.node_port)
+    return health_url(eip, rules.eip_port or rules.node_port)
+
+
+def _urls(node: Node, eip: str, port: int) -> t.Iterator[str]:
+    for kind, text in node.addresses:
+        if kind != "Hostname" and text != eip and _usable(text):
+            yield health_url(text, port)
+
+
+def _usable(text: str) -> bool:
+    """A node may claim any address; ours is not the hand that asks the controller's own network."""
+    try:
+        return special_kind(parse_address(text)) is None
+    except ValueRefused:
+        return False
+
+
+def health_url(host: str, port: int) -> str:
+    """Where an API server says whether it is healthy."""
+    return "https://{0}:{1}/healthz".format("[{0}]".format(host) if ":" in host else host, port)

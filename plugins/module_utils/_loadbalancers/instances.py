@@ -1,0 +1,140 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Nodes and the devices they run on (ccm 6)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .identities import PROVIDER_PREFIXES, parse_provider_id, provider_id
+
+UNINITIALIZED, SHUTDOWN = "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown"
+PROVIDED_IP = "alpha.kubernetes.io/provided-node-ip"
+ALL, SINGLE = "all", "single"
+_TYPE, _REGION, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+
+
+class Device(t.NamedTuple):
+    """A server that a provider knows. ``addresses`` are maps of address, address_family, public, management, parent_block."""
+
+    id: str
+    hostname: str
+    state: str = ""
+    plan: str = ""
+    plan_name: str = ""
+    metro: str = ""
+    facility: str = ""
+    addresses: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+
+
+class Variant(t.NamedTuple):
+    """Which generation's node facts are written: region_from metro or facility, zone_from none or facility."""
+
+    region_from: str = "metro"
+    zone_from: str = "none"
+    address_list: str = ALL
+    type_from: str = "plan"
+    prefixes: t.Tuple[str, ...] = PROVIDER_PREFIXES
+
+
+def find_device(name: str, devices: t.Iterable[Device]) -> t.Optional[Device]:
+    """The device whose host name is the node's name. Raises ValueRefused: no name, or two such devices (T15)."""
+    if not name:
+        raise ValueRefused("bad_format", "a node without a name has no device")
+    found = [device for device in devices if device.hostname == name]
+    if len(found) > 1:
+        raise ValueRefused("claimed_twice", "the devices {0} are all called {1}".format(
+            ", ".join(quoted(device.id) for device in found[:10]), quoted(name)))  # fmt: skip
+    return found[0] if found else None
+
+
+def device_of(name: str, node_provider_id: str, devices: t.Sequence[Device], variant: Variant = Variant()) -> t.Optional[Device]:
+    """A node's device by its provider ID where it has one, else by its name; ``devices`` is the complete list.
+
+    Raises ValueRefused for a foreign or malformed provider ID, which never means that the device is gone.
+    """
+    if not node_provider_id:
+        return find_device(name, devices)
+    ident = parse_provider_id(node_provider_id, variant.prefixes)
+    return next((device for device in devices if device.id == ident), None)
+
+
+def node_addresses(device: Device, provided: t.Optional[str] = None, variant: Variant = Variant()) -> t.List[t.Dict[str, str]]:
+    """``status.addresses``. Raises ValueRefused ``no_private_ip`` or ``no_public_ip``."""
+    v4 = [item for item in device.addresses if item.get("address_family") == 4 and item.get("address")]
+    internal = [str(item["address"]) for item in v4 if not item.get("public")]
+    external = [str(item["address"]) for item in v4 if item.get("public")]
+    if not internal and not provided:
+        raise ValueRefused("no_private_ip", "the device {0} has no private IPv4 address".format(quoted(device.hostname)))
+    if not external:
+        raise ValueRefused("no_public_ip", "the device {0} has no public IPv4 address".format(quoted(device.hostname)))
+    rows = [{"type": "Hostname", "address": device.hostname}]
+    if variant.address_list == SINGLE:
+        return rows + [{"type": "InternalIP", "address": (internal or [str(provided)])[-1]},
+                       {"type": "ExternalIP", "address": external[-1]}]  # fmt: skip
+    if provided:
+        rows.append({"type": "InternalIP", "address": provided})
+    seen = {row["address"] for row in rows[1:]}
+    for item in v4:
+        address = str(item["address"])
+        if address not in seen:
+            rows.append({"type": "ExternalIP" if item.get("public") else "InternalIP", "address": address})
+            seen.add(address)
+    return rows
+
+
+def region_of(device: Device, variant: Variant) -> str:
+    """The region's code; a facility stands in for a metro that is not there."""
+    return device.metro or device.facility if variant.region_from == "metro" else device.facility
+
+
+def zone_of(device: Device, variant: Variant) -> str:
+    """The zone's code, or nothing."""
+    return device.facility if variant.zone_from == "facility" else ""
+
+
+class NodeFacts(t.NamedTuple):
+    """What a node gets. ``taint_removed``: it was waiting for this, and now is initialised."""
+
+    provider_id: str
+    labels: t.Dict[str, str]
+    addresses: t.List[t.Dict[str, str]]
+    taint_removed: bool
+
+
+def node_facts(
+    device: Device, taints: t.Iterable[str], current_provider_id: str = "", provided: t.Optional[str] = None, variant: Variant = Variant()
+) -> NodeFacts:
+    """For a node with the taint of the uninitialised: everything; for others only addresses (``spec.providerID`` is immutable)."""
+    addresses = node_addresses(device, provided, variant)
+    new = UNINITIALIZED in taints
+    ident = current_provider_id or (provider_id(device.id, variant.prefixes[0]) if new else "")
+    kind = device.plan_name if variant.type_from == "plan_name" else device.plan
+    values = {_TYPE: kind, _REGION: region_of(device, variant), _ZONE: zone_of(device, variant)}
+    return NodeFacts(ident, {key: value for key, value in values.items() if value} if new else {}, addresses, new)
+
+
+class Fate(t.NamedTuple):
+    """What becomes of a node: ``delete`` it, give it the ``shutdown`` taint or take that away (None: leave it)."""
+
+    delete: bool
+    shutdown: t.Optional[bool]
+
+
+def fate_of(ready: bool, device: t.Optional[Device], taints: t.Iterable[str], delete_nodes: bool = False) -> Fate:
+    """Only a node that is not ready can lose anything, and deleting it must be asked for (ccm 6.5)."""
+    tainted = SHUTDOWN in taints
+    if ready:
+        return Fate(False, False if tainted else None)
+    if device is None:
+        return Fate(delete_nodes, None)
+    return Fate(False, True if is_shut_down(device) and not tainted else None)
+
+
+def is_shut_down(device: Device) -> bool:
+    """Exactly this state; one that is on its way to it is not there yet."""
+    return device.state == "inactive"

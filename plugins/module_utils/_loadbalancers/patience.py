@@ -1,0 +1,40 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A server that flaps must not make the control plane's address bounce: how long one looks before one moves it."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class Patience(t.NamedTuple):
+    """``failures`` probes in a row must fail; ``rest_s`` seconds must have passed since the last move. 1 and 0: the original."""
+
+    failures: int = 3
+    rest_s: float = 60
+
+
+class Record(t.NamedTuple):
+    """What is kept between runs. ``moved_at`` is a time of the caller's clock, None for never."""
+
+    failures: int = 0
+    moved_at: t.Optional[float] = None
+
+
+def may_move(record: Record, patience: Patience, now: float) -> bool:
+    """Whether, with one more failed probe at ``now``, the address may move. A clock that was set back does not hold it."""
+    rested = record.moved_at is None or not 0 <= now - record.moved_at < patience.rest_s
+    return rested and record.failures + 1 >= patience.failures
+
+
+def after_probe(record: Record, healthy: bool) -> Record:
+    """The record after the address was probed."""
+    return record._replace(failures=0 if healthy else record.failures + 1)
+
+
+def after_move(now: float) -> Record:
+    """The record after a move."""
+    return Record(0, now)

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Reservations and the tags by which their owner is known (ccm 9.1, 9.6; rulings 24 and 39).
+
+Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,
+never enough to release one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .identities import IDENTITIES, usage_tag
+
+CREATED, PENDING, DENIED = "created", "pending", "denied"
+REFUSE, FIRST = "refuse", "first"
+
+
+class Assignment(t.NamedTuple):
+    """A reservation's pointing at a device; it has an id of its own."""
+
+    id: str
+    address: str = ""
+    device: str = ""
+
+
+class Reservation(t.NamedTuple):
+    """An address that a provider holds for us. ``address`` is empty while the provider has not given one."""
+
+    id: str
+    address: str
+    cidr: int = 32
+    tags: t.Tuple[str, ...] = ()
+    state: str = CREATED
+    assignments: t.Tuple[Assignment, ...] = ()
+    location: str = ""
+
+    @property
+    def network(self) -> str:
+        """``address/length``."""
+        return "{0}/{1}".format(self.address, self.cidr)
+
+
+class Owner(t.NamedTuple):
+    """Whose addresses we look for: the identity that we write, those that we also accept, the cluster."""
+
+    identity: str
+    cluster_uid: str
+    adopted: t.Tuple[str, ...] = IDENTITIES
+
+    @property
+    def usage_tags(self) -> t.Tuple[str, ...]:
+        """Every usage tag that counts as ours."""
+        return tuple(usage_tag(identity) for identity in (self.identity,) + tuple(self.adopted))
+
+    @property
+    def cluster_tag(self) -> str:
+        """The cluster's tag. Raises ValueRefused ``missing_cluster_uid``: without it we would own everybody's."""
+        if not self.cluster_uid:
+            raise ValueRefused("missing_cluster_uid", "the UID of the namespace kube-system is not known")
+        return "cluster=" + self.cluster_uid
+
+
+def service_tag(namespace: str, name: str) -> str:
+    """The tag of one Service: a digest, since providers limit what a tag may hold."""
+    digest = hashlib.sha256("{0}/{1}".format(namespace, name).encode("utf-8", "surrogatepass")).digest()
+    return "service=" + base64.b64encode(digest).decode("ascii")
+
+
+def service_tags(owner: Owner, namespace: str, name: str) -> t.List[str]:
+    """The three tags of a new reservation, in their order."""
+    return [usage_tag(owner.identity), service_tag(namespace, name), owner.cluster_tag]
+
+
+def load_balancer_name(tags: t.Iterable[str]) -> str:
+    """The load balancer's internal name."""
+    return ":".join(tags)
+
+
+def carries(tags: t.Optional[t.Iterable[str]], wanted: t.Iterable[str]) -> bool:
+    """Whether all wanted tags are there, as exact text; extra tags and the order do not matter."""
+    return set(wanted) <= set(tags or ())
+
+
+def first_match(reservations: t.Sequence[t.Optional[t.Iterable[str]]], wanted: t.Sequence[str]) -> int:
+    """The index of the first list of tags that carries all the wanted ones, or -1."""
+    return next((index for index, tags in enumerate(reservations) if carries(tags, wanted)), -1)
+
+
+def is_ours(reservation: Reservation, owner: Owner) -> bool:
+    """Whether an adopted usage tag and this cluster's tag are there. Without a cluster tag it is foreign (ccm 9.6)."""
+    tags = set(reservation.tags)
+    return owner.cluster_tag in tags and not tags.isdisjoint(owner.usage_tags)
+
+
+def matches_of(reservations: t.Iterable[Reservation], owner: Owner, namespace: str, name: str) -> t.List[Reservation]:
+    """The reservations made for a Service under any adopted identity, in the order of the list."""
+    tag = service_tag(namespace, name)
+    return [item for item in reservations if tag in item.tags and is_ours(item, owner)]
+
+
+def reservation_of(
+    reservations: t.Iterable[Reservation],
+    owner: Owner,
+    namespace: str,
+    name: str,
+    address: str = "",
+    recorded: t.Container[str] = (),
+    on_duplicate: str = REFUSE,
+) -> t.Optional[Reservation]:
+    """The one reservation of a Service, or None.
+
+    Of several: the one whose address the Service has; with ``on_duplicate`` first, the first of the list; the one that
+    our records hold. Raises ValueRefused ``claimed_twice`` with the ids of all (ruling 24).
+    """
+    found = matches_of(reservations, owner, namespace, name)
+    if len(found) < 2:
+        return found[0] if found else None
+    held = [item for item in found if address and item.address == address]
+    if len(held) == 1:
+        return held[0]
+    if on_duplicate == FIRST:
+        return found[0]
+    known = [item for item in found if item.id in recorded]
+    if len(known) == 1:
+        return known[0]
+    raise ValueRefused(
+        "claimed_twice",
+        "the reservations {0} all carry the tags of {1}/{2}; none is used until only one does".format(
+            ", ".join(quoted(item.id) for item in found[:10]), namespace, name
+        ),
+    )

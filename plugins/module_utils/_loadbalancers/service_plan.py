@@ -1,0 +1,206 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What follows for a Service from the reservations and the address it has (ccm 9.3 to 9.5; rulings 24 and 25).
+
+Nothing here calls anyone. Where an address must be ordered first, the plan shows it as Pending; after the order the
+caller adds the provider's record to the reservations and asks again.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.pending import Pending
+from .._values.addresses import parse_address
+from .._values.refused import ValueRefused
+from .locations import Places, location_of
+from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, matches_of, reservation_of, service_tag, service_tags
+from .services import Service, address_of, annotated_address, counts, opted_out, retains
+
+RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
+DELETE, RETAIN = "delete", "retain"
+Address = t.Union[str, Pending]
+
+
+class Action(t.NamedTuple):
+    """One step. ``request`` is what an order asks for, ``id`` the reservation's; unused fields are empty."""
+
+    action: str
+    service: str = ""
+    address: Address = ""
+    id: str = ""
+    request: t.Optional[t.Dict[str, t.Any]] = None
+
+
+class Context(t.NamedTuple):
+    """What is the same for all Services of a run.
+
+    ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
+    ``release_unrecorded``. ``on_duplicate`` refuse or first. ``reports_status``: the back end does not report addresses.
+    """
+
+    owner: Owner
+    places: Places = Places()
+    backend: str = ""
+    our_class: str = ""
+    control_plane_tag: str = ""
+    max_prefixes: t.Optional[int] = None
+    recorded: t.FrozenSet[str] = frozenset()
+    release_unrecorded: bool = False
+    on_duplicate: str = REFUSE
+    reclaim_policy: str = DELETE
+    gc_orphans: bool = False
+    reports_status: bool = False
+
+
+class Outcome(t.NamedTuple):
+    """What to do for one Service, the farthest state word known now, and what its owner should hear."""
+
+    actions: t.List[Action]
+    state: str = ""
+    notes: t.Tuple[str, ...] = ()
+
+
+def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
+    """The steps that give a Service its address; ``ordered`` counts orders planned before in the same run.
+
+    Raises ValueRefused ``denied claimed_twice no_location prefix_limit missing_cluster_uid``.
+    """
+    if not counts(service, context.our_class):
+        return Outcome([])
+    has = address_of(service, context.backend)
+    mine = reservation_of(
+        reservations, context.owner, service.namespace, service.name, has, context.recorded, context.on_duplicate
+    )
+    if has:
+        return _with_address(service, has, mine, context)
+    if mine is None:
+        return _order(service, reservations, context, ordered)
+    if not mine.address:
+        if mine.state == DENIED:
+            raise ValueRefused("denied", "the provider denied the address of {0}".format(service.key))
+        return Outcome([], "Requested")
+    return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved")
+
+
+def _with_address(service: Service, has: str, mine: t.Optional[Reservation], context: Context) -> Outcome:
+    notes: t.Tuple[str, ...] = ()
+    if mine is not None and mine.address and mine.address != has:
+        if service.set_by_us and not annotated_address(service, context.backend):
+            return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved", ("its address was corrected",))
+        notes = ("it has {0}, which its owner chose; the address {1} reserved for it is unused".format(has, mine.address),)
+    # the reserved length belongs to the reserved address only
+    network = mine.network if mine is not None and mine.address == has else host_network(has)
+    return Outcome([Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
+
+
+def _order(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int) -> Outcome:
+    request: t.Dict[str, t.Any] = {
+        "type": "public_ipv4",
+        "quantity": 1,
+        "tags": service_tags(context.owner, service.namespace, service.name),
+        "fail_on_approval_required": True,
+    }
+    request.update(location_of(service.annotations, context.places))
+    limit = context.max_prefixes
+    if limit is not None and _held(reservations, context) + ordered >= limit:
+        raise ValueRefused(
+            "prefix_limit",
+            "an address for {0} would be announced as number {1}, and {2} are allowed; let Services share one".format(
+                service.key, _held(reservations, context) + ordered + 1, limit
+            ),
+        )
+    address = Pending("address of {0}".format(service.key))
+    later = _set_and_map(service, address, Pending("network of {0}".format(service.key)), context)
+    return Outcome([Action(RESERVE, service.key, request=request)] + later)
+
+
+def _held(reservations: t.Iterable[Reservation], context: Context) -> int:
+    return len([item for item in reservations if item.state != DENIED and is_ours(item, context.owner)])
+
+
+def users_addresses(services: t.Iterable[Service], reservations: t.Iterable[Reservation], context: Context) -> int:
+    """How many further prefixes counting Services bring along: they are announced too (give it as ``ordered``)."""
+    ours = {item.address for item in reservations if is_ours(item, context.owner)}
+    return len({address_of(item, context.backend) for item in services if counts(item, context.our_class)} - ours - {""})
+
+
+def _set_and_map(service: Service, address: Address, network: Address, context: Context) -> t.List[Action]:
+    return [Action(SET_ADDRESS, service.key, address), Action(MAP, service.key, network)] + _report(service, address, context)
+
+
+def _report(service: Service, address: Address, context: Context) -> t.List[Action]:
+    return [Action(REPORT, service.key, address)] if context.reports_status and service.ingress != (address,) else []
+
+
+def host_network(address: str) -> str:
+    """One address as a network. Raises ValueRefused ``bad_address``."""
+    parsed = parse_address(address)
+    return "{0}/{1}".format(parsed, parsed.max_prefixlen)
+
+
+def removal_of(service: Service, reservations: t.Sequence[Reservation], context: Context) -> Outcome:
+    """The steps after a Service went: never announce what may already be somebody else's, so unmap comes first.
+
+    Its reservation is found by tags, never by the address that stands in the Service. Raises ValueRefused ``claimed_twice``.
+    """
+    mine = reservation_of(
+        reservations, context.owner, service.namespace, service.name, service.address, context.recorded, context.on_duplicate
+    )
+    if mine is None:
+        has = address_of(service, context.backend)
+        return Outcome([Action(UNMAP, service.key, host_network(has))] if has else [])
+    actions = [Action(UNMAP, service.key, mine.network)] if mine.address else []
+    if context.reclaim_policy == RETAIN or retains(service):
+        return Outcome(actions, notes=("its address {0} is kept".format(mine.address),))
+    releases, notes = _release(mine, context)
+    return Outcome(actions + releases, notes=tuple(notes))
+
+
+def _release(item: Reservation, context: Context) -> t.Tuple[t.List[Action], t.List[str]]:
+    if item.id in context.recorded or context.release_unrecorded:
+        return [Action(RELEASE, address=item.address, id=item.id)], []
+    return [], ["the reservation {0} carries our tags but no record of ours; release_unrecorded releases it".format(item.id)]
+
+
+def orphans(
+    services: t.Optional[t.Sequence[Service]], reservations: t.Sequence[Reservation], context: Context, confirm_empty: bool = False
+) -> Outcome:
+    """Reservations of this cluster that no Service wants (ccm 9.5).
+
+    ``services`` None: they could not be read, so nothing is done; an empty list needs ``confirm_empty``. All Services of
+    the cluster belong here, also those that we leave alone: an address that any of them has is in use.
+    """
+    if not context.gc_orphans or not context.owner.cluster_uid or services is None or (not services and not confirm_empty):
+        return Outcome([])
+    wanted = {service_tag(item.namespace, item.name) for item in services if counts(item, context.our_class) or opted_out(item)}
+    in_use = {item.address for item in services if item.type == "LoadBalancer"} - {""}
+    actions: t.List[Action] = []
+    notes: t.List[str] = []
+    for item in reservations:
+        tags = [tag for tag in item.tags if tag.startswith("service=")]
+        if not is_ours(item, context.owner) or not tags or not wanted.isdisjoint(tags) or item.address in in_use:
+            continue
+        if context.control_plane_tag and context.control_plane_tag in item.tags:
+            continue
+        former = [other for other in services if service_tag(other.namespace, other.name) in tags]
+        if context.reclaim_policy == RETAIN or any(retains(other) for other in former):
+            continue
+        releases, said = _release(item, context)
+        notes += said
+        if not releases:
+            continue
+        if item.address:
+            actions.append(Action(UNMAP, former[0].key if former else "", item.network))
+        actions += releases
+        actions += [Action(CLEAR_ADDRESS, other.key, item.address) for other in former if other.address and other.address == item.address]
+    return Outcome(actions, notes=tuple(notes))
+
+
+def duplicates(services: t.Iterable[Service], reservations: t.Sequence[Reservation], owner: Owner) -> t.Dict[str, t.List[str]]:
+    """``namespace/name`` -> ids, for Services with more than one reservation."""
+    found = {item.key: [match.id for match in matches_of(reservations, owner, item.namespace, item.name)] for item in services}
+    return {key: ids for key, ids in found.items() if len(ids) > 1}

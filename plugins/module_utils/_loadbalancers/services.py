@@ -1,0 +1,92 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which Services get an address from us, and which they already have (ccm 9.2)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .identities import DEFAULT_DOMAIN, is_control_plane_service
+from .load_balancer_setting import KUBE_VIP, METALLB
+
+LOAD_BALANCER = "LoadBalancer"
+_ADDRESS_ANNOTATIONS = {
+    METALLB: ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"),
+    KUBE_VIP: ("kube-vip.io/loadbalancerIPs",),
+}
+_SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
+
+
+class Service(t.NamedTuple):
+    """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``."""
+
+    namespace: str
+    name: str
+    type: str = LOAD_BALANCER
+    address: str = ""
+    annotations: t.Mapping[str, str] = {}
+    load_balancer_class: str = ""
+    set_by_us: bool = False
+    ingress: t.Tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return "{0}/{1}".format(self.namespace, self.name)
+
+    def sharing_key(self) -> str:
+        """The text by which Services agree to share one address, or nothing."""
+        return next((str(self.annotations[name]) for name in _SHARING_ANNOTATIONS if self.annotations.get(name)), "")
+
+
+def service_of(obj: t.Mapping[str, t.Any], set_by_us: bool = False) -> Service:
+    """From the API object."""
+    meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return Service(
+        str(meta.get("namespace") or ""),
+        str(meta.get("name") or ""),
+        str(spec.get("type") or ""),
+        str(spec.get("loadBalancerIP") or ""),
+        meta.get("annotations") or {},
+        str(spec.get("loadBalancerClass") or ""),
+        set_by_us,
+        tuple(str(item.get("ip")) for item in ingress if item.get("ip")),
+    )
+
+
+def opted_out(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
+    """Whether its owner wants us to leave it alone."""
+    return str(service.annotations.get(domain + "/loadbalancer-managed", "")).lower() == "false"
+
+
+def counts(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:
+    """Whether we care for a Service's address."""
+    return (
+        service.type == LOAD_BALANCER
+        and not is_control_plane_service(service.namespace, service.name)
+        and service.load_balancer_class in ("", our_class)
+        and not opted_out(service, domain)
+    )
+
+
+def retains(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
+    """Whether its reservation outlives it."""
+    return service.annotations.get(domain + "/eip-reclaim") == "retain"
+
+
+def annotated_address(service: Service, backend: str) -> str:
+    """The address that the back end's own annotation names; of several, the first."""
+    for name in _ADDRESS_ANNOTATIONS.get(backend, ()):
+        text = service.annotations.get(name)
+        if text:
+            return str(text).split(",", maxsplit=1)[0].strip()
+    return ""
+
+
+def address_of(service: Service, backend: str) -> str:
+    """The address that a Service has, in its field or in the back end's annotation."""
+    return service.address or annotated_address(service, backend)

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The controller's settings: parameter over environment over file over default (ccm 3)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.json_text import Fields, parse_json
+from .._values.refused import ValueRefused, quoted
+from .._values.selectors import parse_selector
+
+TRUE = ("1", "t", "T", "TRUE", "true", "True")
+FALSE = ("0", "f", "F", "FALSE", "false", "False")
+_INTEGER = re.compile(r"[0-9]{1,19}\Z")
+TEXT, NUMBER, BOOLEAN = "text", "number", "boolean"
+Value = t.Union[str, int, bool]
+
+
+class SettingRefused(ValueRefused):
+    """A setting that cannot be used. ``key`` is the variable or the key of the file that holds it."""
+
+    def __init__(self, word: str, key: str, message: str) -> None:
+        super().__init__(word, message)
+        self.key = key
+
+
+class Setting(t.NamedTuple):
+    """One setting. ``variables`` and ``keys`` are in the order of their rank; ``largest`` bounds a number."""
+
+    name: str
+    variables: t.Tuple[str, ...]
+    keys: t.Tuple[str, ...]
+    default: Value = ""
+    kind: str = TEXT
+    largest: int = 0
+    missing: str = ""
+
+
+_ASN, _PORT = 2**32 - 1, 65535
+SETTINGS = (
+    Setting("api_key", ("METAL_API_KEY",), ("apiKey",), missing="missing_api_key"),
+    Setting("project_id", ("METAL_PROJECT_ID",), ("projectID",), missing="missing_project_id"),
+    Setting("base_url", (), ("base-url",)),
+    Setting("facility", ("METAL_FACILITY_NAME",), ("facility",)),
+    Setting("metro", ("METAL_METRO_NAME",), ("metro",)),
+    Setting("loadbalancer", ("METAL_LOAD_BALANCER", "METAL_LB"), ("loadbalancer", "metalLB")),
+    Setting("local_asn", ("METAL_LOCAL_ASN",), ("localASN",), 65000, NUMBER, _ASN),
+    Setting("peer_asn", ("METAL_PEER_ASN",), ("peerASN",), 65530, NUMBER, _ASN),
+    Setting("bgp_pass", ("METAL_BGP_PASS",), ("bgpPass",)),
+    # Empty names of annotations mean: those of the scheme in use.
+    Setting("annotation_local_asn", ("METAL_ANNOTATION_LOCAL_ASN",), ("annotationLocalASN",)),
+    Setting("annotation_peer_asn", ("METAL_ANNOTATION_PEER_ASN", "METAL_ANNOTATION_PEER_ASNS"), ("annotationPeerASN", "annotationPeerASNs")),
+    Setting("annotation_peer_ip", ("METAL_ANNOTATION_PEER_IP", "METAL_ANNOTATION_PEER_IPS"), ("annotationPeerIP", "annotationPeerIPs")),
+    Setting("annotation_src_ip", ("METAL_ANNOTATION_SRC_IP",), ("annotationSrcIP",)),
+    Setting("annotation_bgp_pass", ("METAL_ANNOTATION_BGP_PASS",), ("annotationBGPPass",)),
+    Setting("annotation_network_ipv4_private", ("METAL_ANNOTATION_NETWORK_IPV4_PRIVATE",), ("annotationNetworkIPv4Private",),
+            "metal.equinix.com/network-4-private"),
+    Setting("annotation_eip_metro", ("METAL_ANNOTATION_EIP_METRO",), ("annotationEIPMetro",), "metal.equinix.com/eip-metro"),
+    Setting("annotation_eip_facility", ("METAL_ANNOTATION_EIP_FACILITY",), ("annotationEIPFacility",), "metal.equinix.com/eip-facility"),
+    Setting("eip_tag", ("METAL_EIP_TAG",), ("eipTag",)),
+    Setting("api_server_port", ("METAL_API_SERVER_PORT",), ("apiServerPort",), 0, NUMBER, _PORT),
+    Setting("eip_health_check_use_host_ip", ("METAL_EIP_HEALTH_CHECK_USE_HOST_IP",), ("eipHealthCheckUseHostIP",), False, BOOLEAN),
+    Setting("bgp_node_selector", ("METAL_BGP_NODE_SELECTOR",), ("bgpNodeSelector",)),
+    Setting("load_balancer_id", ("METAL_LOAD_BALANCER_ID",), ("loadBalancerID",)),
+)  # fmt: skip
+SECRETS = ("api_key", "bgp_pass")
+#: Accepted below everything else but the defaults; two of them had another name as well.
+_OLDEST = {"loadbalancer": ("PACKET_LB", "PACKET_LB_CONFIGMAP")}
+
+
+class Settings(t.NamedTuple):
+    """What counts: values by name, and warnings."""
+
+    values: t.Dict[str, Value]
+    warnings: t.List[str]
+
+    def printable(self) -> t.Dict[str, Value]:
+        """The values with secrets masked."""
+        return {name: "<masked>" if name in SECRETS and value else value for name, value in self.values.items()}
+
+
+def read_settings(
+    env: t.Mapping[str, str],
+    file: t.Optional[str] = None,
+    parameters: t.Optional[t.Mapping[str, Value]] = None,
+    empty_tag_disables: bool = True,
+    required: bool = True,
+) -> Settings:
+    """Settings from the parameters (by name), the environment and the text of the file (None: there is none).
+
+    ``empty_tag_disables``: a control-plane tag that is set but empty switches that feature off (ruling 26); False lets
+    the file's value survive. ``required`` False: providers without an API need neither token nor project. Raises
+    SettingRefused ``config_parse missing_api_key missing_project_id not_a_number not_a_boolean invalid_node_selector``.
+    """
+    fields = _file_fields(file)
+    from_file = {item.name: _of_file(item, fields) for item in SETTINGS}
+    values: t.Dict[str, Value] = {}
+    for item in SETTINGS:
+        given = (parameters or {}).get(item.name)
+        value = given if given is not None else _of_environment(item, env)
+        if value is None and item.name == "eip_tag" and empty_tag_disables and env.get("METAL_EIP_TAG") == "":
+            value = ""
+        if value is None:
+            value = from_file[item.name]
+        if value is None:
+            value = _of_oldest(item, env)
+        if value in (None, "") and item.missing and required:
+            raise SettingRefused(item.missing, item.variables[0], "{0} is not set".format(item.variables[0]))
+        values[item.name] = item.default if value is None else value
+    try:
+        parse_selector(values["bgp_node_selector"], "invalid_node_selector")
+    except ValueRefused as refused:
+        raise SettingRefused(refused.word, "METAL_BGP_NODE_SELECTOR", refused.message) from None
+    warnings = ["METAL_LOAD_BALANCER_ID names a product that no longer exists; it is ignored"] if values["load_balancer_id"] else []
+    return Settings(values, warnings)
+
+
+def parse_boolean(text: object, word: str = "not_a_boolean") -> bool:
+    """The spellings that Go accepts, and no other."""
+    if isinstance(text, bool):
+        return text
+    if text in TRUE or text in FALSE:
+        return text in TRUE
+    raise ValueRefused(word, "{0} is neither true nor false".format(quoted(text)))
+
+
+def _of_environment(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value]:
+    for variable in item.variables:
+        text = env.get(variable)
+        if text:
+            return _parsed(item, variable, text)
+    return None
+
+
+def _of_oldest(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value]:
+    names = _OLDEST.get(item.name) or [name.replace("METAL_", "PACKET_", 1) for name in item.variables]
+    return _of_environment(item._replace(variables=tuple(names)), env)
+
+
+def _parsed(item: Setting, variable: str, text: str) -> Value:
+    if item.kind == TEXT:
+        return text
+    if item.kind == BOOLEAN:
+        try:
+            return parse_boolean(text)
+        except ValueRefused as refused:
+            raise SettingRefused(refused.word, variable, "{0}: {1}".format(variable, refused.message)) from None
+    if not _INTEGER.match(text) or int(text) > item.largest:
+        raise SettingRefused("not_a_number", variable, "{0}: {1} is no number up to {2}".format(variable, quoted(text), item.largest))
+    return int(text)
+
+
+def _file_fields(file: t.Optional[str]) -> Fields:
+    try:
+        return Fields(parse_json(file, "config_parse") if file is not None else {}, "", [], "config_parse")
+    except ValueRefused:
+        # the message would quote the text, and the text holds the token
+        raise SettingRefused("config_parse", "", "the configuration file is no JSON object") from None
+
+
+def _of_file(item: Setting, fields: Fields) -> t.Optional[Value]:
+    for key in item.keys:
+        value = fields.get(key)
+        if value is None or value == "" or (item.kind == NUMBER and value == 0 and not isinstance(value, bool)):
+            continue
+        wanted: t.Type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]
+        if not isinstance(value, wanted) or (item.kind == NUMBER and (isinstance(value, bool) or not 0 < value <= item.largest)):
+            raise SettingRefused("config_parse", key, "{0} in the configuration file has the wrong type".format(key))
+        return t.cast(Value, value)
+    return None

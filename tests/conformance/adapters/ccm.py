@@ -1,0 +1,272 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The vectors of the cloud controller: settings, nodes and BGP. Fields are renamed, nothing is decided here.
+
+Options that bring the original's behaviour back, and why: empty_tag_disables follows the profile (ruling 26 takes the
+seed's side; the later releases count an empty variable as unset); publish_password true (ruling 23 withholds it, the
+vectors have the annotation); on_duplicate first and release_unrecorded true (ruling 24 refuses both; the original takes
+the first match and keeps no record); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
+configuration passwords plain (the original has no other place for them). The claims stage does not run (ruling 29).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    bgp,
+    equinix_records,
+    garbage,
+    identities,
+    instances,
+    load_balancer_setting,
+    locations,
+    node_annotations,
+    provider,
+    reservations,
+    settings,
+    static_pool,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+from ..outcome import Internal, Unhandled
+from . import ccm_metallb, ccm_services
+
+Input = t.Mapping[str, t.Any]
+Answer = t.Any
+_NAMES = {"local_asn": "annotation_local_asn", "peer_asn": "annotation_peer_asn", "peer_ip": "annotation_peer_ip",
+          "source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}  # fmt: skip
+
+
+def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
+    """A refused value is an answer: its reason word, and the key of a setting."""
+
+    def answer(data: Input) -> Answer:
+        try:
+            return function(data)
+        except ValueRefused as error:
+            return {"error": error.word, "key": getattr(error, "key", "")}
+
+    return answer
+
+
+def internal(data: Input) -> Answer:
+    raise Internal("ruling 52: the loop of a daemon")
+
+
+def config_precedence(data: Input) -> Answer:
+    seed = data.get("profile") == "seed"
+    read = settings.read_settings(data.get("env") or {}, data.get("file"), empty_tag_disables=seed)
+    values: t.Dict[str, t.Any] = dict(read.values)
+    schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
+    for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
+        values[_NAMES[datum]] = name
+    if seed:  # the seed's default; 0 is ours, which finds the same
+        values["api_server_port"] = values["api_server_port"] or 6443
+    for name in ("annotation_peer_asn", "annotation_peer_ip"):
+        values[name + "s"] = values[name]
+    parsed = load_balancer_setting.parse_load_balancer(values["loadbalancer"])
+    return dict(values, loadbalancer_enabled=parsed.enabled, warnings=read.warnings, printable=read.printable())
+
+
+def _overrides(values: Input) -> t.Dict[str, str]:
+    found = {datum: values.get(name) or values.get(name + "s") for datum, name in _NAMES.items()}
+    return {datum: str(name) for datum, name in found.items() if name}
+
+
+def eip_location(data: Input) -> Answer:
+    return locations.location_of(data.get("service_annotations"), ccm_services.places(data.get("config") or {}))
+
+
+def lb_setting_parse(data: Input) -> Answer:
+    found = load_balancer_setting.parse_load_balancer(data["setting"])
+    return dict(found._asdict(), uses_bgp=found.uses_bgp, enabled=found.enabled, warning=bool(found.warnings))
+
+
+def eip_tags(data: Input) -> Answer:
+    owner = reservations.Owner(identities.parse_identity(data["identity"]), data["cluster_uid"])
+    tags = reservations.service_tags(owner, data["namespace"], data["name"])
+    return {"tags": tags, "load_balancer_name": reservations.load_balancer_name(tags)}
+
+
+def tag_match(data: Input) -> Answer:
+    return {"_first_index": reservations.first_match(data["reservations"], data["tags"])}
+
+
+def node_selector(data: Input) -> Answer:
+    return bgp.selected_nodes(data["nodes"], data["selector"])
+
+
+def provider_id(data: Input) -> Answer:
+    return {"device_id": identities.parse_provider_id(data["provider_id"])}
+
+
+def bgp_project(data: Input) -> Answer:
+    config = data["config"]
+    if not load_balancer_setting.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
+        return {"post": None, "effective": {}, "error": None}
+    for name in ("get_response", "post_response"):
+        status = (data.get(name) or {}).get("status")
+        word = provider.failure_word(status) if isinstance(status, int) else ""
+        if word and name == "get_response":
+            return {"post": None, "effective": {}, "error": word}
+    read = data.get("get_response") or {}
+    plan = bgp.project_bgp(
+        read["body"] if isinstance(read.get("status"), int) else read,
+        config["local_asn"], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",
+    )  # fmt: skip
+    status = (data.get("post_response") or {}).get("status")
+    error = provider.failure_word(status) if isinstance(status, int) else ""
+    effective = {"local_asn": plan.local_asn, "md5": plan.password or None, "max_prefix": plan.max_prefixes}
+    return {"post": plan.post, "effective": effective, "error": error or None}
+
+
+def bgp_node(data: Input) -> Answer:
+    if data.get("event") in ("node_removed", "remove"):
+        return {"requests": []}
+    answer = data.get("post_response") or {}
+    message = equinix_records.error_message(answer.get("body"))
+    good, changed = bgp.session_answer(answer.get("status"), message)
+    request = {"method": "POST", "path_suffix": "/devices/{id}/bgp/sessions", "body": bgp.SESSION_REQUEST}
+    return {"request": request, "requests": [request], "ok": good, "changed": changed}
+
+
+def bgp_neighbors(data: Input) -> Answer:
+    config = data.get("config") or {}
+    found = bgp.node_bgp("", (data.get("body") or {}).get("bgp_neighbors"), config.get("local_asn") or 0, config.get("peer_asn") or 0)
+    return dict(found._asdict(), peers=list(found.peers))
+
+
+def annotations(data: Input) -> Answer:
+    config = data.get("config") or {}
+    existing = dict(data.get("existing_annotations") or {})
+    scheme = node_annotations.Scheme(
+        data.get("scheme") or node_annotations.BOTH,
+        _overrides(config),
+        config.get("annotation_legacy_singular", True),
+        config.get("publish_bgp_password", True),
+        config.get("annotation_domain") or identities.DEFAULT_DOMAIN,
+    )
+    if config.get("annotation_network_ipv4_private"):
+        scheme = scheme._replace(private_network=config["annotation_network_ipv4_private"])
+    network = data.get("private_network") or ""
+    if "device_addresses" in data:
+        network = node_annotations.private_network(data["device_addresses"])
+    wanted: t.Dict[str, str] = {}
+    patch = None
+    if data.get("neighbor"):
+        asns = config.get("local_asn") or 0, config.get("peer_asn") or 0
+        facts = bgp.node_bgp("", [data["neighbor"]], *asns, password=config.get("bgp_pass") or "")
+        wanted = node_annotations.node_annotations(facts, scheme, network)
+        patch = node_annotations.annotation_patch(existing, wanted, scheme)
+    elif network:
+        wanted = {scheme.private_network: network}
+    if data.get("compare") == "patch":
+        return {"patch": dict(patch, metadata={"annotations": patch}) if patch else None}
+    final = dict(existing, **wanted)
+    return {key: value for key, value in final.items() if (patch or {}).get(key, "") is not None}
+
+
+def _variant(data: Input) -> instances.Variant:
+    config = dict(data.get("config") or {}, **(data.get("options") or {}))
+    seed = data.get("profile") == "seed"
+    return instances.Variant(
+        config.get("region_from") or ("facility" if seed else "metro"),
+        config.get("zone_from") or "none",
+        data.get("address_list") or config.get("address_list") or (instances.SINGLE if seed else instances.ALL),
+        "plan_name" if seed else "plan",
+    )
+
+
+def node_addresses(data: Input) -> Answer:
+    device = equinix_records.device(dict({"id": "device"}, **data["device"]))
+    return instances.node_addresses(device, data.get("provided_node_ip"), _variant(data))
+
+
+def instance(data: Input) -> Answer:
+    node, variant = data["node"], _variant(data)
+    for name in ("api_response", "response", "device_response", "list_response"):
+        answer = data.get(name) or {}
+        if answer.get("status", 200) != 404 and provider.failure_word(answer.get("status", 200)):
+            return {"error": provider.failure_word(answer.get("status")), "node_deleted": False, "taint_removed": False}
+    records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
+    device = instances.device_of(node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant)
+    delete = bool(dict(data.get("config") or {}, **(data.get("options") or {})).get("delete_nodes", data.get("delete_nodes")))
+    taints = [item.get("key") if isinstance(item, dict) else item for item in node.get("taints") or ()]
+    fate = instances.fate_of(node.get("ready", True), device, taints, delete)
+    if device is None:
+        return {"found": False, "exists": False, "shutdown": False, "taint_removed": False, "node_deleted": fate.delete}
+    facts = instances.node_facts(device, taints or [instances.UNINITIALIZED], node.get("provider_id") or "", variant=variant)
+    return {
+        "found": True,
+        "exists": True,
+        "shutdown": instances.is_shut_down(device),
+        "shutdown_taint": fate.shutdown,
+        "node_deleted": fate.delete,
+        "taint_removed": facts.taint_removed,
+        "provider_id": facts.provider_id,
+        "device_id": device.id,
+        "instance_type": device.plan_name if variant.type_from == "plan_name" else device.plan,
+        "region": instances.region_of(device, variant),
+        "zone": instances.zone_of(device, variant),
+        "addresses": facts.addresses,
+        "labels": facts.labels,
+    }
+
+
+def garbage_collection(data: Input) -> Answer:
+    rows = ccm_services.reservations_of(data["reservations"])
+    owner = reservations.Owner(data.get("identity") or identities.DEFAULT_IDENTITY, data.get("cluster_uid") or "")
+    found = garbage.sweep(rows, owner, bool(data.get("force")))
+    shown = found._asdict()
+    if not data.get("confirm"):
+        shown.update(release=[], would_release=found.release, candidates=found.release, listed=found.release)
+    return shown
+
+
+def provider_contract(data: Input) -> Answer:
+    if data.get("provider") == "equinix_metal":
+        warnings = provider.retired_warning((data.get("config") or {}).get("base_url"))
+        return {"warning": warnings[0].partition(":")[0] if warnings else None}
+    if data.get("provider") != "static" or "pool" not in data:
+        raise Unhandled("needs a provider")
+    held = [reservations.Reservation(item, item) for item in data.get("used") or () if isinstance(item, str)]
+    held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item.get("tags") or ()))
+             for item in (*(data.get("used") or ()), *(data.get("existing") or ()), *(data.get("reservations") or ())) if isinstance(item, dict)]
+    requests = data.get("requests") or [data["request"]]
+    answers = []
+    for request in requests:
+        made, new = static_pool.reserve(static_pool.parse_pool(data["pool"]), held, request["tags"])
+        held += [made] if new else []
+        answers.append({"address": made.address, "cidr": made.cidr, "state": made.state, "tags": list(made.tags)})
+    return dict(answers[-1], addresses=[answer["address"] for answer in answers])
+
+
+HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
+    "config_precedence": refusing(config_precedence),
+    "eip_location": refusing(eip_location),
+    "lb_setting_parse": refusing(lb_setting_parse),
+    "eip_tags": refusing(eip_tags),
+    "tag_match": tag_match,
+    "node_selector": refusing(node_selector),
+    "provider_id": refusing(provider_id),
+    "service_reconcile": ccm_services.service_reconcile,
+    "ip_states": ccm_services.ip_states,
+    "bgp_project": refusing(bgp_project),
+    "bgp_node": bgp_node,
+    "bgp_neighbors": refusing(bgp_neighbors),
+    "node_annotations": refusing(annotations),
+    "node_addresses": refusing(node_addresses),
+    "instances": refusing(instance),
+    "control_plane_failover": ccm_services.control_plane_failover,
+    "external_service": refusing(ccm_services.external),
+    "metallb_configmap": refusing(ccm_metallb.configmap),
+    "metallb_configmap_text": refusing(ccm_metallb.text),
+    "metallb_crds": ccm_metallb.resources,
+    "metallb_crd_names": ccm_metallb.names,
+    "core_loop": internal,
+    "garbage_collection": refusing(garbage_collection),
+    "provider_contract": refusing(provider_contract),
+}

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The vectors of the cloud controller: MetalLB's configuration. For the options see ccm.py."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    bgp,
+    metallb_config,
+    metallb_names,
+    metallb_resources,
+    yaml_text,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+from ..outcome import Unhandled
+
+Input = t.Mapping[str, t.Any]
+Answer = t.Any
+_KINDS = {"ipaddresspools": "IPAddressPool", "bgpadvertisements": "BGPAdvertisement", "bgppeers": "BGPPeer"}
+
+
+def _nodes(step: Input) -> t.List[bgp.NodeBgp]:
+    return [
+        bgp.NodeBgp(row["name"], row.get("source_ip") or "", row.get("local_asn") or 0, row.get("peer_asn") or 0,
+                    tuple(row.get("peers") or ()), row.get("password") or "")
+        for row in (step.get("nodes") or ([step["node"]] if isinstance(step.get("node"), dict) else []))
+    ]  # fmt: skip
+
+
+def _key(step: Input) -> t.Optional[t.Tuple[str, str]]:
+    return (step["namespace"], step["name"]) if step.get("namespace") else None
+
+
+def _services(step: Input) -> t.Dict[t.Tuple[str, str], str]:
+    return {(row["namespace"], row["name"]): row["cidr"] for row in step.get("services") or ()}
+
+
+def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
+    key, nodes, op = _key(step), _nodes(step), step["op"]
+    if op == "add_service":
+        target.add_service(key, step["cidr"], nodes)
+    elif op == "remove_service" and isinstance(target, metallb_config.Config):
+        target.remove_service(key, step.get("cidr") or "", reserved)
+    elif op == "remove_service":
+        target.remove_service(key)
+    elif op in ("add_node", "add_nodes"):
+        target.add_nodes(nodes)
+    elif op == "remove_node":
+        target.remove_node(step.get("name") or step.get("node"))
+    elif op == "update_nodes":
+        target.sync_nodes(nodes, key=key)
+    elif op == "sync_nodes":
+        target.sync_nodes(nodes)
+    elif op in ("sync_services", "sync"):
+        target.sync_services(_services(step), nodes)
+        if op == "sync":
+            target.sync_nodes(nodes)
+    else:
+        raise Unhandled(op)
+
+
+def configmap(data: Input) -> Answer:
+    options = data.get("options") or {}
+    other = {key: value for key, value in (data.get("configmap_data") or {}).items() if key != "config"}
+    held = data.get("existing")
+    given = (data.get("configmap_data") or {}).get("config") or data.get("existing_text")
+    if given is None:
+        given = held if isinstance(held, str) else json.dumps(held or {})
+    document = yaml_text.parse_document(given)
+    reserved = data.get("reserved") or data.get("reservations") or [step["cidr"] for step in data["steps"] if step.get("cidr")]
+    config = metallb_config.Config(
+        document,
+        metallb_config.Options(options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN),
+        [tuple(pair) for pair in data.get("managed_peers") or ()],
+    )
+    written = given
+    for step in data["steps"]:
+        _step(config, step, reserved)
+        # every step is written and read again, as separate runs would
+        written = yaml_text.edit(written, config.document, (metallb_config.PEERS, metallb_config.POOLS))
+        config = metallb_config.Config(yaml_text.parse_document(written), config.options, config.managed)
+    return dict(config.document, _other_data=other)
+
+
+def text(data: Input) -> Answer:
+    options = metallb_config.Options(passwords=metallb_config.PLAIN)
+    config = metallb_config.Config(yaml_text.parse_document(data["text"]), options)
+    config.sync_nodes(_nodes(data))
+    config.sync_services(_services(data), _nodes(data))
+    return yaml_text.parse_document(yaml_text.edit(data["text"], config.document, (metallb_config.PEERS, metallb_config.POOLS)))
+
+
+def resources(data: Input) -> Answer:
+    options = data.get("options") or {}
+    existing = [dict(row, kind=_KINDS.get(name, name)) for name, rows in (data.get("existing") or {}).items() for row in rows]
+    made = metallb_resources.Resources(
+        existing,
+        metallb_resources.Options(
+            tracking=options.get("peer_tracking") or metallb_config.NODE,
+            peers=options.get("peer_mode") or metallb_resources.NATIVE,
+            passwords=options.get("passwords") or metallb_resources.PLAIN,
+        ),
+    )
+    try:
+        for step in data["steps"]:
+            _step(made, step, ())
+    except ValueRefused as error:
+        return {"error": error.word}
+    return {
+        "objects": {
+            "/".join(ident): {"labels": obj["metadata"].get("labels"), "spec": obj.get("spec")} for ident, obj in made.objects.items()
+        }
+    }
+
+
+def names(data: Input) -> Answer:
+    found = metallb_names.pool_names((data["namespace"], data["name"]))
+    return {"pool": found.pool, "label_key": found.label_key, "label_value": found.label_value}

@@ -1,0 +1,237 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The vectors of the cloud controller: Services and the control plane's address. For the options see ccm.py."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    address_states,
+    control_plane,
+    equinix_records,
+    external_service,
+    identities,
+    locations,
+    provider,
+    reservations,
+    service_plan,
+    services,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+Input = t.Mapping[str, t.Any]
+Answer = t.Any
+
+
+def places(config: Input) -> locations.Places:
+    names = {"metro": "metro", "facility": "facility", "host_facility": "metadata_facility",
+             "metro_annotation": "annotation_eip_metro", "facility_annotation": "annotation_eip_facility"}  # fmt: skip
+    return locations.Places(**{field: config[name] for field, name in names.items() if config.get(name)})
+
+
+def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservation]:
+    return [equinix_records.reservation(record) for record in records]
+
+
+def _context(data: Input) -> service_plan.Context:
+    config = data["config"]
+    return service_plan.Context(
+        reservations.Owner(config.get("identity") or identities.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
+                           tuple(config.get("adopt_identities") or identities.IDENTITIES)),
+        places(config),
+        backend=config.get("backend") or "metallb",
+        our_class=config.get("load_balancer_class") or "",
+        control_plane_tag=config.get("eip_tag") or "",
+        max_prefixes=config.get("max_prefixes"),
+        release_unrecorded=True,
+        on_duplicate=reservations.FIRST,
+        reclaim_policy=config.get("reclaim_policy") or service_plan.DELETE,
+        gc_orphans=config.get("gc_orphans", True),
+        reports_status=config.get("backend") == "empty",
+    )  # fmt: skip
+
+
+def _service(row: Input) -> services.Service:
+    return services.Service(row["namespace"], row["name"], row.get("type") or services.LOAD_BALANCER, row.get("loadBalancerIP") or "",
+                            row.get("annotations") or {}, row.get("loadBalancerClass") or "")  # fmt: skip
+
+
+class _Run:
+    """Carries out what the plan says against the answers that a vector gives."""
+
+    def __init__(self, data: Input) -> None:
+        self.data, self.context = data, _context(data)
+        self.actions: t.List[t.Dict[str, t.Any]] = []
+        self.error: t.Optional[str] = None
+        self.states: t.Dict[str, str] = {}
+        self.held: t.List[reservations.Reservation] = []
+        self.mapped = data.get("mapped") or data.get("mapped_cidrs") or ()
+        listed = data.get("services")
+        self.services = None if listed is None else [_service(row) for row in listed]
+
+    def run(self) -> Answer:
+        self.error = self._status("list_response")
+        if self.error is None:
+            self.held = reservations_of(self.data.get("reservations") or ())
+            self._each()
+        return {"actions": self.actions, "error": self.error, "_state": self.states}
+
+    def _status(self, name: str, ordering: bool = False) -> t.Optional[str]:
+        answer = self.data.get(name)
+        if answer is None:
+            return None
+        return provider.failure_word(answer.get("status"), ordering) or None
+
+    def _each(self) -> None:
+        failing = any(self.data.get(name) for name in ("services_error", "service_list_error", "service_list_failed", "services_list_failed"))
+        removing = self.data.get("mode") == "remove"
+        for service in self.services or () if not failing else ():
+            try:
+                if removing:
+                    self._apply(service, service_plan.removal_of(service, self.held, self.context))
+                else:
+                    self._add(service)
+            except ValueRefused as refused:
+                self.error = self.error or refused.word
+        if self.data.get("mode") != "sync":
+            return
+        if self.services is None or failing:
+            self.error = self.error or "kubernetes"
+        confirmed = bool(self.data.get("confirmed_empty_service_list"))
+        swept = service_plan.orphans(None if failing else self.services, self.held, self.context, confirmed)
+        self._apply(None, swept)
+
+    def _add(self, service: services.Service) -> None:
+        further = service_plan.users_addresses(self.services or (), self.held, self.context)
+        outcome = service_plan.wanted_by(service, self.held, self.context, further)
+        if outcome.state:
+            self.states[service.key] = outcome.state
+        self._apply(service, outcome)
+
+    def _apply(self, service: t.Optional[services.Service], outcome: service_plan.Outcome) -> None:
+        for action in outcome.actions:
+            row: t.Dict[str, t.Any] = {"action": action.action, "service": action.service}
+            if action.action == service_plan.RESERVE:
+                self.actions.append(dict(row, body=action.request))
+                self._reserved(t.cast(services.Service, service))
+                return  # what follows was only a forecast
+            if action.action in (service_plan.MAP, service_plan.UNMAP):
+                row["cidr"] = action.address
+                if action.action == service_plan.MAP and action.address in self.mapped:
+                    continue
+            else:
+                row.update(ip=action.address, id=action.id)
+            self.actions.append(row)
+            if action.action == service_plan.RELEASE and (self.data.get("release_response") or {}).get("status") != 404:
+                self.error = self.error or self._status("release_response")
+
+    def _reserved(self, service: services.Service) -> None:
+        word = self._status("reserve_response", ordering=True)
+        if word:
+            self.error = self.error or word
+            return
+        answer = self.data.get("reserve_response")
+        if answer is not None:
+            self.held.append(equinix_records.reservation(answer["body"]))
+            self._add(service)
+
+
+def service_reconcile(data: Input) -> Answer:
+    return _Run(data).run()
+
+
+def ip_states(data: Input) -> Answer:
+    held = equinix_records.reservation(data["reservation"]) if data.get("reservation") else None
+    found = address_states.states(data.get("service_ip") or "", held, data.get("mapped_cidrs") or ())
+    return dict(found._asdict(), ready=found.ready)
+
+
+def _node(row: Input) -> control_plane.Node:
+    addresses = tuple((item["type"], item["address"]) for item in row.get("addresses") or ())
+    return control_plane.Node(row["name"], row.get("labels") or {}, row.get("provider_id") or "", addresses,
+                              bool(row.get("unschedulable")), bool(row.get("deleting")))  # fmt: skip
+
+
+def control_plane_failover(data: Input) -> Answer:
+    config, event = data["config"], data.get("event") or {}
+    rules = control_plane.Rules(config.get("eip_tag") or "", config.get("api_server_port") or 0,
+                                config.get("node_api_server_port") or 0, bool(config.get("use_host_ip")))  # fmt: skip
+    gone = _node(event["deleted_node"]) if event.get("deleted_node") else None
+    happened = control_plane.Event(event.get("type") or control_plane.RESYNC, event.get("node") or "", bool(event.get("became_unschedulable")), gone)
+    probes: t.List[str] = []
+    calls: t.List[t.Any] = []
+    error = None
+    try:
+        if data.get("list_response") and provider.failure_word(data["list_response"].get("status")):
+            raise ValueRefused(provider.failure_word(data["list_response"].get("status")), "the list failed")
+        run = control_plane.decide(reservations_of(data.get("reservations") or ()), [_node(row) for row in data["nodes"]], rules, happened)
+        decision = _drive(run, data.get("health") or {}, probes)
+        if decision.unassign:
+            calls.append(["DELETE", "/ips/" + decision.unassign])
+            error = _failed(data, "unassign_response", "delete_response")
+        if decision.moves and error is None:
+            calls.append(["POST", "/devices/{0}/ips".format(decision.device), {"address": decision.address}])
+            error = _failed(data, "assign_response", "post_response")
+    except ValueRefused as refused:
+        error = refused.word
+    return {"api_calls": calls, "error": error, "_probes": probes}
+
+
+def _failed(data: Input, *names: str) -> t.Optional[str]:
+    answer = next((data[name] for name in names if data.get(name)), None)
+    return (provider.failure_word(answer.get("status")) or None) if answer else None
+
+
+def _drive(run: control_plane.Probes, health: Input, probes: t.List[str]) -> control_plane.Decision:
+    try:
+        url = next(run)
+        while True:
+            probes.append(url)
+            status = health.get(url)
+            url = run.send(status if isinstance(status, int) else None)
+    except StopIteration as stop:
+        return t.cast(control_plane.Decision, stop.value)
+
+
+def external(data: Input) -> Answer:
+    config = data["config"]
+    identity = identities.parse_identity(data.get("identity") or identities.DEFAULT_IDENTITY)
+    ports = (data.get("kubernetes_service") or {}).get("ports") or []
+    source = data.get("kubernetes_endpoints") or {}
+    subsets = [{"addresses": [{"ip": ip} for ip in source.get("addresses") or ()], "ports": source.get("ports") or []}]
+    converged = data.get("existing") == "converged"
+    given = data.get("existing") if isinstance(data.get("existing"), dict) else {}
+    before = _as_object((given or {}).get("service"))
+    mirror = external_service.endpoints(identity, {"subsets": subsets})
+
+    def made(existing: t.Optional[Input]) -> t.Dict[str, t.Any]:
+        return external_service.external_service(identity, config["eip"], ports, config.get("api_server_port") or 0, existing)
+
+    if converged:
+        before = made(None)
+    service = made(before)
+    meta, spec = service["metadata"], service["spec"]
+    status = external_service.ingress_status(config["eip"])
+    shown = {
+        "service": dict(
+            spec, namespace=meta["namespace"], name=meta["name"], annotations=meta["annotations"], labels=meta.get("labels"),
+            selector=spec.get("selector"), status_ingress=[row["ip"] for row in status["loadBalancer"]["ingress"]],
+        ),
+        "endpoints": {"addresses": [item["ip"] for item in mirror["subsets"][0]["addresses"]], "ports": mirror["subsets"][0]["ports"],
+                      "namespace": mirror["metadata"]["namespace"], "name": mirror["metadata"]["name"]},
+        "changed": service != before or not converged,
+    }  # fmt: skip
+    return shown
+
+
+def _as_object(row: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
+    if not isinstance(row, dict):
+        return None
+    if "spec" in row or "metadata" in row:
+        return row
+    meta = {key: row[key] for key in ("annotations", "labels") if key in row}
+    inner = ("annotations", "labels", "namespace", "name", "status_ingress")
+    return {"metadata": meta, "spec": {key: value for key, value in row.items() if key not in inner}}
