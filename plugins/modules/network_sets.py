@@ -37,7 +37,8 @@ options:
   sources:
     description:
       - Clusters whose pods become sets elsewhere. The default is all that O(clusters) and O(grants) have.
-      - With O(state=absent), the clusters whose sets are removed, which O(clusters) need not have any more. The default is all.
+      - With O(state=absent) and O(state=released), the clusters whose sets go, which O(clusters) need not have any more. The
+        default is all whose sets are ours.
     type: list
     elements: str
   targets:
@@ -63,9 +64,11 @@ options:
     type: bool
     default: false
   state:
-    description: V(absent) removes the sets of O(sources), whatever their number.
+    description:
+      - V(absent) removes the sets of O(sources), whatever their number.
+      - V(released) leaves them as they are and gives up their ownership, for semaphore-policy to go on with.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
 seealso:
   - plugin: multicluster.network.policy_selector
@@ -144,7 +147,7 @@ def argument_spec() -> dict:
         "targets": {"type": "list", "elements": "str"},
         "target": {"type": "str", "choices": list(TARGETS), "default": "auto"},
         "include_host_network": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         **clusters_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),

@@ -194,6 +194,19 @@ def test_more_deletions_than_allowed_stop_before_the_first(aws, gcp):
     assert not network_sets.run(gone)["changed"]
 
 
+def test_released_sets_stay_as_they_are_and_are_no_longer_ours(aws, gcp):
+    run(aws, gcp)
+    before = aws.client().get(SEED)
+    assert run(aws, gcp, state="released", check=True)["plan"]["update"] == 1
+    mark = aws.mark()
+    assert run(aws, gcp, state="released")["plan"]["update"] == 1 and aws.writes(mark) == [("patch", SEED, 200)]
+    after = aws.client().get(SEED)
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+    assert not run(aws, gcp, state="released")["changed"]
+    assert not run(aws, gcp, state="absent")["changed"] and names(aws) == ["gcp-sys-log-forwarder"]
+    assert run(aws, gcp, state="absent", adopt=True, sources=["gcp"])["plan"]["delete"] == 1
+
+
 @pytest.mark.parametrize("kind,target", [("calico_v3", "auto"), ("cilium", "auto"), ("cilium", "cilium")])
 def test_other_targets(server, gcp, kind, target):
     client = server.client()

@@ -20,7 +20,7 @@ from .._plan.plan import Plan, Refusal
 from .._policy import network_sets
 from .._policy.claims import check_members
 from .._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
-from .._policy.set_plan import Objects, owned_by, plan_sets
+from .._policy.set_plan import Objects, owned_by, plan_release, plan_sets
 from .._policy.targets import TARGETS, Target
 from .._values.addresses import parse_network
 from .._values.names import parse_cluster_name
@@ -43,7 +43,7 @@ class Read(t.NamedTuple):
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    absent = request.get("state") == "absent"
+    absent = request.get("state") in ("absent", "released")
     grants = {} if absent else read_grants(request.get("grants") or {})
     names = [str(entry["name"]) for entry in request["clusters"]]
     sources = list(request.get("sources") or ([] if absent else [name for name in names if name in grants]))
@@ -58,7 +58,12 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
     whole, writes, counts = plan(request, read, members, sources, manager)
     whole.refused = read.refused + refused + whole.refused
-    done = whole if check else apply(clusters, whole, writes, manager)
+    if check:
+        done = whole
+    elif request.get("state") == "released":
+        done = release(clusters, read, whole, writes, manager)
+    else:
+        done = apply(clusters, whole, writes, manager)
     result = done.result()
     result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
     return result
@@ -160,11 +165,11 @@ def plan(
 ) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
     """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
     whole, writes = Plan(), {}
-    absent = request.get("state") == "absent"
+    absent, released = (request.get("state") == state for state in ("absent", "released"))
     for local in sorted(read.sets):
         target, existing = read.sets[local]
         owners = {_cluster_of(obj) for obj in existing.values() if owned_by(obj, manager)} - {""}
-        if absent:
+        if absent or released:
             theirs: t.Dict[str, Members] = {name: {} for name in sources or owners}
         else:
             theirs = {name: members[name] for name in members if name != local}
@@ -173,23 +178,49 @@ def plan(
                     "{0} has network sets of cluster {1}, which is not in the inventory; they stay until state: absent "
                     "with sources: [{1}]".format(local, name)
                 )
-        planned = plan_sets(
-            local,
-            target,
-            existing,
-            theirs,
-            manager,
-            adopt=bool(request.get("adopt")),
-            max_deletes=request.get("max_deletes"),
-            confirm_empty=request.get("confirm_empty") or (),
-            absent=absent,
-        )
+        if released:
+            planned = plan_release(local, target, existing, theirs, manager)
+        else:
+            planned = plan_sets(
+                local,
+                target,
+                existing,
+                theirs,
+                manager,
+                adopt=bool(request.get("adopt")),
+                max_deletes=request.get("max_deletes"),
+                confirm_empty=request.get("confirm_empty") or (),
+                absent=absent,
+            )
         writes[local] = planned.writes
         whole.extend(planned.plan)
     counts = {
         source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())} for source, found in sorted(members.items())
     }
     return whole, writes, counts
+
+
+def release(
+    clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str
+) -> Plan:
+    """Send the patches of plan_release; returns the plan with only those changes that took place."""
+
+    def one(name: str, client: Client) -> t.List[t.Any]:
+        target = read.sets[name][0]
+        return [
+            _attempt(lambda write=write: client.merge_patch(target.path(write.key.name), write.manifest or {}, manager))
+            for write in writes[name]
+        ]
+
+    done = Plan()
+    done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
+    for name, answers in sorted(clusters.write("release network sets", [name for name in writes if writes[name]], one).items()):
+        for write, answer in zip(writes[name], answers):
+            if isinstance(answer, KubeError):
+                clusters.fail(answer)
+            else:
+                done.changes.append(write.change)
+    return done
 
 
 def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:

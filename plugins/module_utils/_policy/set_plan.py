@@ -73,6 +73,23 @@ def plan_sets(
     return planned
 
 
+def plan_release(local: str, target: Target, existing: Objects, sources: t.Collection[str], manager: str) -> Planned:
+    """Give the sources' sets back as they are: nothing of them changes but that we are no field manager of theirs (ruling 1).
+
+    A write's manifest is the merge patch that does it. The original program knows its sets by their labels.
+    """
+    planned = Planned(Plan(), [])
+    for name in sorted(existing):
+        obj, member = existing[name], _member(existing[name])
+        if member is None or member.cluster not in sources or not owned_by(obj, manager):
+            continue
+        change = Change(UPDATE, target.kind, "{0}/{1}".format(local, name), {"field_manager": manager}, {"field_manager": None})
+        # an empty entry is the API's way to say that nobody is on record any more
+        patch = {"metadata": {"uid": obj["metadata"].get("uid"), "managedFields": [{}]}}
+        _write(planned, Write(change, _key(target, name), patch, obj["metadata"].get("uid"), None, False))
+    return planned
+
+
 def _compare(
     planned: Planned,
     local: str,
