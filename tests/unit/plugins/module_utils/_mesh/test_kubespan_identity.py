@@ -1,0 +1,114 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""ULA, MAC, key file: nothing but the right form makes an address."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_identity as identity
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.x25519 import clamp, public_key
+
+MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
+
+
+def test_worked_example() -> None:
+    assert str(identity.mesh_subnet(MESH)) == "fd7a:6197:edb7:2302::/64"
+    for mac, address in (
+        ("02:42:ac:14:00:0d", "fd7a:6197:edb7:2302:42:acff:fe14:d"),
+        ("52-54-00-AA-00-01", "fd7a:6197:edb7:2302:5054:ff:feaa:1"),
+        ("5254.00aa.0001", "fd7a:6197:edb7:2302:5054:ff:feaa:1"),
+        ("02:00:00:ff:fe:00:00:01", "fd7a:6197:edb7:2302:0:ff:fe00:1"),
+    ):
+        assert str(identity.mesh_address(MESH, mac)) == address
+
+
+@pytest.mark.parametrize("text", ["", "02:42:ac:14:00", "02:42-ac:14:00:0d", "0242ac14000d", "02:42:ac:14:00:0g", " 02:42:ac:14:00:0d",
+                                  "02:42:ac:14:00:0d\n", ":".join(["00"] * 20), None, 7, "02:42:ac:14:00:0d:", "٠2:42:ac:14:00:0d"])
+def test_no_mac(text: t.Any) -> None:
+    with pytest.raises(ValueRefused) as caught:
+        identity.mesh_address(MESH, text)
+    assert caught.value.word == "invalid_mac"
+
+
+@given(st.text(max_size=40), st.binary(min_size=6, max_size=6))
+def test_every_address_is_in_its_mesh(mesh: str, raw: bytes) -> None:
+    mac = ":".join("{0:02x}".format(byte) for byte in raw)
+    address, subnet = identity.mesh_address(mesh, mac), identity.mesh_subnet(mesh)
+    assert address in subnet and identity.looks_like_ula(address) and identity.in_mesh(address, subnet)
+    assert identity.mesh_address(mesh, "-".join(mac.upper().split(":"))) == address
+
+
+@given(st.text(max_size=30))
+def test_mac_parser_never_breaks(text: str) -> None:
+    try:
+        assert len(identity.parse_mac(text)) in (6, 8)
+    except ValueRefused as error:
+        assert error.word == "invalid_mac"
+
+
+def test_own_subnet_does_not_err() -> None:
+    site = ipaddress.ip_address("fd12:3456:789a:2::10")
+    assert identity.looks_like_ula(site) and identity.in_mesh(site, None)
+    assert not identity.in_mesh(site, identity.mesh_subnet(MESH))
+    assert not identity.in_mesh(ipaddress.ip_address("10.0.0.1"), identity.mesh_subnet(MESH))
+
+
+def test_first_mac() -> None:
+    links = [
+        {"name": "bond0", "type": "ether", "kind": "bond", "mac": "aa:00:00:00:00:09"},
+        {"name": "ens3", "type": 1, "kind": None, "mac": "aa:00:00:00:00:03"},
+        {"name": "ens12", "type": 1, "kind": None, "mac": "aa:00:00:00:00:12"},
+        {"name": "Z", "type": "loopback", "kind": "", "mac": "00:00:00:00:00:00"},
+    ]
+    assert identity.first_mac(links) == "aa:00:00:00:00:12"
+    assert identity.choose_mac(None, None, links) == "aa:00:00:00:00:12"
+    assert identity.choose_mac(None, "02:00:00:00:00:01", links) == "02:00:00:00:00:01"
+    assert identity.choose_mac("02:00:00:00:00:02", "02:00:00:00:00:01", links) == "02:00:00:00:00:02"
+    with pytest.raises(ValueRefused, match="kubespan_mac") as caught:
+        identity.choose_mac(None, None, links[:1])
+    assert caught.value.word == "mac_missing"
+
+
+def test_node_id() -> None:
+    assert identity.make_node_id(bytes(32)) == "0"
+    text = identity.make_node_id(b"\xff" * 32)
+    assert len(text) == 43 and text.isalnum()
+    with pytest.raises(ValueRefused):
+        identity.make_node_id(b"short")
+
+
+PRIVATE = base64.b64encode(clamp(bytes(range(32)))).decode()
+PUBLIC = public_key(base64.b64decode(PRIVATE))
+
+
+def test_key_file() -> None:
+    text = 'address: ""\nsubnet: ""\nprivateKey: {0}\npublicKey: {1}\n'.format(PRIVATE, PUBLIC)
+    loaded = identity.parse_key_file(text)
+    assert loaded == (base64.b64decode(PRIVATE), PUBLIC)
+    assert identity.parse_key_file("---\n# kept\nprivateKey: '{0}'\n".format(PRIVATE)) == loaded
+
+
+@pytest.mark.parametrize("text", ["", "{}", 'address: ""\nsubnet: ""\nprivateKey: ""\npublicKey: ""\n', "privateKey: x\nprivateKey: y",
+                                  "other: 1", "privateKey: {0}\npublicKey: {0}".format(PRIVATE), "privateKey: {0}=".format(PRIVATE),
+                                  "privateKey: &a {0}".format(PRIVATE)])
+def test_a_bad_key_file_is_never_taken_for_none(text: str) -> None:
+    with pytest.raises(ValueRefused) as caught:
+        identity.parse_key_file(text)
+    assert caught.value.word in ("bad_key_file", "bad_private_key") and PRIVATE not in caught.value.message
+
+
+@settings(deadline=None)
+@given(st.text(max_size=120))
+def test_key_file_parser_never_breaks(text: str) -> None:
+    with pytest.raises(ValueRefused):
+        identity.parse_key_file(text)

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The algebra of prefixes against sets of single addresses, and the kernel's form of intervals."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import typing as t
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_ranges as ranges
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_targets as targets
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+
+SPANS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12)), max_size=8).map(
+    lambda rows: [(first, first + size) for first, size in rows]
+)
+# few enough addresses to count them one by one, at both ends of the space
+NETWORKS = st.builds(
+    lambda base, offset, length: ipaddress.ip_network((int(ipaddress.ip_address(base)) + offset, length), strict=False),
+    st.sampled_from(["0.0.0.0", "10.0.0.0", "255.255.255.0"]),
+    st.integers(0, 255),
+    st.integers(24, 32),
+) | st.builds(
+    lambda offset, length: ipaddress.IPv6Network(((0xFD << 120) + offset, length), strict=False),
+    st.integers(0, 255),
+    st.integers(120, 128),
+)
+
+
+def points(spans: t.Iterable[t.Tuple[int, int]]) -> t.Set[int]:
+    return {point for first, last in spans for point in range(first, last + 1)}
+
+
+def members(item: PrefixSet) -> t.Set[t.Tuple[int, int]]:
+    return {(version, point) for version in (4, 6) for point in points(item.spans(version))}
+
+
+def networks_of(nets: t.Iterable[t.Any]) -> t.Set[t.Tuple[int, int]]:
+    return {(net.version, int(address)) for net in nets for address in net}
+
+
+def canonical(spans: t.Sequence[t.Tuple[int, int]]) -> bool:
+    return all(first <= last for first, last in spans) and all(one[1] + 1 < two[0] for one, two in zip(spans, spans[1:]))
+
+
+@given(SPANS, SPANS)
+def test_algebra(first: t.Any, second: t.Any) -> None:
+    one, two = ranges.merged(first), ranges.merged(second)
+    assert points(one) == points(first) and canonical(one)
+    less, both = ranges.difference(one, two), ranges.intersection(one, two)
+    assert points(less) == points(one) - points(two) and canonical(less)
+    assert points(both) == points(one) & points(two) and canonical(both)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(NETWORKS, max_size=6), st.lists(NETWORKS, max_size=6))
+def test_sets_of_both_families(first: t.Any, second: t.Any) -> None:
+    one, two = PrefixSet.of(first), PrefixSet.of(second)
+    assert members(one) == networks_of(first)
+    assert members(one | two) == members(one) | members(two)
+    assert members(one - two) == members(one) - members(two)
+    assert members(one & two) == members(one) & members(two)
+    assert (one == two) == (members(one) == members(two))
+    assert PrefixSet.of(reversed(first)) == one
+
+
+@settings(deadline=None)
+@given(st.lists(NETWORKS, max_size=8))
+def test_prefixes_are_minimal(nets: t.Any) -> None:
+    item = PrefixSet.of(nets)
+    expected = []
+    for version in (4, 6):
+        family = [net for net in nets if net.version == version]
+        expected.extend(sorted(ipaddress.collapse_addresses(family)))
+    assert item.cidrs() == [str(net) for net in expected]
+    assert PrefixSet.of(map(parse_network, item.cidrs())) == item
+
+
+@settings(deadline=None)
+@given(st.lists(NETWORKS, max_size=8))
+def test_kernel_elements_come_back(nets: t.Any) -> None:
+    item = PrefixSet.of(nets)
+    for version in (4, 6):
+        elements = targets.kernel_elements(item.spans(version), version)
+        size = 4 if version == 4 else 16
+        read = targets.spans_of_elements([(bytes(size), 1)] + elements[::-1], version)
+        assert tuple(read) == item.spans(version)
+
+
+def test_adjacent_elements_of_others_are_read_one_by_one() -> None:
+    elements = targets.kernel_elements([(10, 19), (20, 29)], 4)
+    assert targets.spans_of_elements(elements, 4) == [(10, 19), (20, 29)]
+
+
+@given(SPANS, SPANS)
+def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
+    have, want = ranges.merged(first), ranges.merged(second)
+    delta = targets.set_delta(have, want)
+    assert tuple(sorted((set(have) - set(delta.delete)) | set(delta.add))) == want
+    assert bool(delta) == (have != want)
+
+
+def test_a_delta_names_whole_elements() -> None:
+    # somebody else's set without merging: both halves go, the whole comes
+    delta = targets.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
+    assert delta == ([(0, 9), (10, 19)], [(0, 19)])
+
+
+def test_ranges_as_nft_prints_them() -> None:
+    item = PrefixSet.of(map(parse_network, ["10.50.5.0/24", "10.50.6.0/24", "10.60.6.0/24", "10.60.7.0/24", "192.0.2.1/32", "::/0"]))
+    assert item.ranges(4) == ["10.50.5.0-10.50.6.255", "10.60.6.0/23", "192.0.2.1"]
+    assert item.ranges(6) == ["::/0"] and item.is_any(6) and not item.is_any(4)
+    assert ranges.address_text(6, 0xFFFF0A000001) == "::ffff:10.0.0.1"
+
+
+@given(st.lists(SPANS, min_size=1, max_size=5), SPANS)
+def test_owners(sets: t.Any, wanted: t.Any) -> None:
+    owned, held = ranges.Owned(), []
+    left = PrefixSet()
+    for number, spans in enumerate(sets):
+        item = PrefixSet(ranges.merged(spans)) - left
+        left = left | item
+        owned.add(item, number)
+        held.append(item)
+    query = PrefixSet(ranges.merged(wanted))
+    assert owned.owners(query) == [number for number, item in enumerate(held) if item & query]
+    owned.remove(0)
+    assert owned.owners(query) == [number for number, item in enumerate(held) if number and item & query]
+
+
+def test_a_hundred_thousand_ranges_are_fast() -> None:
+    # one sweep; comparing pairs would take hours
+    many = PrefixSet(tuple((number * 4, number * 4 + 1) for number in range(100_000)))
+    some = PrefixSet(tuple((number * 40, number * 40 + 4) for number in range(10_000)))
+    started = time.process_time()
+    rest = many - some
+    assert (rest | (many & some)) == many
+    assert time.process_time() - started < 3
