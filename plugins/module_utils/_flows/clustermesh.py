@@ -241,5 +241,3 @@ def shown(plan: MeshPlan, limit: t.Optional[int] = SHOWN_CHANGES) -> t.Dict[str,
     for kept in plan.kept:
         found[kept.target]["keep"].append({"name": kept.name, "reason": kept.reason})
     return {name: {action: listed[:limit] for action, listed in rows.items()} for name, rows in found.items()}
-
-

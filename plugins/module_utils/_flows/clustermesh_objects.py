@@ -174,5 +174,3 @@ class Management:
                 self._clusters.fail(error)
                 return
         plan.update(KIND, "{0}/{1}".format(self._options["cluster"], mesh_id(mesh)), before, after)
-
-
