@@ -380,7 +380,7 @@ def test_grace_time(fluentd, monkeypatch):
     now = [1000000]
     monkeypatch.setattr(service_mirror.time, "time", lambda: now[0])
     more = {"mirror_as": "endpoints", "on_unreachable": "empty", "unreachable_grace": 300}
-    assert service_mirror.run(dead(two.request(**more)))["plan"] ["create"] == 1
+    assert service_mirror.run(dead(two.request(**more)))["plan"]["create"] == 1
     assert two.get("gcp", "ConfigMap", "service-mirror-outages-t")["data"] == {"aws": "1000000"}
     now[0] += 299
     mark = two.mark()

@@ -355,4 +355,3 @@ def _settle(client: Client, writes: t.Sequence[Write], manager: str) -> None:
                 failed = apply_writes(client, [write], manager).failed
                 if failed:
                     raise failed[0] from None
-

@@ -238,6 +238,9 @@ def _writes(
 ) -> t.Tuple[Plan, t.List[Write]]:
     """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
     there = {key: obj for key, obj in objects.items() if key not in ghosts}
+    settled = {key for key, manifest in manifests.items() if key in there and key not in adopted and _same(manifest, there[key])}
+    manifests = {key: manifest for key, manifest in manifests.items() if key not in settled}
+    plan.unchanged += len(settled)
     # whose an object is was settled above; what we own is repaired, whoever edited it
     part, writes = plan_objects(local, manifests, Read(there, frozenset(), frozenset(), {}), manager, adopt=True)
     plan.refused.extend(part.refused)
@@ -256,6 +259,24 @@ def _writes(
     writes = before + writes + after
     plan.changes.extend(write.change for write in writes)
     return plan, writes
+
+
+def _same(manifest: Manifest, actual: Object) -> bool:
+    """True when an object of ours plainly is as wanted. False says nothing: the slower comparison then knows.
+
+    Most objects of most runs end here. Nothing that we ever applied can be left over in these fields.
+    """
+    meta, found = manifest["metadata"], actual["metadata"]
+    if found.get("labels") != meta["labels"] or found.get("deletionTimestamp"):
+        return False
+    if manifest["kind"] != "Service":
+        return all(actual.get(name) == value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata"))
+    spec, wanted = actual.get("spec") or {}, manifest["spec"]
+    if (found.get("annotations") or {}) != (meta.get("annotations") or {}):
+        return False
+    if "sessionAffinity" not in wanted and spec.get("sessionAffinity", "None") != "None":
+        return False
+    return all(spec.get(name) == value for name, value in wanted.items())
 
 
 def _deletes(local: str, objects: Objects, keys: t.Iterable[Key], manager: str) -> t.List[Write]:
@@ -280,4 +301,3 @@ def recreated(writes: t.Iterable[Write]) -> t.Set[str]:
     """Names of Services that are deleted and made anew: Kubernetes may take their Endpoints away in between."""
     gone = {write.key.name for write in writes if write.manifest is None and write.key.kind == "Service"}
     return gone & {write.key.name for write in writes if write.manifest is not None and write.key.kind == "Service"}
-

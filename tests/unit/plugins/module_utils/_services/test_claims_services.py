@@ -119,7 +119,7 @@ def test_services_that_are_fine():
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["subsets", "addresses", "notReadyAddresses", "ip", "ports", "port", "targetRef", "endpoints", "conditions", "addressType", "topology"]),
+        st.sampled_from(["subsets", "addresses", "notReadyAddresses", "ip", "ports", "port", "targetRef", "conditions", "topology"]),
         inner, max_size=4,
     ),
     max_leaves=20,

@@ -38,7 +38,8 @@ def service(name, labels=None, **spec):
 
 
 def endpoints(name, *ips):
-    return {"metadata": {"namespace": "shop", "name": name, "labels": {"mirror": "yes"}}, "subsets": [{"addresses": [{"ip": ip} for ip in ips], "ports": PORTS}]}
+    subset = {"addresses": [{"ip": ip} for ip in ips], "ports": PORTS}
+    return {"metadata": {"namespace": "shop", "name": name, "labels": {"mirror": "yes"}}, "subsets": [subset]}
 
 
 def piece(name, suffix, *ips, labels=None, family="IPv4", **more):
@@ -114,7 +115,8 @@ def test_both_families_and_conditions_in_slices():
     fabric.sources["aws"]["services"].append(service("web"))
     conditions = {"ready": False, "serving": True, "terminating": True}
     fabric.sources["aws"]["slices"] += [
-        piece("web", "-4", "10.2.0.1", conditions=conditions, hostname="web-0", nodeName="n", targetRef={"kind": "Pod", "name": "web-0", "uid": "u", "namespace": "shop"}),
+        piece("web", "-4", "10.2.0.1", conditions=conditions, hostname="web-0", nodeName="n",
+              targetRef={"kind": "Pod", "name": "web-0", "uid": "u", "namespace": "shop"}),
         piece("web", "-6", "fd00:2::1", family="IPv6"),
         piece("web", "-n", "example.org", family="FQDN"),
     ]
@@ -149,7 +151,7 @@ def test_one_more_endpoint_is_one_write_however_many_there_are():
     ips = ["10.2.{0}.{1}".format(i // 250 + 1, i % 250 + 1) for i in range(2500)]
     fabric.sources["aws"]["services"].append(service("web"))
     fabric.sources["aws"]["slices"] = [piece("web", "-" + str(i), *ips[i:i + 100]) for i in range(0, 2500, 100)]
-    actions, unused, unused = fabric.run()
+    actions, dummy, unused = fabric.run()
     assert [name for unused, kind, name in actions if kind == "EndpointSlice"] == [NAME + "-4-0", NAME + "-4-1", NAME + "-4-2"]
     assert fabric.settled()
     fabric.sources["aws"]["slices"].append(piece("web", "-x", "10.2.0.1"))
