@@ -167,7 +167,8 @@ def main():
                 ours, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
                 parts = " + ".join("{0:.1f}".format(median(rounds, OURS, part)) for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
-                print("| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |".format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)
+                row = "| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
+                print(row.format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)
                 last = rounds
             extra = median(last, OURS, "process") - median(last, OURS, "whole")
             print("| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |".format(count, bench.floor * 1000, extra), flush=True)
