@@ -82,7 +82,7 @@ def plan_cluster(
         wanted += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
     manifests, keep, ghosts, adopted = _checked(plan, wanted, objects, manager, options.adopt)
     if state == "present" and options.on_unreachable != "keep":
-        manifests.update(_stopped(objects, unreachable, options, manager))
+        manifests.update(_stopped(objects, speaking & set(unreachable), options, manager))
     stale = _stale(plan, local, objects, manifests, keep, offers, speaking, taking_part, options, manager, state)
     return _writes(plan, local, manifests, objects, ghosts, adopted, stale, manager)
 

@@ -177,6 +177,7 @@ def test_an_unknown_source_keeps_everything():
     fabric.sources["aws"]["endpoints"].append(endpoints("web", "10.2.0.1"))
     fabric.run()
     assert fabric.run(down=("aws",), max_deletes=-1, confirm_empty=("aws",))[0] == []
+    assert fabric.run(down=("aws",), on_unreachable="empty", sources=["merit"])[0] == [], "nobody spoke of aws"
     assert fabric.run(down=("aws", "merit"), on_unreachable="empty")[0] == [("update", "Endpoints", NAME)]
     assert fabric.settled(down=("aws",), on_unreachable="empty")
     assert fabric.run()[0] == [("update", "Endpoints", NAME)]
