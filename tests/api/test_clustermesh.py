@@ -19,6 +19,8 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh, clustermesh_info
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 
 PEERS = "/apis/kilo.squat.ai/v1alpha1/peers"
 MESHES = "/apis/kilo.squat.ai/v1alpha1/namespaces/default/clustermeshes"
@@ -205,6 +207,27 @@ def test_a_dead_cluster_is_isolated(mesh):
     assert [(failure["cluster"], failure["reason"]) for failure in result["failures"]] == [("eu", "source_incomplete")]
     assert result["plan"]["update"] == 1 and list(writes(mesh, before)) == ["ap"] and result["plan"]["delete"] == 0
     assert "prod--eu--eu-1" in peers_of(mesh["us"])
+
+
+def test_a_node_list_that_ends_half_way(mesh, monkeypatch):
+    clustermesh.run(request_for(mesh))
+    whole, one_request = Client._list, Client._request
+
+    def small_pages(self, path, labels, fields, page):
+        return whole(self, path, labels, fields, 1)
+
+    def broken(self, verb, operation, method, path, query=None, *more, **options):
+        if self.cluster == "eu" and path == clustermesh.NODES and "continue" in (query or {}):
+            raise errors.Unreachable("eu", operation, "the connection broke", retryable=False)
+        return one_request(self, verb, operation, method, path, query, *more, **options)
+
+    monkeypatch.setattr(Client, "_list", small_pages)
+    monkeypatch.setattr(Client, "_request", broken)
+    annotate(mesh["us"], "us-1", clustermesh_endpoint="203.0.113.9:1")
+    before = marks(mesh)
+    result = clustermesh.run(request_for(mesh))
+    assert [(failure["cluster"], failure["reason"]) for failure in result["failures"]] == [("eu", "source_incomplete")]
+    assert result["plan"]["delete"] == 0 and result["plan"]["update"] == 1 and set(writes(mesh, before)) == {"ap"}
 
 
 def test_claims_of_a_hostile_node(mesh):

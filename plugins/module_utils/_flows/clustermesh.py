@@ -126,7 +126,7 @@ def gather(
                 continue
             refused.extend(listing.refused)
             nodes[name] = [listing.nodes[node] for node in sorted(listing.nodes)]
-            ready[name] = {node["metadata"]["name"] for node in answer[NODES].items if _is_ready(node)}
+            ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
     for name in _without_access(clusters, meshes, unreachable):
         message = "it is in a mesh, and there is no access to it: add it to clusters"
         clusters.failures.append(

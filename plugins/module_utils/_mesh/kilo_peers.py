@@ -168,7 +168,7 @@ def build_peer(
     if not pods:
         raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
     endpoint = peer_endpoint(node, entry, knobs.policy)[0]
-    routes = list(pods if knobs.all_pod_cidrs else pods[:1])
+    routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
     routes.append(wireguard.host_route)
     routes.extend(internal_routes(node, entry, knobs, endpoint))
     routes.extend(extras)

@@ -16,7 +16,7 @@ from .kilo_diff import changed_fields, diff_peers, same_spec
 from .kilo_endpoints import SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .kilo_meshes import mesh_id
 from .kilo_peers import manifest, peer_endpoint, with_endpoint
-from .kilo_sources import Gathered, Settings, SourcePlan, Sources, Target, plan_sources
+from .kilo_sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .kilo_status import Outcome
 
 RELEASE = "release"
@@ -82,7 +82,7 @@ class _Run:
         """A Peer of ours, or one to take over. Another's key for the tunnel (presharedKey) is never touched."""
         name = peer["name"]
         obj = target.objects[name]
-        metadata, before = obj["metadata"], dict(obj.get("spec") or {})
+        metadata, before = obj["metadata"], dict(peer_spec(obj))
         extra = [field for field in before if field not in peer["spec"] and field != "presharedKey"]
         foreign = tuple(f for f in extra if any(o != self.settings.manager for o in owners(obj, "spec", f)))
         shown = dict(peer["spec"])
@@ -96,7 +96,7 @@ class _Run:
 
     def remove(self, target: Target, name: str, reason: str, action: str = DELETE) -> None:
         obj = target.objects[name]
-        metadata, spec = obj["metadata"], dict(obj.get("spec") or {})
+        metadata, spec = obj["metadata"], dict(peer_spec(obj))
         if "presharedKey" in spec:
             spec["presharedKey"] = "(not shown)"
         shown = dict(spec, reason=reason)

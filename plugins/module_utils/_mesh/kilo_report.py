@@ -11,9 +11,9 @@ import typing as t
 
 from .kilo_endpoints import collect_discovered
 from .kilo_plan import MeshPlan
-from .kilo_sources import Gathered, Settings, Target
+from .kilo_sources import Gathered, Settings, Target, peer_spec
 from .kilo_status import conditions
-from .kilo_values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, SOURCE_LABEL, annotation
+from .kilo_values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, annotation
 
 
 def report(
@@ -29,13 +29,11 @@ def report(
     for name in sorted(gathered.peers):
         target = Target(name, gathered.peers[name], settings.manager)
         stale[name], foreign[name] = [], []
-        for ident, obj in sorted(target.objects.items()):
-            labels = obj["metadata"].get("labels") or {}
-            group = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
+        for group in target.existing.groups():
             if group[0] and (group not in sources or (group[0], name) not in sources):
-                stale[name].append(ident)
-            if not target.ours(ident):
-                foreign[name].append(ident)
+                stale[name].extend(target.existing.own(*group))
+        stale[name].sort()
+        foreign[name].extend(ident for ident in sorted(target.objects) if not target.ours(ident))
         found = _handshakes(target, gathered.nodes.get(name, ()))
         if found is not None:
             handshakes[name] = found
@@ -62,7 +60,7 @@ def _handshakes(target: Target, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.O
     if not any(annotation(node, DISCOVERED_ENDPOINTS) for node in nodes):
         return None
     seen = collect_discovered(nodes)
-    silent = [name for name, obj in sorted(target.objects.items()) if (obj.get("spec") or {}).get("publicKey") not in seen]
+    silent = [name for name, obj in sorted(target.objects.items()) if peer_spec(obj).get("publicKey") not in seen]
     return {"heard_of": len(target.objects) - len(silent), "silent": silent}
 
 

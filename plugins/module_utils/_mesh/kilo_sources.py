@@ -68,10 +68,9 @@ class Target:
         self.objects: t.Dict[str, t.Mapping[str, t.Any]] = {}
         rows = []
         for obj in objects:
-            metadata, spec = obj["metadata"], obj.get("spec")
-            ident = str(metadata.get("name"))
+            ident = str(obj["metadata"].get("name"))
             self.objects[ident] = obj
-            rows.append({"name": ident, "labels": metadata.get("labels") or {}, "spec": spec if isinstance(spec, dict) else {}})
+            rows.append({"name": ident, "labels": _texts(obj["metadata"].get("labels")), "spec": peer_spec(obj)})
         self.existing = Existing(rows)
         self._ours: t.Dict[str, bool] = {}
 
@@ -80,6 +79,23 @@ class Target:
         if name not in self._ours:
             self._ours[name] = name in self.objects and is_ours(self.objects[name], self._manager)
         return self._ours[name]
+
+
+def peer_spec(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A listed Peer's spec. What a server sends against its own schema is made text, so that it can be compared."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return {}
+    key, allowed = spec.get("publicKey"), spec.get("allowedIPs")
+    if isinstance(key, str) and isinstance(allowed, list) and all(isinstance(item, str) for item in allowed):
+        return spec
+    return dict(spec, publicKey=str(key), allowedIPs=[str(item) for item in allowed] if isinstance(allowed, list) else [])
+
+
+def _texts(labels: t.Any) -> t.Dict[str, str]:
+    if not isinstance(labels, dict):
+        return {}
+    return labels if all(isinstance(value, str) for value in labels.values()) else {k: str(v) for k, v in labels.items()}
 
 
 class SourcePlan(t.NamedTuple):

@@ -19,6 +19,7 @@ import pytest
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_peers import peer_labels
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import MeshPlan, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_report import report
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered, Settings
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 
@@ -253,6 +254,24 @@ def test_foreign_peers_stay() -> None:
         assert not planned(nodes(), dict(empty(), us=[theirs, squatter]), state=state).plan.changes
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"spec": None}, {"spec": 5}, {"spec": {"publicKey": ["x"], "allowedIPs": [["y"], 5]}}, {"spec": {"allowedIPs": "x"}},
+        {"metadata": {"name": "m--eu--eu-1", "labels": {"kilo-clustermesh.io/mesh": ["m"]}}},
+        {"metadata": {"name": "m--eu--eu-1", "labels": ["x"], "managedFields": "x"}},
+        {"metadata": {"name": {"a": 1}, "labels": peer_labels("m", "eu")}},
+    ],
+)  # fmt: skip
+def test_targets_that_lie_about_their_peers_hurt_only_themselves(spoilt: t.Any) -> None:
+    peers = live(planned(nodes()))
+    peers["us"][0].update(spoilt)
+    plan = planned(nodes(), peers)
+    assert {write.change.id.partition("/")[0] for writes in plan.writes.values() for write in writes} <= {"us"}
+    assert planned(nodes(), peers, state="absent").writes["eu"]
+    report(MESHES, Gathered(nodes(), peers, {}), SETTINGS, plan)
+
+
 def test_what_kilo_makes_of_it() -> None:
     """The view of a reader of Peers: one entry a key, no range twice, every field what WireGuard and Kilo take."""
     for target, listed in live(planned(nodes())).items():
@@ -270,6 +289,32 @@ def test_what_kilo_makes_of_it() -> None:
                 routes.append(network)
         own = [ipaddress.ip_network(entry(target)[name]) for name in ("wireguardCIDR", "serviceCIDR")]
         assert not any(network.overlaps(route) for network in own for route in routes)
+
+
+def configuration(peers: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+    """What Kilo gives WireGuard for Peers: in the order of names, keepalive and endpoint where they are given."""
+    lines = []
+    for peer in sorted(peers, key=lambda item: item["metadata"]["name"]):
+        spec = peer["spec"]
+        lines += ["[Peer]", "PublicKey = " + spec["publicKey"], "AllowedIPs = " + ", ".join(spec["allowedIPs"])]
+        if "endpoint" in spec:
+            host = spec["endpoint"]["dnsOrIP"].get("ip") or spec["endpoint"]["dnsOrIP"]["dns"]
+            lines.append("Endpoint = {0}:{1}".format("[" + host + "]" if ":" in host else host, spec["endpoint"]["port"]))
+        if spec.get("persistentKeepalive"):
+            lines.append("PersistentKeepalive = {0}".format(spec["persistentKeepalive"]))
+    return "\n".join(lines)
+
+
+def test_configuration_of_wireguard() -> None:
+    found = nodes()
+    found["eu"][1]["annotations"][G + "clustermesh-endpoint"] = "[2001:DB8::2]:4500"
+    mesh = [{"name": "m", "clusters": [entry("eu"), entry("us", persistentKeepalive=25)]}]
+    assert configuration(live(planned(found, {"eu": [], "us": []}, mesh))["us"]).splitlines() == [
+        "[Peer]", "PublicKey = " + key_of("eu-1"), "AllowedIPs = 10.20.1.0/24, 100.70.0.1/32, 192.168.20.1/32, 10.120.0.0/16",
+        "Endpoint = 198.51.20.1:51820", "PersistentKeepalive = 25",
+        "[Peer]", "PublicKey = " + key_of("eu-2"), "AllowedIPs = 10.20.2.0/24, 100.70.0.2/32, 192.168.20.2/32",
+        "Endpoint = [2001:DB8::2]:4500", "PersistentKeepalive = 25",
+    ]  # fmt: skip
 
 
 def test_plan_of_many_clusters_takes_seconds() -> None:
