@@ -10,12 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key
+from .._plan.plan import Refusal
 from .mapping import plan_pass
 from .options import Options
-from .profile import APINET, SOURCE
+from .profile import APINET, CLUSTER_KINDS, SOURCE
 from .store import NOT_FOUND, Store, StoreError
 from .view import View, needed
-from .work import APPLY, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
+from .work import APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
 
 #: Passes of one call (8.2).
 PASS_LIMIT = 5
@@ -38,6 +39,7 @@ class Result(t.NamedTuple):
     done: t.List[Step]
     passes: int
     settled: bool
+    refused: t.List[Refusal]
 
     @property
     def failed(self) -> t.List[Outcome]:
@@ -71,25 +73,57 @@ def converge(
     limit: int = PASS_LIMIT,
     view: t.Optional[View] = None,
     perform: t.Optional[Perform] = None,
-    keep: t.Optional[t.Callable[[View], None]] = None,
+    keep: t.Optional[t.Callable[[View], t.List[Refusal]]] = None,
 ) -> Result:
-    """Read once, then pass after pass over what our own writes answered. ``keep`` narrows the view (claims)."""
+    """Read once, then pass after pass over what our own writes answered.
+
+    ``keep``: the stage that checks claims (``claims.apply_claims``); the module always gives it.
+    """
     view = read(stores, options) if view is None else view
-    run = perform or _one_by_one(stores, options)
+    refused: t.List[Refusal] = []
+
+    def plan(current: View) -> t.List[Work]:
+        if keep is not None:
+            refused[:] = keep(current)
+        return plan_pass(current, now)
+
+    return run_passes(view, plan, perform or one_by_one(stores, options), limit)._replace(refused=refused)
+
+
+def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform, limit: int = PASS_LIMIT) -> Result:
+    """Plan and write until a pass writes nothing, or the limit is reached."""
     words: t.Dict[t.Tuple[str, Key], str] = {}
     done: t.List[Step] = []
     for number in range(1, limit + 1):
-        if keep is not None:
-            keep(view)
-        works = plan_pass(view, now)
+        works = plan(view)
         wrote, failures = _do(works, view, run)
         for work, step in wrote:
             done.append(step)
             place = (work.kind, work.key)
             words[place] = max(words.get(place, "unchanged"), step.word, key=WORDS.index)
-        if not wrote:
-            return Result([_outcome(work, words, failures.get(id(work))) for work in works], done, number, True)
-    return Result([_outcome(work, words, failures.get(id(work))) for work in works], done, limit, False)
+        if not wrote or number == limit:
+            break
+    outcomes = [_outcome(work, words, failures.get(id(work))) for work in works]
+    seen = {(outcome.kind, outcome.key) for outcome in outcomes}
+    gone = [Outcome(kind, key, word, [], []) for (kind, key), word in sorted(words.items()) if (kind, key) not in seen]
+    return Result(outcomes + gone, done, number, not wrote, [])
+
+
+def converge_network_side(
+    store: Store,
+    options: Options,
+    plan: t.Callable[[View], t.List[Work]],
+    reads: t.Iterable[str],
+    limit: int = PASS_LIMIT,
+    perform: t.Optional[Perform] = None,
+) -> Result:
+    """The network side's own work on its one server. Raises StoreError when a list cannot be read to its end."""
+    objects: t.List[t.Dict[str, t.Any]] = []
+    for kind in sorted(set(reads)):
+        within = "" if kind in CLUSTER_KINDS else options.apinet_namespace
+        objects.extend(store.list(options.profile.apinet, kind, within))
+    view = View([], objects, options)
+    return run_passes(view, plan, perform or one_by_one({APINET: store}, options), limit)
 
 
 def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Optional[t.List[Reason]]) -> Outcome:
@@ -166,7 +200,9 @@ def _note(view: View, step: Step, answer: t.Any) -> bool:
     return versions[0] != versions[1] or versions[0] is None
 
 
-def _one_by_one(stores: Stores, options: Options) -> Perform:
+def one_by_one(stores: Stores, options: Options) -> Perform:
+    """Performs steps one after the other."""
+
     def run(steps: t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]) -> t.List[t.Any]:
         return [perform_step(stores[step.side], step, body, options) for step, body in steps]
 
@@ -178,6 +214,8 @@ def perform_step(store: Store, step: Step, body: t.Mapping[str, t.Any], options:
     try:
         if step.verb == APPLY:
             return store.apply(body, options.profile.field_manager)
+        if step.verb == CREATE:
+            return store.create(body)
         if step.verb == REMOVE:
             return store.delete(step.key, step.uid)
         return store.patch(step.key, body, step.verb == PATCH_STATUS)

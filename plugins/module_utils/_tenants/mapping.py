@@ -16,8 +16,7 @@ from .interfaces import plan_interface
 from .load_balancers import plan_load_balancer
 from .nat_gateways import plan_nat_gateway
 from .networks import plan_network
-from .options import selected
-from .profile import KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, SOURCE, VIRTUAL_IP
+from .profile import KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, VIRTUAL_IP
 from .view import Index, NotRead, View
 from .virtual_ips import plan_virtual_ip
 from .work import Work
@@ -41,7 +40,7 @@ def plan_pass(view: View, now: str) -> t.List[Work]:
 
 def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
     try:
-        sources = [source for source in view.every(SOURCE, kind) if selected(source, view.options)]
+        sources = view.mapped(kind)
     except NotRead:
         return  # nothing is known about this kind, so nothing is done about it
     try:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key
-from .fields import Object, addresses, namespace, text, uid
+from .fields import Object, addresses, name, namespace, text, uid
 from .links import claimer, linked
-from .options import Options
+from .options import Options, selected
 from .profile import (
     APINET,
     IP,
@@ -73,6 +73,9 @@ class View:
         self.options = options
         self.unread = frozenset(unread)
         self._objects: Sides = {}
+        #: (kind, namespace, name) of source objects whose claims were refused: they exist, and are left alone
+        self.left_out: t.FrozenSet[t.Tuple[str, str, str]] = frozenset()
+        self._claims: t.Dict[t.Tuple[str, str, str], t.Dict[str, t.Any]] = {}
         profile = options.profile
         groups = {SOURCE: (profile.source, profile.ipam), APINET: (profile.apinet,)}
         for side, objects in ((SOURCE, source), (APINET, apinet)):
@@ -91,6 +94,17 @@ class View:
         """Note that an object is gone."""
         self._objects.get((side, key.kind), {}).pop((key.namespace, key.name), None)
 
+    def narrow(self, left_out: t.Iterable[t.Tuple[str, str, str]], changed: t.Iterable[t.Dict[str, t.Any]]) -> None:
+        """Map these source objects no more, and those as given here, until the next time."""
+        self.left_out = frozenset(left_out)
+        self._claims = {(str(obj.get("kind")), namespace(obj), name(obj)): obj for obj in changed}
+
+    def mapped(self, kind: str) -> t.List[t.Dict[str, t.Any]]:
+        """The source objects of a kind that are ours to map, as far as their claims hold."""
+        found = [obj for obj in self.every(SOURCE, kind) if selected(obj, self.options)]
+        places = [(kind, namespace(obj), name(obj)) for obj in found]
+        return [self._claims.get(place, obj) for place, obj in zip(places, found) if place not in self.left_out]
+
     # -- looking up
 
     def every(self, side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
@@ -103,15 +117,16 @@ class View:
         """Objects of the network side in our namespace."""
         return [obj for obj in self.every(APINET, kind) if namespace(obj) == self.options.apinet_namespace]
 
-    def source(self, kind: str, within: str, name: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def source(self, kind: str, within: str, called: str) -> t.Optional[t.Dict[str, t.Any]]:
         """One source object."""
         self._read(SOURCE, kind)
-        return self._objects.get((SOURCE, kind), {}).get((within, name))
+        place = (kind, within, called)
+        return self._claims.get(place) or self._objects.get((SOURCE, kind), {}).get((within, called))
 
-    def twin(self, kind: str, name: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def twin(self, kind: str, called: str) -> t.Optional[t.Dict[str, t.Any]]:
         """One object of the network side in our namespace."""
         self._read(APINET, kind)
-        return self._objects.get((APINET, kind), {}).get((self.options.apinet_namespace, name))
+        return self._objects.get((APINET, kind), {}).get((self.options.apinet_namespace, called))
 
     def now(self, side: str, key: Key) -> t.Optional[t.Dict[str, t.Any]]:
         """An object as last known."""

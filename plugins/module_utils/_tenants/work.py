@@ -22,7 +22,7 @@ from .view import View
 # Order inside a pass (8.5): what frees something goes before what takes it, so that moves settle quickly.
 FINALIZER, RELEASE, TWIN, DEPENDENT, CLAIM, MAIN, STATUS, DELETE, DELETE_NETWORK, LAST = range(10)
 
-APPLY, PATCH, PATCH_STATUS, REMOVE = "apply", "patch", "status", "delete"
+APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE = "apply", "create", "patch", "status", "delete"
 
 #: What happened to an object, the most telling last.
 WORDS = ("skipped", "unchanged", "updated", "created", "released", "deleted", "pending", "failed")

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The stage between reading and mapping: what a tenant's object claims must be his (ruling 29, T23).
+
+A source object is written by a tenant. Through a provider ID, a uid or a peering it may name what belongs to another.
+Such an object, or the part of it, is left out by name while everything else goes on; the mapping itself never asks.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.plan import Refusal
+from .._values.names import parse_subdomain
+from .._values.refused import ValueRefused, quoted
+from .fields import Object, deleting, entries, get, name, namespace, text, uid
+from .links import LONGEST_LABEL, claimer, linked
+from .options import PEERING, selected
+from .peerings import accepted
+from .profile import (
+    KINDS,
+    LOAD_BALANCER,
+    LOAD_BALANCER_ROUTING,
+    NETWORK,
+    NETWORK_INTERFACE,
+    SOURCE,
+    TWIN_KINDS,
+)
+from .provider_ids import interface_id_or_none, parse_network_id
+from .view import NotRead, View
+
+
+
+class Claims(t.NamedTuple):
+    """What the stage decides: objects left out, objects that go on without a part, and why."""
+
+    left_out: t.Set[t.Tuple[str, str, str]]
+    changed: t.List[t.Dict[str, t.Any]]
+    refused: t.List[Refusal]
+
+
+def check_claims(view: View) -> Claims:
+    """Judge every selected source object against both servers."""
+    view.narrow((), ())
+    lookup = _Lookup(view)
+    result = Claims(set(), [], [])
+    for kind in KINDS:
+        if kind not in view.options.kinds or (SOURCE, kind) in view.unread:
+            continue
+        holders = _by_uid(view, kind)
+        for source in view.every(SOURCE, kind):
+            if not selected(source, view.options):
+                continue
+            try:
+                _check(lookup, kind, source, holders, result)
+            except ValueRefused as error:
+                _leave_out(result, kind, source, error.word, error.message)
+            except NotRead:
+                continue  # the mapping fails this object by name; nothing is concluded here
+    return result
+
+
+def apply_claims(view: View) -> t.List[Refusal]:
+    """Check and narrow the view: objects left out are treated as not selected, so they still exist for lookups."""
+    found = check_claims(view)
+    view.narrow(found.left_out, found.changed)
+    return found.refused
+
+
+class _Lookup:
+    """Twins by what a provider ID may name, indexed when first asked for."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._interfaces: t.Optional[t.Dict[str, t.Dict[str, t.Any]]] = None
+        self._networks: t.Optional[t.Dict[t.Tuple[str, str], str]] = None
+        self._claimed: t.Optional[t.Dict[str, t.Dict[str, t.Any]]] = None
+
+    def interfaces(self) -> t.Dict[str, t.Dict[str, t.Any]]:
+        """uid -> interface twin."""
+        if self._interfaces is None:
+            self._interfaces = {uid(twin): twin for twin in self.view.twins(NETWORK_INTERFACE)}
+        return self._interfaces
+
+    def claimed(self) -> t.Dict[str, t.Dict[str, t.Any]]:
+        """uid of the claimer -> an interface twin that it holds."""
+        if self._claimed is None:
+            holders = [(claimer(NETWORK_INTERFACE, twin, self.view.options.profile), twin) for twin in self.interfaces().values()]
+            self._claimed = {holder: twin for holder, twin in holders if holder is not None}
+        return self._claimed
+
+    def networks(self) -> t.Dict[t.Tuple[str, str], str]:
+        """(name, uid or id, its value) -> the name of the network twin that has it, which is its owner's uid."""
+        if self._networks is None:
+            self._networks = {}
+            for twin in self.view.twins(NETWORK):
+                parts = {"name": name(twin), "uid": uid(twin), "id": text(twin, "spec", "id")}
+                self._networks.update({part: name(twin) for part in parts.items() if part[1]})
+        return self._networks
+
+
+def _leave_out(result: Claims, kind: str, source: Object, word: str, message: str) -> None:
+    result.left_out.add((kind, namespace(source), name(source)))
+    result.refused.append(Refusal(_label(kind, source), word, message))
+
+
+def _label(kind: str, source: Object) -> str:
+    return "{0} {1}/{2}".format(kind, namespace(source), name(source))
+
+
+def _by_uid(view: View, kind: str) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    for source in view.every(SOURCE, kind):
+        found.setdefault(uid(source), []).append(source)
+    return found
+
+
+def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, t.List[t.Any]], result: Claims) -> None:
+    view = lookup.view
+    ident = uid(source)
+    # it becomes the name of an object and part of a path
+    parse_subdomain(ident, "uid_invalid")
+    if len(ident) > LONGEST_LABEL or len(name(source)) > LONGEST_LABEL:
+        raise ValueRefused("name_too_long", "a name or uid of more than {0} characters fits no label".format(LONGEST_LABEL))
+    twin = lookup.claimed().get(ident) if kind == NETWORK_INTERFACE else view.twin(TWIN_KINDS[kind], ident)
+    link = linked(kind, twin, view.options.profile) if twin is not None else None
+    if len(holders[ident]) > 1:
+        live = [other for other in holders[ident] if link and (namespace(other), name(other)) == (link.namespace, link.name)]
+        if not live or live[0] is not source:
+            raise ValueRefused("claimed_twice", "{0} objects have the uid {1}".format(len(holders[ident]), quoted(ident)))
+    if link is not None and link.uid and link.uid != ident:
+        raise ValueRefused("not_ours", "the twin {0} belongs to the uid {1}".format(quoted(ident), quoted(link.uid)))
+    if deleting(source):
+        return
+    if kind == NETWORK:
+        _check_network(lookup, source, result)
+    elif kind == NETWORK_INTERFACE:
+        _check_interface(lookup, source)
+    elif kind == LOAD_BALANCER:
+        _check_routing(lookup, source, result)
+
+
+def _check_network(lookup: _Lookup, source: Object, result: Claims) -> None:
+    """A preset provider ID must not name a network of the network side that is another's."""
+    view = lookup.view
+    given = text(source, "spec", "providerID")
+    if given:
+        try:
+            found = parse_network_id(given, view.options.profile)
+        except ValueRefused:
+            found = None
+        if found is not None and found.namespace == view.options.apinet_namespace:
+            known = lookup.networks()
+            owners = {known.get(part) for part in (("name", found.name), ("uid", found.uid), ("id", found.id))}
+            if owners - {None, uid(source)}:
+                raise ValueRefused("outside_grant", "the provider ID {0} names a network of another".format(quoted(given)))
+    if PEERING in view.options.switches:
+        _check_peerings(view, source, result)
+
+
+def _check_peerings(view: View, source: Object, result: Claims) -> None:
+    """An incoming peering must be the peer's own wish: the named network has this uid and asks for us."""
+    refused = []
+    for incoming, entry in accepted(source):
+        within = text(incoming, "namespace") or namespace(source)
+        peer = view.source(NETWORK, within, text(incoming, "name"))
+        if peer is None and _live(view, source, entry, incoming):
+            continue  # nothing is known about the peer (any more), so what is live stays and nothing is added
+        asks = [text(other, "networkRef", "namespace") or within for other in entries(peer, "spec", "peerings")
+                if text(other, "networkRef", "name") == name(source)]  # fmt: skip
+        if peer is None or uid(peer) != text(incoming, "uid") or namespace(source) not in asks:
+            refused.append(incoming)
+            message = "the peer {0} does not ask for this peering".format(quoted(within + "/" + text(incoming, "name")))
+            result.refused.append(Refusal(_label(NETWORK, source), "outside_grant", message))
+    if refused:
+        kept = [entry for entry in entries(source, "spec", "incomingPeerings") if entry not in refused]
+        result.changed.append(dict(source, spec=dict(source["spec"], incomingPeerings=kept)))
+
+
+def _live(view: View, source: Object, entry: Object, incoming: Object) -> bool:
+    """Whether a peering is realised already, with the very network that the incoming entry names."""
+    peer = view.twin(NETWORK, text(incoming, "uid")) if text(incoming, "uid") else None
+    twin = view.twin(NETWORK, uid(source))
+    link = linked(NETWORK, peer, view.options.profile) if peer is not None else None
+    place = (text(incoming, "namespace") or namespace(source), text(incoming, "name"))
+    if link is None or (link.namespace, link.name) != place:
+        return False
+    pair = (text(entry, "name"), text(peer, "spec", "id"))
+    return pair in [(text(other, "name"), text(other, "id")) for other in entries(twin, "spec", "peerings")]
+
+
+def _check_interface(lookup: _Lookup, source: Object) -> None:
+    """The twin must be in the interface's own network: a provider ID is only text that a tenant may write."""
+    view = lookup.view
+    found = interface_id_or_none(text(source, "spec", "providerID"), view.options.profile)
+    if found is None:
+        return
+    if not found.uid:
+        raise ValueRefused("outside_grant", "the provider ID names no uid")
+    twin = lookup.interfaces().get(found.uid)
+    if twin is None:
+        return
+    network = view.source(NETWORK, namespace(source), text(source, "spec", "networkRef", "name"))
+    if not _within(twin, network):
+        if claimer(NETWORK_INTERFACE, twin, view.options.profile) == uid(source):
+            return  # ours already; a network that went away must not tear the interface off
+        raise ValueRefused("outside_grant", "the provider ID names an interface of another network")
+
+
+def _check_routing(lookup: _Lookup, source: Object, result: Claims) -> None:
+    """A destination's target must be in the load balancer's network; without that it stays a plain address."""
+    view = lookup.view
+    routing = view.source(LOAD_BALANCER_ROUTING, namespace(source), name(source))
+    network = view.source(NETWORK, namespace(source), text(source, "spec", "networkRef", "name"))
+    destinations, hostile = [], False
+    twins = lookup.interfaces() if routing is not None else {}
+    for destination in entries(routing, "destinations"):
+        found = interface_id_or_none(get(destination, "targetRef", "providerID"), view.options.profile)
+        if found is not None and found.uid in twins and not _within(twins[found.uid], network):
+            destination = {key: value for key, value in destination.items() if key != "targetRef"}
+            hostile = True
+            message = "the destination {0} names an interface of another network".format(quoted(found.uid))
+            result.refused.append(Refusal(_label(LOAD_BALANCER_ROUTING, source), "outside_grant", message))
+        destinations.append(destination)
+    if hostile and routing is not None:
+        result.changed.append(dict(routing, destinations=destinations))
+
+
+def _within(twin: Object, network: t.Optional[Object]) -> bool:
+    return network is not None and bool(uid(network)) and text(twin, "spec", "networkRef", "name") == uid(network)
