@@ -68,7 +68,7 @@ def test_the_seeds_forwarders(aws, gcp):
     result = run(aws, gcp)
     assert result["changed"] and not result["failures"] and refusals(result) == NO_SETS_IN_GCP
     assert result["counts"] == {"aws": {"sets": 0, "addresses": 0}, "gcp": {"sets": 1, "addresses": 6}}
-    assert [entry[:2] for entry in aws.writes(mark)] == [("patch", SEED)]
+    assert [entry[:2] for entry in aws.writes(mark)] == [("create", SETS)]
     made = aws.client().get(SEED)
     assert made["spec"] == {"nets": NETS}
     assert made["metadata"]["labels"] == {
@@ -247,7 +247,7 @@ def test_an_api_server_killed_in_the_middle_of_an_apply(aws, gcp, monkeypatch):
     for number in range(40):
         pod(aws.client(), "sys-log", "k{0}".format(number), "k{0}".format(number), "10.2.5.{0}".format(number))
     serve(gcp.client(), "calico")
-    real, sent = Client.apply, []
+    real, sent = Client.create, []
 
     def killing(self, *arguments, **more):
         sent.append(self.cluster)
@@ -256,7 +256,7 @@ def test_an_api_server_killed_in_the_middle_of_an_apply(aws, gcp, monkeypatch):
             gcp.processes[-1].wait(10)
         return real(self, *arguments, **more)
 
-    monkeypatch.setattr(Client, "apply", killing)
+    monkeypatch.setattr(Client, "create", killing)
     broken = run(aws, gcp, sources=["aws"], targets=["gcp"])
     monkeypatch.undo()
     assert {failure["cluster"] for failure in broken["failures"]} == {"gcp"} and broken["plan"]["create"] < 40

@@ -7,16 +7,19 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import typing as t
 
 from .._kubernetes.client import Client
 from .._kubernetes.clusters import Clusters
-from .._kubernetes.errors import KubeError, ListIncomplete
+from .._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
+from .._kubernetes.fanout import in_flight
+from .._kubernetes.objects import WRITES
 from .._mesh.fabric_variables import Finding, Variables
 from .._plan.object_plan import Write
 from .._plan.objects import field_manager
-from .._plan.plan import Plan, Refusal
+from .._plan.plan import CREATE, Plan, Refusal
 from .._policy import network_sets
 from .._policy.claims import check_members
 from .._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
@@ -26,7 +29,6 @@ from .._values.addresses import parse_network
 from .._values.names import parse_cluster_name
 from .._values.ranges import overlapping_pairs
 from .._values.refused import ValueRefused
-from .cluster_objects import apply
 
 PODS = "/api/v1/pods"
 Grants = t.Dict[str, t.Dict[str, t.List[str]]]
@@ -58,12 +60,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
     whole, writes, counts = plan(request, read, members, sources, manager)
     whole.refused = read.refused + refused + whole.refused
-    if check:
-        done = whole
-    elif request.get("state") == "released":
-        done = release(clusters, read, whole, writes, manager)
-    else:
-        done = apply(clusters, whole, writes, manager)
+    done = whole if check else apply(clusters, read, whole, writes, manager)
     result = done.result()
     result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
     return result
@@ -200,27 +197,57 @@ def plan(
     return whole, writes, counts
 
 
-def release(
-    clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str
-) -> Plan:
-    """Send the patches of plan_release; returns the plan with only those changes that took place."""
+def apply(clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> Plan:
+    """Do the writes; returns the plan with only those changes that took place."""
 
     def one(name: str, client: Client) -> t.List[t.Any]:
-        target = read.sets[name][0]
-        return [
-            _attempt(lambda write=write: client.merge_patch(target.path(write.key.name), write.manifest or {}, manager))
-            for write in writes[name]
-        ]
+        return _write_sets(client, read.sets[name][0], writes[name], manager)
 
     done = Plan()
     done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
-    for name, answers in sorted(clusters.write("release network sets", [name for name in writes if writes[name]], one).items()):
+    for name, answers in sorted(clusters.write("write network sets", [name for name in writes if writes[name]], one).items()):
         for write, answer in zip(writes[name], answers):
-            if isinstance(answer, KubeError):
+            if isinstance(answer, Conflict) and write.change.action == CREATE:
+                done.refuse("{0} {1}".format(write.key.kind, write.change.id), "not_ours", "has just been made by somebody else")
+            elif isinstance(answer, KubeError):
                 clusters.fail(answer)
-            else:
+            elif answer is not False:
                 done.changes.append(write.change)
     return done
+
+
+def _write_sets(client: Client, target: Target, writes: t.Sequence[Write], manager: str) -> t.List[t.Any]:
+    """The answer to each write, in order; deletions come after everything else is done. Ends with the server."""
+    gone: t.List[KubeError] = []
+
+    def one(write: Write) -> t.Any:
+        if gone:
+            return KubeError(client.cluster, "write " + write.key.name, "not tried: " + gone[0].message, retryable=True)
+        try:
+            return _write_set(client, target, write, manager)
+        except (Unreachable, TimedOut) as error:
+            gone.append(error)
+            return error
+        except KubeError as error:
+            return error
+
+    answers: t.List[t.Any] = []
+    for dummy, group in itertools.groupby(writes, lambda write: write.manifest is None):
+        answers += in_flight([lambda write=write: one(write) for write in group], WRITES)
+    return answers
+
+
+def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.Any:
+    path = target.path(write.key.name)
+    if write.manifest is None:
+        return client.delete(path, uid=write.uid)
+    if write.change.action == CREATE:
+        # a plain POST: several versions of Calico's API server cannot make objects by server-side apply
+        return client.create(target.path(), write.manifest, manager)
+    if "spec" not in write.manifest:
+        return client.merge_patch(path, write.manifest, manager)
+    metadata = dict(write.manifest["metadata"], uid=write.uid)
+    return client.apply(path, dict(write.manifest, metadata=metadata), manager, force=write.force)
 
 
 def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:

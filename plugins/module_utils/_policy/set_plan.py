@@ -11,7 +11,7 @@ import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Write
-from .._plan.objects import is_ours, owned_tree
+from .._plan.objects import owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
 from .targets import Target, manifest, nets_of
@@ -138,12 +138,12 @@ def _write(planned: Planned, write: Write) -> None:
 
 
 def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
-    """True when our field manager applied the set, or still owns the label that says whose pods are in it.
+    """True when our field manager wrote the set's networks, or the label that says whose pods are in it.
 
     Whoever edits the networks of a set by hand becomes their owner; the set is ours all the same.
     """
-    labels = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {})
-    return "f:" + CLUSTER_LABEL in labels or is_ours(obj, manager)
+    tree = owned_tree(obj, manager)
+    return "f:spec" in tree or "f:" + CLUSTER_LABEL in tree.get("f:metadata", {}).get("f:labels", {})
 
 
 def _may_write(obj: t.Mapping[str, t.Any], manager: str, adopt: bool) -> bool:
