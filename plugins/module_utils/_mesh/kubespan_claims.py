@@ -91,7 +91,10 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any
     for text in prefixes:
         if overlaps(parse_network(text, "bad_pod_cidr"), subnet):
             raise ValueRefused("outside_grant", "{0} shares addresses with the mesh's own {1}".format(quoted(text), subnet))
-    for text in affiliate.get("exclude_advertised_networks") or ():
+    excluded = affiliate.get("exclude_advertised_networks") or []
+    if not isinstance(excluded, (list, tuple)) or len(excluded) > MAX_ALLOWED_IPS:
+        raise ValueRefused("bad_cidr", "it excludes more than {0} networks, or none in a list".format(MAX_ALLOWED_IPS))
+    for text in excluded:
         parse_network(text)
     return {
         "cluster": affiliate.get("cluster"),

@@ -97,7 +97,7 @@ def fingerprint(wanted: Data) -> str:
 
 
 def render(wanted: Data, elements: t.Optional[PrefixSet] = None, one_line: bool = True) -> str:
-    """The table as nft reads it, and prints it but for the breaking of long element lists."""
+    """The table as nft reads it; with ``one_line=False`` as nft 1.0.6 prints it."""
     lines = ["table {0} {1} {{".format(wanted["family"], wanted["name"])]
     for item in wanted["sets"]:
         lines.append("\tset {0} {{".format(item["name"]))
@@ -105,7 +105,7 @@ def render(wanted: Data, elements: t.Optional[PrefixSet] = None, one_line: bool 
         lines.append("\t\tflags {0}".format(",".join(item["flags"])))
         ranges = elements.ranges(item["version"]) if elements is not None else []
         if ranges:
-            lines.append("\t\telements = {{ {0} }}".format(_elements(ranges, one_line)))
+            lines.append("\t\telements = {{ {0} }}".format(_elements(ranges, item["version"], one_line)))
         lines.extend(["\t}", ""])
     for chain in wanted["chains"]:
         lines.append("\tchain {0} {{".format(chain["name"]))
@@ -115,11 +115,12 @@ def render(wanted: Data, elements: t.Optional[PrefixSet] = None, one_line: bool 
     return "\n".join(lines[:-1] + ["}", ""])
 
 
-def _elements(ranges: t.Sequence[str], one_line: bool) -> str:
+def _elements(ranges: t.Sequence[str], version: int, one_line: bool) -> str:
     if one_line:
         return ", ".join(ranges)
-    pairs = [", ".join(ranges[index : index + 2]) for index in range(0, len(ranges), 2)]
-    return (",\n\t\t\t     ").join(pairs)
+    width = 2 if version == 4 else 1
+    rows = [", ".join(ranges[index : index + width]) for index in range(0, len(ranges), width)]
+    return ",\n\t\t\t     ".join(rows)
 
 
 def rule_text(rule: Rule) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_mtu as mtu
@@ -20,6 +20,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_preflight import conflicts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_targets import targets
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
@@ -71,8 +73,7 @@ def test_the_table_of_the_example() -> None:
 
 def test_the_old_generation() -> None:
     elements = targets([(BETA, "up"), (GAMMA, "unknown")], gen=SEED)
-    text = nft.render(nft.table(gen=SEED), elements)
-    assert "".join(text.split()) == "".join((HEAD % MORE_V6 + TAIL).split())
+    assert nft.render(nft.table(gen=SEED), elements, one_line=False) == HEAD % MORE_V6 + TAIL
 
 
 def test_a_family_without_targets_is_a_rule_on_an_empty_set() -> None:
@@ -90,8 +91,12 @@ def test_a_site_that_only_looks_like_the_mesh_is_protected() -> None:
     site = (["fd12:3456:789a:2::10/128"], "up")
     assert targets([site], subnet=mesh_subnet(MESH)).ranges(6) == ["fd12:3456:789a:2::10"]
     assert targets([site]).ranges(6) == []
-    wide = (["fd7a:6197:edb7:2302::/56"], "up")
-    assert targets([wide], subnet=mesh_subnet(MESH)).cidrs() == ["fd7a:6197:edb7:2300::/56"]
+    wide = (["fd7a:6197:edb7:2302::/63"], "up")
+    assert targets([wide], subnet=mesh_subnet(MESH)).cidrs() == ["fd7a:6197:edb7:2303::/64"]
+    for gen in (CURRENT, SEED):
+        for subnet in (None, mesh_subnet(MESH)):
+            sets = [(PrefixSet.of(map(parse_network, texts)), state) for texts, state in ((BETA, "up"), (GAMMA, "up"))]
+            assert targets(sets, True, gen, subnet) == targets([(BETA, "up"), (GAMMA, "up")], True, gen, subnet)
 
 
 def test_the_fingerprint_follows_rules_only() -> None:
@@ -101,6 +106,7 @@ def test_the_fingerprint_follows_rules_only() -> None:
     assert plain in others and len(others) == 3  # the port is not in the rules
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 31), st.integers(0, 31), st.integers(0, 0xFFFFFFFF))
 def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark: int) -> None:
     if first == second:

@@ -40,6 +40,7 @@ def test_no_mac(text: t.Any) -> None:
     assert caught.value.word == "invalid_mac"
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=40), st.binary(min_size=6, max_size=6))
 def test_every_address_is_in_its_mesh(mesh: str, raw: bytes) -> None:
     mac = ":".join("{0:02x}".format(byte) for byte in raw)
@@ -48,6 +49,7 @@ def test_every_address_is_in_its_mesh(mesh: str, raw: bytes) -> None:
     assert identity.mesh_address(mesh, "-".join(mac.upper().split(":"))) == address
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=30))
 def test_mac_parser_never_breaks(text: str) -> None:
     try:
@@ -107,7 +109,7 @@ def test_a_bad_key_file_is_never_taken_for_none(text: str) -> None:
     assert caught.value.word in ("bad_key_file", "bad_private_key") and PRIVATE not in caught.value.message
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=120))
 def test_key_file_parser_never_breaks(text: str) -> None:
     with pytest.raises(ValueRefused):

@@ -50,6 +50,7 @@ def canonical(spans: t.Sequence[t.Tuple[int, int]]) -> bool:
     return all(first <= last for first, last in spans) and all(one[1] + 1 < two[0] for one, two in zip(spans, spans[1:]))
 
 
+@settings(deadline=None, max_examples=60)
 @given(SPANS, SPANS)
 def test_algebra(first: t.Any, second: t.Any) -> None:
     one, two = ranges.merged(first), ranges.merged(second)
@@ -59,7 +60,7 @@ def test_algebra(first: t.Any, second: t.Any) -> None:
     assert points(both) == points(one) & points(two) and canonical(both)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(NETWORKS, max_size=6), st.lists(NETWORKS, max_size=6))
 def test_sets_of_both_families(first: t.Any, second: t.Any) -> None:
     one, two = PrefixSet.of(first), PrefixSet.of(second)
@@ -71,7 +72,7 @@ def test_sets_of_both_families(first: t.Any, second: t.Any) -> None:
     assert PrefixSet.of(reversed(first)) == one
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(NETWORKS, max_size=8))
 def test_prefixes_are_minimal(nets: t.Any) -> None:
     item = PrefixSet.of(nets)
@@ -83,7 +84,7 @@ def test_prefixes_are_minimal(nets: t.Any) -> None:
     assert PrefixSet.of(map(parse_network, item.cidrs())) == item
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(NETWORKS, max_size=8))
 def test_kernel_elements_come_back(nets: t.Any) -> None:
     item = PrefixSet.of(nets)
@@ -99,6 +100,7 @@ def test_adjacent_elements_of_others_are_read_one_by_one() -> None:
     assert targets.spans_of_elements(elements, 4) == [(10, 19), (20, 29)]
 
 
+@settings(deadline=None, max_examples=60)
 @given(SPANS, SPANS)
 def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
     have, want = ranges.merged(first), ranges.merged(second)
@@ -120,6 +122,7 @@ def test_ranges_as_nft_prints_them() -> None:
     assert ranges.address_text(6, 0xFFFF0A000001) == "::ffff:10.0.0.1"
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(SPANS, min_size=1, max_size=5), SPANS)
 def test_owners(sets: t.Any, wanted: t.Any) -> None:
     owned, held = ranges.Owned(), []

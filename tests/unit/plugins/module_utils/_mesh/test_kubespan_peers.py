@@ -1,0 +1,210 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Peers and their allowed IPs, and the messages that bring a device there, on a model of the kernel's routing."""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_wireguard as wireguard
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh, peer_specs
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+
+Data = t.Dict[str, t.Any]
+
+
+def node(ident: str, key: t.Optional[str] = None, *prefixes: str, addresses: t.Sequence[str] = (), **more: t.Any) -> Data:
+    ula = "fd7a:6197:edb7:2302::{0:x}".format(sum(map(ord, ident)) % 65536)
+    row = {"node_id": ident, "public_key": "K" + ident if key is None else key, "kubespan_address": ula}
+    return dict(row, addresses=list(addresses), additional_addresses=list(prefixes), **more)
+
+
+def test_the_worked_example() -> None:
+    beta = dict(node("5beta", None, "10.244.2.0/24", addresses=["192.0.2.12"], nodename="beta", endpoints=["192.0.2.12:51820"]),
+                kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:2")
+    gamma = dict(node("9gamma", None, "10.244.3.0/24", addresses=["10.20.0.13", "2001:db8:9::13"]),
+                 kubespan_address="fd7a:6197:edb7:2302:42:acff:fe14:d")
+    specs = peer_specs([gamma, node("3alpha"), beta], "3alpha")
+    assert list(specs.peers) == ["K5beta", "K9gamma"]
+    assert specs.peers["K5beta"].allowed_ips == ["10.244.2.0/24", "192.0.2.12/32", "fd7a:6197:edb7:2302:5054:ff:feaa:2/128"]
+    assert specs.peers["K9gamma"].allowed_ips == [
+        "10.20.0.13/32", "10.244.3.0/24", "2001:db8:9::13/128", "fd7a:6197:edb7:2302:42:acff:fe14:d/128"
+    ]
+    assert specs.peers["K5beta"].label == "beta" and specs.peers["K5beta"].endpoints == ["192.0.2.12:51820"]
+    assert (specs.overlaps, specs.ignored, specs.empty) == ([], [], [])
+
+
+def test_adjacent_prefixes_merge_and_host_bits_drop() -> None:
+    specs = peer_specs([node("a", None, "10.244.2.1/24", "10.244.3.0/24", "10.244.2.128/25")], None)
+    assert specs.peers["Ka"].allowed_ips[0] == "10.244.2.0/23"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"kubespan_address": None}, {"kubespan_address": "x"}, {"addresses": ["x"]}, {"additional_addresses": ["10.0.0.1"]},
+     {"exclude_advertised_networks": ["10.0.0.0/33"]}],
+)
+def test_a_broken_affiliate_is_ignored_alone(broken: Data) -> None:
+    specs = peer_specs([dict(node("a"), **broken), node("b")], None)
+    assert list(specs.peers) == ["Kb"] and [item[0] for item in specs.ignored] == ["a"]
+
+
+def test_a_reinstalled_node_gets_nothing_until_the_old_record_is_gone() -> None:
+    old, new = node("1", None, addresses=["10.0.0.1"]), node("2", None, addresses=["10.0.0.1"])
+    new["kubespan_address"] = old["kubespan_address"]
+    specs = peer_specs([new, old], None)
+    assert specs.peers["K2"].allowed_ips == [] and specs.empty == ["K2"] and specs.overlaps == [("K2", "K1")]
+    assert peer_specs([new], None).empty == []
+
+
+def test_one_key_twice() -> None:
+    specs = peer_specs([node("a", "K", "10.0.0.0/23"), node("b", "K", "10.0.1.0/24", "10.0.2.0/24"), node("c", "L", "10.0.0.0/24")], None)
+    assert specs.peers["K"].node_id == "b" and "10.0.2.0/24" in specs.peers["K"].allowed_ips
+    # what the replaced record had is free again
+    assert "10.0.0.0/24" in specs.peers["L"].allowed_ips and specs.overlaps == [("K", "K")]
+
+
+PREFIX = st.builds("10.0.{0}.{1}/{2}".format, st.integers(0, 3), st.integers(0, 255), st.integers(22, 32))
+NODES = st.lists(st.lists(PREFIX, max_size=3), min_size=1, max_size=6)
+
+
+def mesh_of(lists: t.List[t.List[str]]) -> t.List[Data]:
+    return [node("n{0}".format(number), None, *prefixes) for number, prefixes in enumerate(lists)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(NODES, st.randoms(use_true_random=False), st.integers(0, 6))
+def test_peers_are_disjoint_complete_and_independent_of_order(lists: t.Any, chance: random.Random, local: int) -> None:
+    rows = mesh_of(lists)
+    specs = peer_specs(rows, None)
+    left = PrefixSet()
+    for number, row in enumerate(rows):
+        claimed = PrefixSet.of(map(parse_network, row["additional_addresses"] + [row["kubespan_address"] + "/128"]))
+        peer = specs.peers[row["public_key"]]
+        assert peer.networks == claimed - left and PrefixSet.of(map(parse_network, peer.allowed_ips)) == peer.networks
+        assert [pair[1] for pair in specs.overlaps if pair[0] == row["public_key"]] == [
+            other["public_key"] for other in rows[:number] if specs.peers[other["public_key"]].networks & claimed
+        ]
+        left = left | claimed
+    mixed = rows[:]
+    chance.shuffle(mixed)
+    assert peer_specs(mixed, None) == specs
+    # the shared computation gives every node what one of its own would
+    ident = "n{0}".format(local)
+    assert Mesh(mixed).specs(ident) == peer_specs([row for row in rows if row["node_id"] != ident], None)
+
+
+def test_a_thousand_nodes() -> None:
+    rows = []
+    for number in range(1000):
+        high, low = divmod(number, 256)
+        prefix = "10.{0}.{1}.0/24".format(64 + high, low)
+        rows.append(dict(node("n{0:04d}".format(number), None, prefix, addresses=["192.168.{0}.{1}".format(high, low)]),
+                         kubespan_address="fd7a:6197:edb7:2302::{0:x}".format(number + 1)))
+    started = time.process_time()
+    mesh = Mesh(rows)
+    assert time.process_time() - started < 2
+    started = time.process_time()
+    assert len(mesh.specs("n0500").peers) == 999
+    assert time.process_time() - started < 0.1
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def device(lists: t.Mapping[str, t.Sequence[str]], secret: t.Optional[str] = "S") -> Data:
+    peers = [
+        {"public_key": key, "endpoint": None, "preshared_key": secret, "persistent_keepalive": 25, "allowed_ips": list(texts)}
+        for key, texts in lists.items()
+    ]
+    return {"listen_port": 51820, "fwmark": 0x20, "peers": peers}
+
+
+class Kernel:
+    """Cryptokey routing: one owner a prefix, the longest prefix decides."""
+
+    def __init__(self, start: Data) -> None:
+        self.owner = {parse_network(text): peer["public_key"] for peer in start["peers"] for text in peer["allowed_ips"]}
+        self.peers = {peer["public_key"] for peer in start["peers"]}
+
+    def send(self, step: Data) -> None:
+        key = step.get("public_key")
+        if step["op"] == "remove_peer":
+            self.peers.discard(key)
+        elif step["op"] == "set_peer":
+            self.peers.add(key)
+        if step["op"] == "remove_peer" or step.get("replace_allowed_ips"):
+            self.owner = {net: other for net, other in self.owner.items() if other != key}
+        for text in step.get("allowed_ips") or ():
+            self.owner[parse_network(text)] = key
+
+    def homeless(self, wanted: PrefixSet) -> PrefixSet:
+        return wanted - PrefixSet.of(self.owner)
+
+    def lists(self) -> t.Dict[str, t.Set[str]]:
+        found: t.Dict[str, t.Set[str]] = {key: set() for key in self.peers}
+        for net, key in self.owner.items():
+            found[key].add(str(net))
+        return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(NODES, NODES)
+def test_no_address_is_homeless_while_peers_change(first: t.Any, second: t.Any) -> None:
+    before = {key: peer.allowed_ips for key, peer in peer_specs(mesh_of(first), None).peers.items()}
+    after = {key: peer.allowed_ips for key, peer in peer_specs(mesh_of(second), None).peers.items()}
+    kernel, wanted = Kernel(device(before)), device(after)
+    steps = wireguard.device_steps(device(before), wanted)
+    stays = PrefixSet.of(kernel.owner) & PrefixSet.of(parse_network(text) for texts in after.values() for text in texts)
+    for step in steps:
+        kernel.send(step)
+        assert not kernel.homeless(stays), step
+    assert kernel.lists() == {key: set(texts) for key, texts in after.items()}
+    assert (not steps) == (before == after)
+    assert wireguard.device_steps(wanted, copy.deepcopy(wanted)) == []
+
+
+def test_an_exchange() -> None:
+    steps = wireguard.device_steps(device({"A": ["10.0.0.0/24"], "B": ["10.0.1.0/24"]}), device({"A": ["10.0.1.0/24"], "B": ["10.0.0.0/24"]}))
+    assert [(step["public_key"], step["replace_allowed_ips"]) for step in steps] == [("A", False), ("B", False), ("A", True), ("B", True)]
+
+
+def test_device_fields_and_removal() -> None:
+    existing = dict(device({"A": ["10.0.0.0/24"], "Z": ["10.0.9.0/24"]}), fwmark=0, private_key="old")
+    steps = wireguard.device_steps(existing, dict(device({"A": ["10.0.0.0/24"]}), private_key="new"))
+    assert steps == [{"op": "set_device", "fwmark": 0x20, "private_key": "new"}, {"op": "remove_peer", "public_key": "Z"}]
+    assert wireguard.device_steps({}, device({}))[0] == {"op": "set_device", "listen_port": 51820, "fwmark": 0x20}
+
+
+def test_the_secret_is_cleared_and_never_shown() -> None:
+    [step] = wireguard.device_steps(device({"A": ["10.0.0.0/24"]}, "S"), device({"A": ["10.0.0.0/24"]}, ""))
+    assert step["clear_preshared_key"] is True and step["preshared_key"] is False
+    assert wireguard.device_steps(device({"A": []}, wireguard.NO_KEY), device({"A": []}, None)) == []
+    [step] = wireguard.device_steps(device({"A": []}, None), device({"A": []}, "SECRET"))
+    assert step["preshared_key"] is True and "SECRET" not in str(step)
+
+
+def test_order_and_spelling_of_allowed_ips_are_no_difference() -> None:
+    assert wireguard.device_steps(device({"A": ["fd00::/64", "10.0.0.0/24"]}), device({"A": ["10.0.0.0/24", "fd00:0::/64"]})) == []
+    one, two = device({"A": []}), device({"A": []})
+    one["peers"][0]["endpoint"], two["peers"][0]["endpoint"] = "[2001:db8::1]:1", "[2001:db8:0::1]:1"
+    assert wireguard.device_steps(one, two) == []
+    two["peers"][0]["endpoint"] = "[2001:db8::1]:2"
+    assert wireguard.device_steps(one, two)[0]["endpoint"] == "[2001:db8::1]:2"
+
+
+def test_the_wanted_device() -> None:
+    peers = peer_specs([node("a", None, "10.0.0.0/24")], None).peers
+    wanted = wireguard.wanted_device(peers.values(), "S", {"Ka": "192.0.2.1:51820"})
+    assert wanted["fwmark"] == 0x20 and wanted["peers"][0]["persistent_keepalive"] == 25
+    assert wanted["peers"][0]["endpoint"] == "192.0.2.1:51820" and wanted["peers"][0]["allowed_ips"][0] == "10.0.0.0/24"
