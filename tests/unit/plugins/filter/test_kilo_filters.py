@@ -1,0 +1,91 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters of Kilo's cluster mesh: any template may use them, and an error begins with its reason word."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+NODE = {
+    "metadata": {"name": "n1", "annotations": {"kilo.squat.ai/wireguard-ip": "100.66.0.3/16", "kilo.squat.ai/key": "k"}},
+    "spec": {"podCIDRs": ["10.0.1.0/24"]},
+    "status": {"addresses": [{"type": "ExternalIP", "address": "203.0.113.5"}]},
+}
+FLAT = {"allowedNetworks": ["10.0.0.0/16", "100.66.0.0/16"]}
+
+
+def use(name: str, *arguments: t.Any, **options: t.Any) -> t.Any:
+    module = importlib.import_module("ansible_collections.multicluster.network.plugins.filter." + name)
+    return module.FilterModule().filters()[name](*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, expected",
+    [
+        ("resolve_endpoint", (NODE, 51821), {"endpoint": "203.0.113.5:51821", "source": "external-ip"}),
+        ("resolve_endpoint", ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h:1"}},),
+         {"endpoint": "h:1", "source": "force-endpoint"}),
+        ("parse_endpoint", ("[node.example.com]:51820",), {"dnsOrIP": {"dns": "node.example.com"}, "port": 51820}),
+        ("kilo_peer_name", ("eu-1", "prod", "eu"), "prod--eu--eu-1"),
+        ("validate_node", (NODE, FLAT), "n1"),
+        ("parse_cidr", ("100.66.0.3/16",), {"host_ip": "100.66.0.3", "network": "100.66.0.0/16", "host_route": "100.66.0.3/32"}),
+        ("cidr_contains", ("10.0.0.0/16", "10.0.5.0/24"), True),
+        ("cidr_overlaps", ("::/0", "10.0.0.0/8"), False),
+        ("host_route", ("::ffff:192.0.2.1",), "192.0.2.1/32"),
+        ("same_annotation", ({"eu": {"n": "v"}}, "a/b"), {"eu": {"n": {"a/b": "v"}}}),
+    ],
+)  # fmt: skip
+def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
+    assert use(name, *arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "name, arguments, word",
+    [
+        ("resolve_endpoint", ({"name": "x"},), "NodeNoEndpoint"), ("resolve_endpoint", ("x",), "name_invalid"),
+        ("resolve_endpoint", ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h"}},), "NodeEndpointInvalid"),
+        ("parse_endpoint", ("2001:db8::1:51820",), "NodeEndpointInvalid"), ("parse_endpoint", (None,), "NodeEndpointInvalid"),
+        ("validate_node", (NODE, {"podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}), "WGIPOutOfRange"),
+        ("parse_cidr", ("10.0.0.1",), "invalid-cidr"), ("cidr_contains", ("10.0.0.0/8", "x"), "invalid-cidr"),
+        ("cidr_overlaps", ("", "10.0.0.0/8"), "invalid-cidr"), ("host_route", ("10.0.0.1/32",), "invalid-ip"),
+        ("validate_node", (NODE, 5), "validate_node"), ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
+        ("same_annotation", (5, "k"), "same_annotation"), ("kubeconfig_secrets", (["a", "b"], ["x"], "ns"), "kubeconfig_secrets"),
+        ("clustermesh_definition", (5, {}, "m"), "clustermesh_definition"),
+    ],
+)  # fmt: skip
+def test_errors(name: str, arguments: t.Any, word: str) -> None:
+    with pytest.raises(AnsibleFilterError) as caught:
+        use(name, *arguments)
+    assert str(caught.value).startswith(word + ":")
+
+
+def test_definition_from_the_inventory() -> None:
+    hostvars = {
+        "eu": {"pod_cidrs": ["10.20.0.0/16"], "wireguard_cidrs": "100.70.0.0/24", "service_cidrs": ["10.120.0.0/16", "fd00:1::/108"],
+               "node_cidrs": ["192.168.7.0/24"], "wireguard_port": "51821", "clustermesh_endpoint_policy": "roam"},
+        "us": {"clustermesh_allowed_networks": ["10.30.0.0/16", "100.71.0.0/24"], "clustermesh_keepalive": 25},
+    }  # fmt: skip
+    assert use("clustermesh_definition", hostvars, {"clusters": ["us", "eu"]}, "prod") == {
+        "meshes": [{"name": "prod", "clusters": [
+            {"name": "eu", "podCIDRs": ["10.20.0.0/16"], "wireguardCIDR": "100.70.0.0/24", "serviceCIDR": "10.120.0.0/16",
+             "additionalCIDRs": ["fd00:1::/108"], "wireguardPort": 51821, "endpoint_policy": "roam"},
+            {"name": "us", "allowedNetworks": ["10.30.0.0/16", "100.71.0.0/24"], "persistentKeepalive": 25},
+        ]}],
+        "node_cidrs": {"eu": ["192.168.7.0/24"]},
+    }  # fmt: skip
+    hostvars["eu"]["wireguard_cidrs"] = ["100.70.0.0/24", "100.72.0.0/24"]
+    with pytest.raises(AnsibleFilterError, match="several wireguard_cidrs"):
+        use("clustermesh_definition", hostvars, {"clusters": ["eu"]}, "prod")
+
+
+def test_secrets() -> None:
+    found = use("kubeconfig_secrets", ["us"], ["text"], "kilo-system")[0]
+    assert found["metadata"] == {"name": "us-kubeconfig", "namespace": "kilo-system"}
+    assert base64.b64decode(found["data"]["kubeconfig"]) == b"text"
