@@ -78,7 +78,7 @@ class Config:
         else:
             if any(covers(pool, wanted) for pool in self._pools()):
                 # MetalLB would refuse the whole configuration for two pools that overlap; this one serves the address.
-                self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
+                self.notes.append("{0} lies in another pool already; it is left to that pool".format(network))
             else:
                 pool = {"protocol": "bgp", "name": name, "addresses": [network], "auto-assign": False}
                 self.document[POOLS] = self._pools() + [pool]
@@ -105,7 +105,7 @@ class Config:
                 self._set_services(peer, used_by - {key})
 
     def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> None:
-        """Exactly these Services: others of ours go first, so that an address can change hands."""
+        """Exactly these Services: others of ours go first, so that an address can change hands. Networks must be good ones."""
         known = {user for pool in self._pools() for user in pool_users(pool)}
         spelling = self.options.spelling
         gone = {tuple(user.split("/", 1)) for user in known}
@@ -164,9 +164,7 @@ class Config:
             found = [
                 peer
                 for peer in self._peers()
-                if peer.get("peer-address") == router
-                and spelling.is_ours(peer.get(SELECTORS))
-                and spelling.node_of(peer[SELECTORS][0]) == node.name
+                if peer.get("peer-address") == router and _serves(peer.get(SELECTORS), node.name, spelling)
             ]
             peer = found[0] if found else {}
             self._describe(peer, node, router)
@@ -219,6 +217,13 @@ class Config:
 
     def _peers(self) -> t.List[t.Dict[str, t.Any]]:
         return self.document.get(PEERS) or []
+
+
+def _serves(selectors: t.Any, node: str, spelling: Spelling) -> bool:
+    """Whether a peer of ours is this node's; what somebody added to its selectors does not make it his."""
+    if not isinstance(selectors, list) or not selectors or spelling.node_of(selectors[0]) != node:
+        return False
+    return spelling.is_ours(selectors) or bool(spelling.services(selectors))
 
 
 def check_document(document: t.Any) -> None:

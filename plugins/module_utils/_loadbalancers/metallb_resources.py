@@ -14,10 +14,11 @@ import base64
 import copy
 import typing as t
 
+from .._values.addresses import parse_network
 from .._values.refused import ValueRefused
 from .bgp import NodeBgp
 from .identities import DEFAULT_DOMAIN
-from .metallb_config import NODE, SERVICE
+from .metallb_config import NODE, SERVICE, covers
 from .metallb_names import ADVERTISEMENT, PEER, POOL, SECRET, hashed_names, peer_name, pool_names, secret_name, shared_peer_name
 from .peer_selectors import ServiceKey, Spelling
 
@@ -51,15 +52,26 @@ class Resources:
     def __init__(self, existing: t.Iterable[t.Mapping[str, t.Any]], options: Options = Options()) -> None:
         self.options = options
         self.objects: t.Dict[Id, Object] = {}
+        self.notes: t.List[str] = []
         for obj in existing:
             self.objects[str(obj.get("kind")), str((obj.get("metadata") or {}).get("name"))] = copy.deepcopy(dict(obj))
 
     # -- pools and the advertisement -------------------------------------------------------------------------------
 
     def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = ()) -> None:
-        """Map a Service's network. Raises ValueRefused ``conflict`` or ``asn_mismatch``."""
+        """Map a Service's network. Raises ValueRefused ``conflict`` or ``asn_mismatch``, before anything is changed."""
+        rows = self._rows(list(nodes), False) if self.options.tracking == SERVICE else []
+        wanted = parse_network(network)
         own = pool_names(key).pool
         name = next((other for other in self._ours(POOL) if self._addresses(other) == [network]), own)
+        foreign = [other for kind, other in self.objects if kind == POOL and other not in self._ours(POOL)]
+        if any(covers(self._spec(POOL, other), wanted) for other in foreign):
+            # MetalLB refuses pools that overlap; the user's serves the address
+            self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
+            self._ensure(rows, {key})
+            return
+        self._check(POOL, name)
+        self._check(ADVERTISEMENT, self.options.advertisement)
         for other in self._pools_of(key):
             if other != name or (self._addresses(other) != [network] and self._users(other) - {key}):
                 self._drop_user(other, key)
@@ -70,8 +82,7 @@ class Resources:
         pool["spec"].update(addresses=[network], autoAssign=False)
         self._label_user(pool, key)
         self._advertise(name)
-        if self.options.tracking == SERVICE:
-            self._ensure_nodes(list(nodes), {key})
+        self._ensure(rows, {key})
 
     def remove_service(self, key: ServiceKey) -> None:
         """Take a Service out; what nobody uses any more goes."""
@@ -88,16 +99,20 @@ class Resources:
             else:
                 spec["nodeSelectors"] = spelling.with_services(spec["nodeSelectors"], used_by - {key})
 
-    def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> None:
-        """Exactly these Services; others of ours go first."""
+    def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
+        """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
         spelling = self.options.spelling
         known = {key for name in self._ours(POOL) for key in self._users(name)}
         known |= {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
         for key in sorted(known - set(services)):
             self.remove_service(key)
-        rows = list(nodes)
+        rows, refused = list(nodes), {}
         for key in sorted(services):
-            self.add_service(key, services[key], rows)
+            try:
+                self.add_service(key, services[key], rows)
+            except ValueRefused as error:
+                refused[key] = error
+        return refused
 
     def _advertise(self, pool: str) -> None:
         default = self.options.advertisement
@@ -168,15 +183,15 @@ class Resources:
 
     def sync_nodes(self, nodes: t.Iterable[NodeBgp], key: t.Optional[ServiceKey] = None) -> None:
         """Exactly the peers of these nodes; where peers go with Services, only once there are Services. Raises as add_service."""
-        rows = list(nodes)
-        made = self._ensure_nodes(rows, {key} if key else set())
+        rows = self._rows(list(nodes), True)
+        made = self._ensure(rows, {key} if key else set())
         for name in self._ours(PEER):
             if name not in made and self.options.peers != NONE:
                 self._delete_peer(name)
 
     def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
-        """Peers of these nodes."""
-        self._ensure_nodes(list(nodes), set())
+        """Peers of these nodes, beside those that are there. Raises as add_service."""
+        self._ensure(self._rows(list(nodes), False), set())
 
     def remove_node(self, node: str) -> None:
         """The node is gone from the cluster."""
@@ -191,20 +206,32 @@ class Resources:
             else:
                 self._delete_peer(name)
 
-    def _ensure_nodes(self, nodes: t.List[NodeBgp], services: t.Set[ServiceKey]) -> t.Set[str]:
+    def _rows(self, nodes: t.List[NodeBgp], exact: bool) -> t.List[Row]:
+        """The peers of nodes; shared ones also serve the nodes that they serve already, unless the nodes are all there are."""
         if self.options.peers == NONE:
-            return set()
-        spelling = self.options.spelling
-        if self.options.tracking == SERVICE and not services:
+            return []
+        rows = _own(nodes) if self.options.peers == NATIVE else _shared(nodes)
+        for name, node, router, names in rows:
+            self._check(PEER, name)
+            spec = self.objects.get((PEER, name), {}).get("spec") or {}
+            before = {self.options.spelling.node_of(selector) for selector in spec.get("nodeSelectors") or ()} - {""}
+            if self.options.peers == FRR and not exact and before - set(names):
+                if (spec.get("myASN"), spec.get("peerASN")) != (node.local_asn, node.peer_asn):
+                    raise ValueRefused("asn_mismatch", "other nodes use the router {0} with other autonomous systems".format(router))
+                names[:] = sorted(before | set(names))
+        return rows
+
+    def _ensure(self, rows: t.List[Row], services: t.Set[ServiceKey]) -> t.Set[str]:
+        spelling, by_service = self.options.spelling, self.options.tracking == SERVICE
+        if by_service and not services:
             services = {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
             if not services:
-                return set()
-        rows = _shared(nodes) if self.options.peers == FRR else _own(nodes)
+                return set()  # nobody uses a peer yet
         for name, node, router, names in rows:
             peer = self._make(PEER, name)
             self._describe(peer, name, node, router)
             selectors = peer["spec"].get("nodeSelectors") or []
-            used_by = spelling.services(selectors) | (services if self.options.tracking == SERVICE else set())
+            used_by = spelling.services(selectors) | (services if by_service else set())
             foreign = [one for one in selectors if not spelling.node_of(one) and spelling.service_of(one) is None]
             peer["spec"]["nodeSelectors"] = spelling.with_services([spelling.node(one) for one in names] + foreign, used_by)
         return {row[0] for row in rows}
@@ -247,12 +274,14 @@ class Resources:
     def _spec(self, kind: str, name: str) -> t.Dict[str, t.Any]:
         return self.objects[kind, name].setdefault("spec", {})
 
+    def _check(self, kind: str, name: str) -> None:
+        if (kind, name) in self.objects and name not in self._ours(kind):
+            raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
+
     def _make(self, kind: str, name: str) -> Object:
         """Ours under this name, made if there is none. Raises ValueRefused ``conflict`` when it is somebody else's."""
-        if (kind, name) in self.objects:
-            if name not in self._ours(kind):
-                raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
-        else:
+        self._check(kind, name)
+        if (kind, name) not in self.objects:
             meta = {"name": name, "namespace": self.options.namespace, "labels": dict([self.options.label])}
             self.objects[kind, name] = {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": meta}
         self.objects[kind, name].setdefault("spec", {})

@@ -16,6 +16,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    areas,
     bgp,
     equinix_records,
     garbage,
@@ -63,6 +64,9 @@ def config_precedence(data: Input) -> Answer:
     schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
+    places = locations.Places(str(values["metro"]), str(values["facility"]), data.get("metadata_facility") or "")
+    if seed and places.host_facility:
+        values["facility"] = locations.location_of({}, places).get("facility", "")
     if seed:  # the seed's default; 0 is ours, which finds the same
         values["api_server_port"] = values["api_server_port"] or 6443
     for name in ("annotation_peer_asn", "annotation_peer_ip"):
@@ -187,10 +191,10 @@ def node_addresses(data: Input) -> Answer:
 
 def instance(data: Input) -> Answer:
     node, variant = data["node"], _variant(data)
-    for name in ("api_response", "response", "device_response", "list_response"):
-        answer = data.get(name) or {}
-        if answer.get("status", 200) != 404 and provider.failure_word(answer.get("status", 200)):
-            return {"error": provider.failure_word(answer.get("status")), "node_deleted": False, "taint_removed": False}
+    for answer in data.values():
+        status = answer.get("status") if isinstance(answer, dict) else None
+        if isinstance(status, int) and status != 404 and provider.failure_word(status):
+            return {"error": provider.failure_word(status), "node_deleted": False, "taint_removed": False}
     records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
     device = instances.device_of(node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant)
     delete = bool(dict(data.get("config") or {}, **(data.get("options") or {})).get("delete_nodes", data.get("delete_nodes")))
@@ -198,7 +202,9 @@ def instance(data: Input) -> Answer:
     fate = instances.fate_of(node.get("ready", True), device, taints, delete)
     if device is None:
         return {"found": False, "exists": False, "shutdown": False, "taint_removed": False, "node_deleted": fate.delete}
-    facts = instances.node_facts(device, taints or [instances.UNINITIALIZED], node.get("provider_id") or "", variant=variant)
+    if node.get("taints") is None and not node.get("provider_id"):
+        taints = [instances.UNINITIALIZED]  # a node without a provider ID is a new one
+    facts = instances.node_facts(device, taints, node.get("provider_id") or "", variant=variant)
     return {
         "found": True,
         "exists": True,
@@ -230,6 +236,11 @@ def provider_contract(data: Input) -> Answer:
     if data.get("provider") == "equinix_metal":
         warnings = provider.retired_warning((data.get("config") or {}).get("base_url"))
         return {"warning": warnings[0].partition(":")[0] if warnings else None}
+    if "capabilities" in data:
+        balancer = load_balancer_setting.parse_load_balancer(data.get("loadbalancer") or "empty://")
+        jobs = areas.areas(balancer, "", [name for name, can in data["capabilities"].items() if can])
+        calls = [job for job in jobs if job in (areas.PROJECT_BGP, areas.NODE_BGP)]
+        return {"bgp_calls": len(calls), "addresses_mapped": areas.ADDRESSES in jobs}
     if data.get("provider") != "static" or "pool" not in data:
         raise Unhandled("needs a provider")
     held = [reservations.Reservation(item, item) for item in data.get("used") or () if isinstance(item, str)]

@@ -72,6 +72,8 @@ def configmap(data: Input) -> Answer:
     given = (data.get("configmap_data") or {}).get("config") or data.get("existing_text")
     if given is None:
         given = held if isinstance(held, str) else json.dumps(held or {})
+    if data.get("configmap_exists") is False or ("configmap" in data and data["configmap"] is None):
+        return {"skipped": True, "_skipped": True, "_created": False}
     document = yaml_text.parse_document(given)
     reserved = data.get("reserved") or data.get("reservations") or [step["cidr"] for step in data["steps"] if step.get("cidr")]
     config = metallb_config.Config(
@@ -85,7 +87,8 @@ def configmap(data: Input) -> Answer:
         # every step is written and read again, as separate runs would
         written = yaml_text.edit(written, config.document, (metallb_config.PEERS, metallb_config.POOLS))
         config = metallb_config.Config(yaml_text.parse_document(written), config.options, config.managed)
-    return dict(config.document, _other_data=other)
+    patch = {"data": {"config": written}} if written != given else None
+    return dict(config.document, _other_data=other, _patch=patch, _changed=patch is not None)
 
 
 def text(data: Input) -> Answer:

@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     equinix_records,
     external_service,
     identities,
+    load_balancer_setting,
     locations,
     provider,
     reservations,
@@ -42,7 +43,7 @@ def _context(data: Input) -> service_plan.Context:
         reservations.Owner(config.get("identity") or identities.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
                            tuple(config.get("adopt_identities") or identities.IDENTITIES)),
         places(config),
-        backend=config.get("backend") or "metallb",
+        backend=_backend(config),
         our_class=config.get("load_balancer_class") or "",
         control_plane_tag=config.get("eip_tag") or "",
         max_prefixes=config.get("max_prefixes"),
@@ -50,8 +51,13 @@ def _context(data: Input) -> service_plan.Context:
         on_duplicate=reservations.FIRST,
         reclaim_policy=config.get("reclaim_policy") or service_plan.DELETE,
         gc_orphans=config.get("gc_orphans", True),
-        reports_status=config.get("backend") == "empty",
+        reports_status=_backend(config) == load_balancer_setting.EMPTY,
     )  # fmt: skip
+
+
+def _backend(config: Input) -> str:
+    named = config.get("backend") or load_balancer_setting.parse_load_balancer(config.get("loadbalancer") or "").type
+    return load_balancer_setting.METALLB if named == load_balancer_setting.DISABLED else named
 
 
 def _service(row: Input) -> services.Service:
@@ -125,6 +131,9 @@ class _Run:
             else:
                 row.update(ip=action.address, id=action.id)
             self.actions.append(row)
+            if action.action == service_plan.SET_ADDRESS and self._status("service_update_response"):
+                self.error = self.error or "kubernetes"
+                return
             if action.action == service_plan.RELEASE and (self.data.get("release_response") or {}).get("status") != 404:
                 self.error = self.error or self._status("release_response")
 

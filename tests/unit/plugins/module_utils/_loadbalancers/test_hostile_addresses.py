@@ -1,0 +1,98 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hostile neighbours, providers and authors: refused by name, while the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_claims, bgp_claims, equinix_records, reservations, service_plan
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures/hostile/load_balancers.json").read_text("utf-8"))
+OWNER = reservations.Owner("metal-ccm", HOSTILE["cluster_uid"])
+GOOD = Service(**HOSTILE["good"])
+RULES = address_claims.AddressRules(OWNER, "metallb", control_plane_tag=HOSTILE["control_plane_tag"], recorded=HOSTILE["recorded"])
+
+
+def why(row):
+    return row["why"]
+
+
+def reservation(row):
+    owner = OWNER._replace(cluster_uid=row.get("cluster", OWNER.cluster_uid), identity=row.get("identity", OWNER.identity))
+    tags = row["tags"] if "tags" in row else reservations.service_tags(owner, *row.get("for", "default/good").split("/"))
+    return reservations.Reservation(row["id"], row["address"], tags=tuple(tags))
+
+
+HELD = [reservation(row) for row in HOSTILE["reservations"]]
+
+
+@pytest.mark.parametrize("row", HOSTILE["services"], ids=why)
+def test_authors(row):
+    thief = Service(**row["service"])
+    for services in ([thief, GOOD], [GOOD, thief]):
+        kept, refused = address_claims.check_address_claims(services, HELD, RULES)
+        assert kept == [GOOD] and [(item.object, item.reason) for item in refused] == [("service " + thief.key, row["word"])]
+        assert len(refused[0].message) < 400 and "\n" not in refused[0].message
+
+
+def test_honest_neighbours():
+    key = {"metallb.io/allow-shared-ip": "dns"}
+    holder, other = GOOD._replace(annotations=key), Service("dns", "udp", address="192.0.2.1", annotations=key)
+    mine = Service("default", "own", address="198.51.100.7")
+    late = Service("a", "late", address="198.51.100.7")
+    live = mine._replace(ingress=("198.51.100.7",))
+    recorded = Service("default", "recorded", address="192.0.2.50")
+    assert address_claims.check_address_claims([holder, other, mine, recorded], HELD, RULES) == ([holder, other, mine, recorded], [])
+    assert address_claims.check_address_claims([late, live], HELD, RULES)[0] == [live]
+    assert address_claims.check_address_claims([live._replace(ingress=()), late], HELD, RULES)[0] == [late]
+    gone = Service("default", "theirs", type="ClusterIP", address="192.0.2.2")
+    assert address_claims.check_address_claims([gone], HELD, RULES) == ([gone], [])
+
+
+@pytest.mark.parametrize("row", HOSTILE["spoofed_tags"], ids=why)
+def test_spoofed_tags(row):
+    held = [reservation(item) for item in row["reservations"]]
+    context = service_plan.Context(OWNER, Places("da"), gc_orphans=True)
+    fresh = GOOD._replace(address="")
+    with pytest.raises(ValueRefused) as raised:
+        service_plan.wanted_by(fresh, held, context)
+    assert raised.value.word == row["word"] and "good" in raised.value.message and "spoof" in raised.value.message
+    assert [action.action for action in service_plan.wanted_by(GOOD, held, context).actions] == ["map"]
+    known = context._replace(recorded=frozenset(["good"]))
+    assert service_plan.wanted_by(fresh, held, known).actions[0].address == "192.0.2.1"
+    other = Service("default", "other")
+    assert [action.id for action in service_plan.orphans([other], held, known).actions if action.action == "release"] == ["good"]
+
+
+@pytest.mark.parametrize("row", HOSTILE["bgp"], ids=why)
+def test_providers(row):
+    grants = {key: frozenset(value) if key.endswith("asns") else tuple(map(parse_network, value)) for key, value in HOSTILE["bgp_grants"].items()}
+    good = NodeBgp(**dict(HOSTILE["bgp_good"], peers=tuple(HOSTILE["bgp_good"]["peers"])))
+    given = dict(row["node"])
+    if "password_times" in given:
+        given["password"] = "x" * given.pop("password_times")
+    bad = good._replace(**dict({"name": "bad", "source_ip": "10.66.1.2"}, **dict(given, peers=tuple(given.get("peers", good.peers)))))
+    kept, refused = bgp_claims.check_bgp_claims([bad, good], bgp_claims.BgpGrants(**grants))
+    assert kept == [good] and [(item.object, item.reason) for item in refused] == [("node " + bad.name, row["word"])]
+    assert bad.password not in refused[0].message or not bad.password
+
+
+def test_a_provider_cannot_raise_the_limit():
+    limits = [bgp_claims.prefix_limit(*pair) for pair in ((10, 1000), (10, 5), (None, 7), (7, None), (None, None), (7, -1))]
+    assert limits == [10, 5, 7, 7, None, 7]
+
+
+@pytest.mark.parametrize("row", HOSTILE["records"], ids=why)
+def test_records(row):
+    kept, notes = equinix_records.reservations([row["record"], {"id": "good", "address": "192.0.2.9", "tags": ["a"]}])
+    assert [item.id for item in kept] == ["good"] and len(notes) == 1

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Settings, the load-balancer setting, provider IDs, ranges: nothing but values or a word comes out of any text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import identities, load_balancer_setting, locations, settings, spans, static_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given
+from hypothesis import strategies as st
+
+TWO = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}
+
+
+def word_of(function, *arguments, **named):
+    with pytest.raises(ValueRefused) as raised:
+        function(*arguments, **named)
+    return raised.value.word
+
+
+def read(env=(), file=None, **named):
+    return settings.read_settings(dict(TWO, **dict(env)), file, **named).values
+
+
+SAMPLES = {settings.TEXT: ("env", "file"), settings.NUMBER: ("64512", 64513), settings.BOOLEAN: ("false", True)}
+
+
+@pytest.mark.parametrize("item", settings.SETTINGS, ids=[item.name for item in settings.SETTINGS])
+def test_every_name_and_its_rank(item):
+    env, file = SAMPLES[item.kind]
+    if item.name == "bgp_node_selector":
+        env, file = "env=a", "file=a"
+    env_value = {settings.TEXT: env, settings.NUMBER: 64512, settings.BOOLEAN: False}[item.kind]
+    others = {} if item.name in ("api_key", "project_id") else TWO
+    for key in item.keys:
+        text = json.dumps(dict({"apiKey": "x", "projectId": "y"} if others else {other: "x" for other in ("apiKey", "projectId") if other not in item.keys}, **{key.upper(): file}))
+        assert settings.read_settings(others, text).values[item.name] == file
+        for variable in item.variables:
+            assert settings.read_settings(dict(others, **{variable: env}), text).values[item.name] == env_value
+            assert settings.read_settings(dict(others, **{variable: env}), text, {item.name: file}).values[item.name] == file
+            old = variable.replace("METAL_", "PACKET_")
+            assert settings.read_settings(dict(others, **{old: env}), text).values[item.name] == file
+    if len(item.variables) > 1:
+        newer, older = item.variables
+        assert read({newer: "new", older: "old"})[item.name] == "new"
+    if not item.missing:
+        assert read()[item.name] == item.default
+
+
+def test_what_is_missing_and_wrong():
+    assert word_of(settings.read_settings, {}) == "missing_api_key"
+    assert word_of(settings.read_settings, {"METAL_API_KEY": "k"}) == "missing_project_id"
+    assert settings.read_settings({}, required=False).values["api_key"] == ""
+    for text in ("", "[]", "1", '"x"', "{]", '{"localASN": "65000"}', '{"localASN": 1.5}', '{"localASN": true}', '{"metro": 1}', "\ud800"):
+        assert word_of(read, (), text) == "config_parse"
+    for number in ("-1", "+1", "1_0", "0x1", "\u0661", "1.0", "4294967296", "9" * 30):
+        assert word_of(read, {"METAL_LOCAL_ASN": number}) == "not_a_number"
+    assert word_of(read, {"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "yes"}) == "not_a_boolean"
+    assert read({"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "0"}, '{"eipHealthCheckUseHostIP": true}')["eip_health_check_use_host_ip"] is False
+    assert read((), '{"localASN": 0, "unknown": []}')["local_asn"] == 65000
+
+
+def test_an_empty_tag_switches_the_feature_off_and_other_empty_variables_do_nothing():
+    file = '{"eipTag": "t", "metro": "da"}'
+    assert read({"METAL_EIP_TAG": ""}, file)["eip_tag"] == "" and read((), file)["eip_tag"] == "t"
+    assert read({"METAL_EIP_TAG": ""}, file, empty_tag_disables=False)["eip_tag"] == "t"
+    assert read({"METAL_METRO_NAME": ""}, file)["metro"] == "da"
+
+
+def test_secrets_are_not_shown():
+    found = settings.read_settings({"METAL_API_KEY": "s3cret", "METAL_PROJECT_ID": "p"}, '{"bgpPass": "s3cret", "loadBalancerID": "x"}')
+    assert "s3cret" not in str(found.printable()) and len(found.warnings) == 1
+    with pytest.raises(settings.SettingRefused) as raised:
+        settings.read_settings({}, '{"apiKey": "s3cret"')
+    assert "s3cret" not in str(raised.value)
+
+
+@given(st.text(max_size=30) | st.builds(json.dumps, st.dictionaries(st.sampled_from(["apiKey", "localASN", "eipTag"]), st.text() | st.integers())))
+def test_any_file(text):
+    try:
+        values = settings.read_settings(TWO, text).values
+    except settings.SettingRefused as refused:
+        assert refused.word == "config_parse" and text[2:-2] not in refused.message or len(text) < 6
+        return
+    assert set(values) == {item.name for item in settings.SETTINGS}
+
+
+@pytest.mark.parametrize("text,type_,namespace,name,warned", [
+    ("", "disabled", "", "", False),
+    ("metallb-system:config", "disabled", "", "", True),
+    ("nginx://", "disabled", "", "", True),
+    ("metallb", "disabled", "", "", True),
+    ("kube-vip://", "kube-vip", "", "", False),
+    ("KUBE-VIP:", "kube-vip", "", "", False),
+    ("empty:", "empty", "", "", False),
+    ("metallb:", "metallb", "metallb-system", "config", False),
+    ("MetalLB:///", "metallb", "metallb-system", "config", False),
+    ("metallb://lb:conf", "metallb", "lb", "conf", False),
+    ("metallb://:conf", "metallb", "metallb-system", "conf", False),
+    ("metallb://lb:", "metallb", "lb", "config", False),
+    ("metallb:///lb/conf/", "metallb", "lb", "conf", False),
+    ("metallb:////conf", "metallb", "metallb-system", "conf", False),
+    ("metallb://lb", "metallb", "metallb-system", "config", True),
+    ("metallb:///lb/conf/more", "metallb", "lb", "conf", True),
+    ("metallb:///../etc", "disabled", "", "", True),
+    ("metallb:///ns?crdConfiguration=T", "metallb", "ns", "", False),
+    ("metallb:///ns?crdConfiguration=0&x=1", "metallb", "ns", "config", False),
+    ("emlb:///sv", "emlb", "", "", True),
+])  # fmt: skip
+def test_load_balancer(text, type_, namespace, name, warned):
+    found = load_balancer_setting.parse_load_balancer(text)
+    assert (found.type, found.namespace, found.configmap, bool(found.warnings)) == (type_, namespace, name, warned)
+    assert found.enabled == found.uses_bgp == (type_ in ("metallb", "kube-vip", "empty"))
+
+
+@given(st.text() | st.lists(st.sampled_from(["metallb", ":", "/", "?", "crdConfiguration=", "ns", "1", "&", "#"])).map("".join))
+def test_any_load_balancer(text):
+    try:
+        found = load_balancer_setting.parse_load_balancer(text)
+    except ValueRefused as refused:
+        assert refused.word == "bad_boolean"
+        return
+    assert found.type in ("disabled", "metallb", "kube-vip", "empty", "emlb")
+    assert found.type != "metallb" or (found.namespace and found.mode in ("crd", "configmap") and "/" not in found.namespace)
+
+
+@given(st.text(max_size=20) | st.builds("{0}://{1}".format, st.sampled_from(["equinixmetal", "packet", "aws"]), st.text(max_size=10)))
+def test_any_provider_id(text):
+    try:
+        device = identities.parse_provider_id(text)
+    except ValueRefused as refused:
+        assert refused.word in ("empty_provider_id", "wrong_provider", "bad_format")
+        return
+    assert device and not set(device) & set("/?#% \n") and text.endswith(device)
+
+
+def test_locations():
+    places = locations.Places("da", "ams1", "ny5")
+    assert locations.location_of({"metal.equinix.com/eip-metro": ""}, places) == {"metro": "da"}
+    assert locations.location_of(None, places._replace(metro="")) == {"facility": "ams1"}
+    assert locations.location_of({"metal.equinix.com/eip-facility": "sv1"}, places) == {"facility": "sv1"}
+    assert locations.location_of(None, locations.Places(host_facility="ny5")) == {"facility": "ny5"}
+    assert word_of(locations.location_of, {}, locations.Places()) == "no_location"
+    assert locations.location_warnings({"facility": "x"}) and not locations.location_warnings({"metro": "x"})
+
+
+@given(st.text(max_size=40))
+def test_any_span(text):
+    try:
+        found = spans.parse_span(text)
+    except ValueRefused as refused:
+        assert refused.word == "bad_cidr"
+        return
+    assert found.first <= found.last
+
+
+@given(st.lists(st.integers(0, 7), unique=True))
+def test_a_pool_hands_out_the_lowest_free_address_once(taken):
+    pool = static_pool.parse_pool(["203.0.113.8/30", "203.0.113.20-203.0.113.23"])
+    every = ["203.0.113.{0}".format(n) for n in (8, 9, 10, 11, 20, 21, 22, 23)]
+    held = [Reservation(every[n], every[n], tags=("t{0}".format(n),)) for n in taken]
+    free = [address for n, address in enumerate(every) if n not in taken]
+    if not free:
+        assert word_of(static_pool.reserve, pool, held, ["new"]) == "quota"
+        return
+    made, new = static_pool.reserve(pool, held, ["new"])
+    assert new and made.address == free[0] and made.address in pool
+    assert static_pool.reserve(pool, held + [made], ["new"]) == (made, False)
+
+
+def test_pools_that_overlap_are_refused():
+    assert word_of(static_pool.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
+    assert word_of(static_pool.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
+    assert static_pool.reserve(static_pool.parse_pool(["2001:db8::/126"]), [], ["t"], 6)[0].network == "2001:db8::/128"
