@@ -81,7 +81,11 @@ class MemoryStore:
         self._version, self._made, self._prefix = 0, 0, prefix
         self.writes: t.List[t.Tuple[str, Key]] = []
         for obj in objects:
-            self._put(key_of(obj), copy.deepcopy(dict(obj)))
+            known = copy.deepcopy(dict(obj))
+            if not uid(known):
+                self._made += 1
+                known.setdefault("metadata", {})["uid"] = "{0}-{1:08d}".format(prefix, self._made)
+            self._put(key_of(known), known)
 
     # -- reading
 
