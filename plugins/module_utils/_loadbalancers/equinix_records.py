@@ -35,7 +35,7 @@ def reservation(record: Record) -> Reservation:
         cidr if isinstance(cidr, int) else 32,
         tuple(str(tag) for tag in tags),
         str(record.get("state") or ("created" if address else "pending")),
-        tuple(assignment(item) for item in record.get("assignments") or ()),
+        tuple(assignment(item) for item in _maps(record.get("assignments"))),
         str(metro.get("code") or "") if isinstance(metro, dict) else "",
     )
 
@@ -60,17 +60,16 @@ def assignment(record: Record) -> Assignment:
 
 def device(record: Record) -> Device:
     """One of ``devices``."""
-    plan = record.get("plan") or {}
-    addresses = tuple(item for item in record.get("ip_addresses") or () if isinstance(item, dict))
+    plan = _map(record.get("plan"))
     return Device(
         _ident(record),
         str(record.get("hostname") or ""),
         str(record.get("state") or ""),
         str(plan.get("slug") or plan.get("name") or ""),
         str(plan.get("name") or plan.get("slug") or ""),
-        str((record.get("metro") or {}).get("code") or ""),
-        str((record.get("facility") or {}).get("code") or ""),
-        addresses,
+        str(_map(record.get("metro")).get("code") or ""),
+        str(_map(record.get("facility")).get("code") or ""),
+        tuple(_maps(record.get("ip_addresses"))),
     )
 
 
@@ -81,6 +80,14 @@ def error_message(body: t.Any) -> str:
     errors = body.get("errors")
     texts = errors if isinstance(errors, list) else [body.get("error")]
     return "; ".join(str(text)[:500] for text in texts[:20] if text)
+
+
+def _map(value: t.Any) -> Record:
+    return value if isinstance(value, dict) else {}
+
+
+def _maps(value: t.Any) -> t.List[Record]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _ident(record: Record) -> str:

@@ -7,7 +7,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import areas, bgp, equinix_records, instances, load_balancer_setting, provider
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    areas,
+    bgp,
+    equinix_records,
+    instances,
+    load_balancer_setting,
+    provider,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import node_annotations as na
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings
@@ -138,11 +145,13 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.dictionaries(st.sampled_from(["id", "address", "cidr", "tags", "state", "metro", "assignments"]), JSON))
-def test_any_record_is_a_reservation_or_left_out(record):
-    kept, notes = equinix_records.reservations([record, {"id": "good", "address": "192.0.2.1"}])
-    assert kept[-1].id == "good" and len(kept) + len(notes) == 2
-    assert all(item.id.replace("-", "").replace("_", "").isalnum() for item in kept)
+@given(st.dictionaries(st.sampled_from(["address", "cidr", "state", "metro", "assignments", "plan", "ip_addresses", "hostname"]), JSON), JSON)
+def test_any_record_is_ours_or_left_out(record, ident):
+    for row in (record, dict(record, id=ident), dict(record, id="x", tags=["t"])):
+        kept, notes = equinix_records.reservations([row, {"id": "good", "address": "192.0.2.1"}])
+        assert kept[-1].id == "good" and len(kept) + len(notes) == 2
+        assert all(item.id.replace("-", "").replace("_", "").isalnum() for item in kept)
+    assert equinix_records.device(dict(record, id="x")).id == "x"
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,10 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import external_service as ext
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import patience
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Assignment, Reservation
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
+    Assignment,
+    Reservation,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings
 from hypothesis import strategies as st

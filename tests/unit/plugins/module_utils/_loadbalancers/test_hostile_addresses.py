@@ -10,7 +10,13 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_claims, bgp_claims, equinix_records, reservations, service_plan
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    address_claims,
+    bgp_claims,
+    equinix_records,
+    reservations,
+    service_plan,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service

@@ -82,7 +82,8 @@ def test_ours_in_changed_and_out(text, tracking):
         assert removed == text
 
 
-FLOW = ["{}", "", "null", "{peers: []}", '{"address-pools": [{"name": "u", "protocol": "bgp", "addresses": ["198.51.100.0/24"]}]}', "---\na: 1\n", "peers:\n  []\n"]
+FLOW = ["{}", "", "null", "{peers: []}",
+        '{"address-pools": [{"name": "u", "protocol": "bgp", "addresses": ["198.51.100.0/24"]}]}', "---\na: 1\n", "peers:\n  []\n"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", FLOW)

@@ -7,7 +7,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_states, cost_plan, garbage, reservations, service_plan, services
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    address_states,
+    cost_plan,
+    garbage,
+    reservations,
+    service_plan,
+    services,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

@@ -9,7 +9,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import identities, load_balancer_setting, locations, settings, spans, static_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    identities,
+    load_balancer_setting,
+    locations,
+    settings,
+    spans,
+    static_pool,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given
@@ -39,7 +46,8 @@ def test_every_name_and_its_rank(item):
     env_value = {settings.TEXT: env, settings.NUMBER: 64512, settings.BOOLEAN: False}[item.kind]
     others = {} if item.name in ("api_key", "project_id") else TWO
     for key in item.keys:
-        text = json.dumps(dict({"apiKey": "x", "projectId": "y"} if others else {other: "x" for other in ("apiKey", "projectId") if other not in item.keys}, **{key.upper(): file}))
+        rest = {} if others else {other: "x" for other in ("apiKey", "projectID") if other not in item.keys}
+        text = json.dumps(dict(rest, **{key.upper(): file}))
         assert settings.read_settings(others, text).values[item.name] == file
         for variable in item.variables:
             assert settings.read_settings(dict(others, **{variable: env}), text).values[item.name] == env_value
