@@ -77,4 +77,3 @@ def refuse_shared_ids(
         message = "{0}: node id {1} is also that of {2}".format(label, quoted(record["node_id"]), quoted(others))
         refusals.append(Refusal(label, "claimed_twice", message))
     return kept, sorted(set(refusals))
-

@@ -58,8 +58,8 @@ def device_steps(existing: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any])
         steps.append(dict(fields, op="set_device"))
     have = {peer["public_key"]: peer for peer in existing.get("peers") or ()}
     want = {peer["public_key"]: peer for peer in wanted.get("peers") or ()}
-    changed = [key for key in sorted(want) if key not in have or _differs(have[key], want[key])]
-    removed = [key for key in sorted(have) if key not in want]
+    changed = [key for key in sorted(want, key=str) if key not in have or _differs(have[key], want[key])]
+    removed = [key for key in sorted(have, key=str) if key not in want]
     takes, gives = _moves(have, want, changed + removed)
     for key in changed:
         if key in takes and key in gives:

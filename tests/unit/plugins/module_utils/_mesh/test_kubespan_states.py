@@ -125,6 +125,11 @@ def test_clock_steps() -> None:
     assert states.decide(done.status, [E1, E2], E1, T0 + 5000, T0 + 20).status.state == UP  # a handshake of the future
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
 ENDPOINTS = st.lists(st.sampled_from([E1, E2, E3]), max_size=4)
 AGE = st.none() | st.floats(0, 1000)
 
@@ -171,7 +176,7 @@ def test_a_broken_state_file_is_a_lost_one(text: t.Any) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=8), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3), max_leaves=8))
+@given(JSON)
 def test_state_parser_never_breaks(value: t.Any) -> None:
     for content in (value, {"version": 1, "peers": value}, {"version": 1, "peers": {KEY: value}}):
         for known in state_file.parse_state(json.dumps(content)).values():
