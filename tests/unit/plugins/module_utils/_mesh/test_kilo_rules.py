@@ -263,7 +263,9 @@ def test_worked_example() -> None:
 
 
 def test_knobs() -> None:
-    one = node(addresses=[("InternalIP", "203.0.113.9"), ("InternalIP", "192.168.1.1")], **dict(GOOD, force_endpoint="203.0.113.9:1"))
+    given_annotations = dict(GOOD)
+    given_annotations["force_endpoint"] = "203.0.113.9:1"
+    one = node(addresses=[("InternalIP", "203.0.113.9"), ("InternalIP", "192.168.1.1")], **given_annotations)
     spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs())["spec"]
     assert spec["allowedIPs"] == ["10.0.1.0/24", "10.4.0.1/32", "192.168.1.1/32"]  # no route to its own endpoint
     spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.ORIGINAL)["spec"]
@@ -277,7 +279,7 @@ def test_knobs() -> None:
 
 
 def test_anchor_is_sticky_and_prefers_usable_nodes() -> None:
-    nodes = [node("a", **dict(GOOD, force_endpoint="")), node("b", **GOOD), node("c", **GOOD)]
+    nodes = [node("a", wireguard_ip="10.4.0.1/32", key="k"), node("b", **GOOD), node("c", **GOOD)]
     assert kilo_peers.choose_anchor(nodes) == "b"
     assert kilo_peers.choose_anchor(nodes, ready={"c"}) == "c"
     assert kilo_peers.choose_anchor(nodes, "a", {"c"}) == "a"
