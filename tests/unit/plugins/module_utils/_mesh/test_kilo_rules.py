@@ -221,13 +221,13 @@ def test_reasons(entry: t.Any, change: t.Any, reason: t.Optional[str]) -> None:
 
 
 def test_roles_of_ranges() -> None:
-    inside_pods = node(**dict(GOOD, wireguard_ip="10.0.9.9/32"))
+    inside_pods = node(wireguard_ip="10.0.9.9/32", key="k", force_endpoint="h:1")
     assert kilo_nodes.filter_nodes([inside_pods], FLAT).valid
     assert kilo_nodes.filter_nodes([inside_pods], TYPED).skipped == {"n1": "WGIPOutOfRange"}
 
 
 def test_duplicates_and_live_holders() -> None:
-    nodes = [node("a", wireguard_ip="100.70.0.5/24"), node("b", **dict(GOOD, wireguard_ip="::ffff:100.70.0.5/128"))]
+    nodes = [node("a", wireguard_ip="100.70.0.5/24"), node("b", wireguard_ip="::ffff:100.70.0.5/128", key="k", force_endpoint="h:1")]
     entry = dict(TYPED, wireguardCIDR="100.70.0.0/24")
     found = kilo_nodes.filter_nodes(nodes, entry)
     assert found.skipped == {"a": "NodeNoPublicKey", "b": "WGIPDuplicate"} and found.bootstrapping
