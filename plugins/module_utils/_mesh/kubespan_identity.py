@@ -52,16 +52,9 @@ def mesh_address(mesh_id: str, mac: object) -> ipaddress.IPv6Address:
 
 
 def looks_like_ula(address: Address, purpose: str = "kubespan") -> bool:
-    """The original's test: two bytes. A site's own ULA whose fourth group ends in 02 passes it too; in_mesh does not err."""
+    """The original's test: two bytes. A site's own ULA whose fourth group ends in 02 passes it too."""
     raw = address.packed
     return len(raw) == 16 and raw[0] == 0xFD and raw[7] == PURPOSES[purpose]
-
-
-def in_mesh(address: Address, subnet: t.Optional[ipaddress.IPv6Network]) -> bool:
-    """Whether an address is a node's ULA: inside the mesh's own /64, or by the original's test where none is given."""
-    if subnet is None:
-        return looks_like_ula(address)
-    return address.version == 6 and address in subnet
 
 
 def first_mac(links: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[str]:
