@@ -33,13 +33,14 @@ class Outcome(t.NamedTuple):
 
 
 class Result(t.NamedTuple):
-    """What a call did."""
+    """What a call did. ``unread``: (side, kind) of lists that failed; a caller must report them as failures."""
 
     outcomes: t.List[Outcome]
     done: t.List[Step]
     passes: int
     settled: bool
     refused: t.List[Refusal]
+    unread: t.FrozenSet[t.Tuple[str, str]] = frozenset()
 
     @property
     def failed(self) -> t.List[Outcome]:
@@ -87,7 +88,9 @@ def converge(
             refused[:] = keep(current)
         return plan_pass(current, now)
 
-    return run_passes(view, plan, perform or one_by_one(stores, options), limit)._replace(refused=refused)
+    return run_passes(view, plan, perform or one_by_one(stores, options), limit)._replace(
+        refused=refused, unread=view.unread
+    )
 
 
 def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform, limit: int = PASS_LIMIT) -> Result:

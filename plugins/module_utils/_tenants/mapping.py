@@ -11,12 +11,13 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .deletion import plan_collection, plan_deletion, plan_orphans
-from .fields import deleting, uid
+from .fields import deleting, get, uid
 from .interfaces import plan_interface
 from .load_balancers import plan_load_balancer
 from .nat_gateways import plan_nat_gateway
 from .networks import plan_network
-from .profile import KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, VIRTUAL_IP
+from .profile import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, VIRTUAL_IP
+from .states import network_state
 from .view import Index, NotRead, View
 from .virtual_ips import plan_virtual_ip
 from .work import Work
@@ -78,6 +79,9 @@ def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[In
     except NotRead as error:
         work.steps = []
         work.fail("source_incomplete", str(error))
+        if kind == NETWORK and error.side == APINET and not deleting(source):
+            # as after a refused write: a network that was not ready yet says so, one that was stays so
+            work.status({"state": network_state(get(source, "status", "state"), False)})
     except ValueRefused as error:
         work.steps = []
         work.fail(error.word, error.message)

@@ -120,7 +120,7 @@ class MemoryStore:
         wanted = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
         kept = pruned(before or {}, self._applied.get((key, manager), {}), wanted)
         after = self._store("apply", key, merged(kept, wanted), before)
-        self._applied[key, manager] = wanted
+        self._applied[key, manager] = copy.deepcopy(dict(manifest))
         return after
 
     def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:

@@ -128,6 +128,11 @@ class View:
         self._read(APINET, kind)
         return self._objects.get((APINET, kind), {}).get((self.options.apinet_namespace, called))
 
+    def objects(self, side: str) -> t.List[t.Dict[str, t.Any]]:
+        """Everything that was read of one side: what check mode starts its stores from."""
+        kinds = sorted(kind for where, kind in self._objects if where == side)
+        return [obj for kind in kinds for obj in self._objects[side, kind].values()]
+
     def now(self, side: str, key: Key) -> t.Optional[t.Dict[str, t.Any]]:
         """An object as last known."""
         return self._objects.get((side, key.kind), {}).get((key.namespace, key.name))
