@@ -16,7 +16,7 @@ import typing as t
 from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused
 from .identities import PROVIDER_PREFIXES, parse_provider_id
-from .reservations import Assignment, Reservation
+from .reservations import REFUSE, Assignment, Reservation
 
 LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 TIMEOUT_S = 5
@@ -40,13 +40,14 @@ class Node(t.NamedTuple):
 
 
 class Rules(t.NamedTuple):
-    """``eip_port`` 0: as the nodes'; ``host_probe``: ask the holder itself, not the address."""
+    """``eip_port`` 0: as the nodes'; ``host_probe``: ask the holder itself, not the address; ``on_duplicate`` refuse or first."""
 
     tag: str
     eip_port: int = 0
     node_port: int = 0
     host_probe: bool = False
     prefixes: t.Tuple[str, ...] = PROVIDER_PREFIXES
+    on_duplicate: str = REFUSE
 
 
 class Event(t.NamedTuple):
@@ -91,12 +92,12 @@ def node_of(obj: t.Mapping[str, t.Any]) -> Node:
     )
 
 
-def endpoint_reservation(reservations: t.Iterable[Reservation], tag: str) -> Reservation:
+def endpoint_reservation(reservations: t.Iterable[Reservation], tag: str, on_duplicate: str = REFUSE) -> Reservation:
     """The reservation that carries the tag. Raises ValueRefused ``eip_not_found``, ``claimed_twice``, ``multiple_assignments``."""
     found = [item for item in reservations if tag in item.tags]
     if not found:
         raise ValueRefused("eip_not_found", "no reservation carries the control plane's tag")
-    if len(found) > 1:
+    if len(found) > 1 and on_duplicate == REFUSE:
         ids = ", ".join(item.id for item in found[:10])
         raise ValueRefused("claimed_twice", "the reservations {0} all carry the control plane's tag".format(ids))
     if not found[0].address:
@@ -111,7 +112,7 @@ def decide(reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules
     ``eip_not_found claimed_twice multiple_assignments port_unknown no_candidate``."""
     if not rules.tag:
         return Decision()
-    eip = endpoint_reservation(reservations, rules.tag)
+    eip = endpoint_reservation(reservations, rules.tag, rules.on_duplicate)
     if not rules.node_port:
         raise ValueRefused("port_unknown", "the API servers' port is not known")
     assignment = eip.assignments[0] if eip.assignments else None

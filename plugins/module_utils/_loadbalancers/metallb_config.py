@@ -62,10 +62,13 @@ class Config:
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
-    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = ()) -> None:
-        """Map a Service's network; where peers go with Services, also those of the nodes."""
+    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()) -> None:
+        """Map a Service's network; where peers go with Services, also those of the nodes. ``reserved`` as in remove_service."""
         name = "/".join(key)
         wanted = parse_network(network)
+        for pool in self._pools():
+            if network in reserved and _is_bare(pool, key, network):
+                pool["name"] = name
         for pool in self._pools():
             users = pool_users(pool)
             if name in users and pool.get("addresses") != [network]:
@@ -96,7 +99,7 @@ class Config:
         for pool in list(self._pools()):
             if name in pool_users(pool):
                 self._drop_user(pool, name)
-            elif network and network in reserved and pool.get("name") == key[1] and _is_mapping(pool) and pool.get("addresses") == [network]:
+            elif network in reserved and _is_bare(pool, key, network):
                 self.document[POOLS].remove(pool)
         for peer in list(self._peers()):
             selectors = peer.get(SELECTORS) or []
@@ -104,7 +107,9 @@ class Config:
             if key in used_by:
                 self._set_services(peer, used_by - {key})
 
-    def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> None:
+    def sync_services(
+        self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()
+    ) -> None:
         """Exactly these Services: others of ours go first, so that an address can change hands. Networks must be good ones."""
         known = {user for pool in self._pools() for user in pool_users(pool)}
         spelling = self.options.spelling
@@ -114,7 +119,7 @@ class Config:
             self.remove_service(t.cast(ServiceKey, key))
         nodes = list(nodes)
         for key in sorted(services):
-            self.add_service(key, services[key], nodes)
+            self.add_service(key, services[key], nodes, reserved)
 
     def _pools(self) -> t.List[t.Dict[str, t.Any]]:
         return self.document.get(POOLS) or []
@@ -247,6 +252,10 @@ def pool_users(pool: t.Mapping[str, t.Any]) -> t.Set[str]:
 
 def _is_mapping(pool: t.Mapping[str, t.Any]) -> bool:
     return pool.get("protocol") == "bgp" and pool.get("auto-assign") is False
+
+
+def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool:
+    return pool.get("name") == key[1] and _is_mapping(pool) and pool.get("addresses") == [network]
 
 
 def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:

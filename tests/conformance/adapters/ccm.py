@@ -7,7 +7,7 @@
 Options that bring the original's behaviour back, and why: empty_tag_disables follows the profile (ruling 26 takes the
 seed's side; the later releases count an empty variable as unset); publish_password true (ruling 23 withholds it, the
 vectors have the annotation); on_duplicate first and release_unrecorded true (ruling 24 refuses both; the original takes
-the first match and keeps no record); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
+the first match and keeps no record, for Services as for the control plane); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
 configuration passwords plain (the original has no other place for them). The claims stage does not run (ruling 29).
 """
 
@@ -111,12 +111,10 @@ def bgp_project(data: Input) -> Answer:
     config = data["config"]
     if not load_balancer_setting.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
         return {"post": None, "effective": {}, "error": None}
-    for name in ("get_response", "post_response"):
-        status = (data.get(name) or {}).get("status")
-        word = provider.failure_word(status) if isinstance(status, int) else ""
-        if word and name == "get_response":
-            return {"post": None, "effective": {}, "error": word}
     read = data.get("get_response") or {}
+    status = data.get("get_status", read.get("status"))
+    if isinstance(status, int) and provider.failure_word(status):
+        return {"post": None, "effective": {}, "error": provider.failure_word(status)}
     plan = bgp.project_bgp(
         read["body"] if isinstance(read.get("status"), int) else read,
         config["local_asn"], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",

@@ -43,9 +43,12 @@ def _services(step: Input) -> t.Dict[t.Tuple[str, str], str]:
 
 def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     key, nodes, op = _key(step), _nodes(step), step["op"]
-    if op == "add_service":
+    in_text = isinstance(target, metallb_config.Config)
+    if op == "add_service" and in_text:
+        target.add_service(key, step["cidr"], nodes, reserved)
+    elif op == "add_service":
         target.add_service(key, step["cidr"], nodes)
-    elif op == "remove_service" and isinstance(target, metallb_config.Config):
+    elif op == "remove_service" and in_text:
         target.remove_service(key, step.get("cidr") or "", reserved)
     elif op == "remove_service":
         target.remove_service(key)

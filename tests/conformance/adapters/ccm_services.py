@@ -167,7 +167,8 @@ def _node(row: Input) -> control_plane.Node:
 def control_plane_failover(data: Input) -> Answer:
     config, event = data["config"], data.get("event") or {}
     rules = control_plane.Rules(config.get("eip_tag") or "", config.get("api_server_port") or 0,
-                                config.get("node_api_server_port") or 0, bool(config.get("use_host_ip")))  # fmt: skip
+                                config.get("node_api_server_port") or 0, bool(config.get("use_host_ip")),
+                                on_duplicate=reservations.FIRST)  # fmt: skip
     gone = _node(event["deleted_node"]) if event.get("deleted_node") else None
     happened = control_plane.Event(event.get("type") or control_plane.RESYNC, event.get("node") or "", bool(event.get("became_unschedulable")), gone)
     probes: t.List[str] = []

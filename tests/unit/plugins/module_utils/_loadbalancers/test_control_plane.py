@@ -58,6 +58,8 @@ def test_silence_and_refusals():
     assert drive([], [], rules=cp.Rules("")) == (cp.Decision(), [])
     assert word_of([], [A]) == "eip_not_found"
     assert word_of([held(), held()._replace(id="r2")], [A]) == "claimed_twice"
+    first = RULES._replace(on_duplicate="first")
+    assert drive([held(), held()._replace(id="r2")], [HOLDING], (EIP,), first)[0].healthy
     assert word_of([held()._replace(assignments=(Assignment("1"), Assignment("2")))], [A]) == "multiple_assignments"
     assert word_of([held()], [A], rules=cp.Rules("tag")) == "port_unknown"
     assert word_of([held()], [HOLDING, B]) == "no_candidate"

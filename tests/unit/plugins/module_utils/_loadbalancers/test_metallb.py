@@ -190,6 +190,9 @@ def test_shared_addresses_and_moves():
         bare = mc.Config(old)
         bare.remove_service(WEB, "147.75.10.1/32", reserved)
         assert len(bare.document["address-pools"]) == left
+        taken = mc.Config(old)
+        taken.sync_services({WEB: "147.75.10.1/32"}, reserved=reserved)
+        assert [pool["name"] for pool in taken.document["address-pools"]] == ["web" if left else "default/web"]
 
 
 @pytest.mark.parametrize("tracking", [mc.NODE, mc.SERVICE])
