@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SIGKILL at random points, then a normal run: everything converges, nothing is lost, nothing is left over.
 
-MCN_KILLS sets how many (4 here, one of each victim; 60 in make test-all); MCN_SEED repeats a run.
+MCN_KILLS sets how many (4, one of each victim, by itself; 60 in make test-all); MCN_SEED repeats a run.
 """
 
 from __future__ import annotations
