@@ -64,7 +64,7 @@ class Resources:
         wanted = parse_network(network)
         own = pool_names(key).pool
         name = next((other for other in self._ours(POOL) if self._addresses(other) == [network]), own)
-        foreign = [other for kind, other in self.objects if kind == POOL and other not in self._ours(POOL)]
+        foreign = [other for kind, other in self.objects if kind == POOL and not self._is_ours(POOL, other)]
         if any(covers(self._spec(POOL, other), wanted) for other in foreign):
             # MetalLB refuses pools that overlap; the user's serves the address
             self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
@@ -125,7 +125,7 @@ class Resources:
 
     def _withdraw(self, pool: str) -> None:
         default = self.options.advertisement
-        if default not in self._ours(ADVERTISEMENT):
+        if not self._is_ours(ADVERTISEMENT, default):
             return
         spec = self._spec(ADVERTISEMENT, default)
         names = list(spec.get("ipAddressPools") or ())
@@ -251,31 +251,31 @@ class Resources:
             made = self._make(SECRET, secret)
             del made["spec"]
             made.update(type="kubernetes.io/basic-auth", data={"password": base64.b64encode(node.password.encode()).decode("ascii")})
-        elif secret in self._ours(SECRET):
+        elif self._is_ours(SECRET, secret):
             del self.objects[SECRET, secret]
         if node.password and self.options.passwords == PLAIN:
             spec["password"] = node.password
 
     def _delete_peer(self, name: str) -> None:
         del self.objects[PEER, name]
-        if secret_name(name) in self._ours(SECRET):
+        if self._is_ours(SECRET, secret_name(name)):
             del self.objects[SECRET, secret_name(name)]
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
     def _ours(self, kind: str) -> t.List[str]:
+        return sorted(name for other, name in self.objects if other == kind and self._is_ours(kind, name))
+
+    def _is_ours(self, kind: str, name: str) -> bool:
         key, value = self.options.label
-        return sorted(
-            name
-            for (other, name), obj in self.objects.items()
-            if other == kind and ((obj.get("metadata") or {}).get("labels") or {}).get(key) == value
-        )
+        meta = self.objects.get((kind, name), {}).get("metadata") or {}
+        return (meta.get("labels") or {}).get(key) == value
 
     def _spec(self, kind: str, name: str) -> t.Dict[str, t.Any]:
         return self.objects[kind, name].setdefault("spec", {})
 
     def _check(self, kind: str, name: str) -> None:
-        if (kind, name) in self.objects and name not in self._ours(kind):
+        if (kind, name) in self.objects and not self._is_ours(kind, name):
             raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
 
     def _make(self, kind: str, name: str) -> Object:

@@ -41,7 +41,8 @@ def edit(text: str, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> st
                 return attempt
         except ValueRefused:
             continue
-    raise ValueRefused("config_parse", "the configuration cannot be written so that it is read again as it was meant")
+    message = "the configuration cannot be written so that it is read again as it was meant, in at most {0} characters"
+    raise ValueRefused("config_parse", message.format(LONGEST))
 
 
 def _same(first: t.Any, second: t.Any) -> bool:
