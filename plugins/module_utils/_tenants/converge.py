@@ -14,7 +14,7 @@ from .._plan.plan import Refusal
 from .mapping import plan_pass
 from .options import Options
 from .profile import APINET, CLUSTER_KINDS, SOURCE
-from .store import NOT_FOUND, Store, StoreError
+from .store import NOT_FOUND, MemoryStore, Store, StoreError
 from .view import View, needed
 from .work import APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
 
@@ -32,11 +32,20 @@ class Outcome(t.NamedTuple):
     failures: t.List[Reason]
 
 
+class Done(t.NamedTuple):
+    """One write that changed something, and the object before and after it (None: not there)."""
+
+    subject: Key
+    step: Step
+    before: t.Optional[t.Dict[str, t.Any]]
+    after: t.Optional[t.Dict[str, t.Any]]
+
+
 class Result(t.NamedTuple):
     """What a call did. ``unread``: (side, kind) of lists that failed; a caller must report them as failures."""
 
     outcomes: t.List[Outcome]
-    done: t.List[Step]
+    done: t.List[Done]
     passes: int
     settled: bool
     refused: t.List[Refusal]
@@ -96,14 +105,14 @@ def converge(
 def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform, limit: int = PASS_LIMIT) -> Result:
     """Plan and write until a pass writes nothing, or the limit is reached."""
     words: t.Dict[t.Tuple[str, Key], str] = {}
-    done: t.List[Step] = []
+    done: t.List[Done] = []
     for number in range(1, limit + 1):
         works = plan(view)
         wrote, failures = _do(works, view, run)
-        for work, step in wrote:
-            done.append(step)
+        for work, entry in wrote:
+            done.append(entry)
             place = (work.kind, work.key)
-            words[place] = max(words.get(place, "unchanged"), step.word, key=WORDS.index)
+            words[place] = max(words.get(place, "unchanged"), entry.step.word, key=WORDS.index)
         if not wrote or number == limit:
             break
     outcomes = [_outcome(work, words, failures.get(id(work))) for work in works]
@@ -141,9 +150,9 @@ def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Op
 
 def _do(
     works: t.Sequence[Work], view: View, run: Perform
-) -> t.Tuple[t.List[t.Tuple[Work, Step]], t.Dict[int, t.List[Reason]]]:
+) -> t.Tuple[t.List[t.Tuple[Work, Done]], t.Dict[int, t.List[Reason]]]:
     """The writes of a pass, phase after phase; a failed write ends the turn of its object only."""
-    wrote: t.List[t.Tuple[Work, Step]] = []
+    wrote: t.List[t.Tuple[Work, Done]] = []
     failures: t.Dict[int, t.List[Reason]] = {}
     stopped: t.Set[int] = set()
     for phase in sorted({step.phase for work in works for step in work.steps}):
@@ -158,10 +167,10 @@ def _do(
                     other = step.otherwise
                     if other is not None:
                         second = run([(other, _body(other, view))])[0]
-                        if not isinstance(second, StoreError) and _note(view, other, second):
-                            wrote.append((work, other))
-                elif _note(view, step, answer):
-                    wrote.append((work, step))
+                        if not isinstance(second, StoreError):
+                            wrote.extend((work, entry) for entry in _note(work, view, other, second))
+                else:
+                    wrote.extend((work, entry) for entry in _note(work, view, step, answer))
     return wrote, failures
 
 
@@ -192,15 +201,27 @@ def _body(step: Step, view: View) -> t.Mapping[str, t.Any]:
     return dict(step.body, metadata=meta)
 
 
-def _note(view: View, step: Step, answer: t.Any) -> bool:
-    """Keep the view up to date; True when the server's state changed."""
+def _note(work: Work, view: View, step: Step, answer: t.Any) -> t.List[Done]:
+    """Keep the view up to date; one entry when the server's state changed."""
     before = view.now(step.side, step.key)
     if answer is None:
         view.drop(step.side, step.key)
-        return before is not None
+        return [Done(work.key, step, before, None)] if before is not None else []
     view.put(step.side, answer)
     versions = [(obj or {}).get("metadata", {}).get("resourceVersion") for obj in (before, answer)]
-    return versions[0] != versions[1] or versions[0] is None
+    same = versions[0] == versions[1] and versions[0] is not None
+    return [] if same else [Done(work.key, step, before, answer)]
+
+
+def predict(view: View, now: str, keep: t.Optional[t.Callable[[View], t.List[Refusal]]] = None) -> Result:
+    """What the first pass would do, for check mode: the same code over copies in memory (8.8).
+
+    Only one pass, since what the network side would hand out, and the uids that later writes need, are not known.
+    """
+    stores = {side: MemoryStore(view.objects(side), prefix="unknown") for side in (SOURCE, APINET)}
+    objects = {side: stores[side].all() for side in stores}
+    copied = View(objects[SOURCE], objects[APINET], view.options, view.unread)
+    return converge(stores, view.options, now, 1, copied, keep=keep)
 
 
 def one_by_one(stores: Stores, options: Options) -> Perform:

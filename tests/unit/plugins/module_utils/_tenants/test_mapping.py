@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, read
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, predict, read
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
@@ -70,6 +70,19 @@ def test_one_call_settles_a_whole_tenant_and_the_second_writes_nothing() -> None
     assert world.writes == before
     assert {outcome.action for outcome in again.outcomes} <= {"unchanged", "pending"}
     assert again.passes == 1
+
+
+def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
+    world = answering(tenant(), machines())
+    stores = {SOURCE: world.source, APINET: world.apinet}
+    found = predict(read(stores, OPTIONS), NOW, apply_claims)
+    assert not world.writes
+    assert found.done == predict(read(stores, OPTIONS), NOW, apply_claims).done
+    first = converge(stores, OPTIONS, NOW, 1, keep=apply_claims)
+    assert [entry.step for entry in found.done] == [entry.step for entry in first.done]
+    assert {entry.step.word for entry in found.done} == {"created", "updated"}
+    settle(world)
+    assert not predict(read(stores, OPTIONS), NOW, apply_claims).done
 
 
 @SMALL
