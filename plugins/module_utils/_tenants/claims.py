@@ -33,7 +33,6 @@ from .provider_ids import interface_id_or_none, parse_network_id
 from .view import NotRead, View
 
 
-
 class Claims(t.NamedTuple):
     """What the stage decides: objects left out, objects that go on without a part, and why."""
 

@@ -188,4 +188,3 @@ def equip(
     body = {"spec": {field: value or None for field, value in wanted.items()}}
     work.patch_twin(RELEASE if dropped else CLAIM, twin, body)
     return True
-

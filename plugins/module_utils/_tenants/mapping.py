@@ -59,8 +59,7 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
         extra = plan_collection(view, kind) + plan_orphans(view, kind)
     except NotRead:
         return
-    for work in extra:
-        yield work
+    yield from extra
 
 
 def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[Index], now: str) -> Work:

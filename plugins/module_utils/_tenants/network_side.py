@@ -220,7 +220,7 @@ def _given_up(
             continue
         kind, claimer = claimers.get(holder, ("", {}))
         dynamic = bool(controller(obj))
-        waiting = [entry for entry in entries(claimer, "spec", CLAIMERS[kind][1])] if kind else []
+        waiting = entries(claimer, "spec", CLAIMERS[kind][1]) if kind else []
         if dynamic and any(not entry.get("ip") and dynamic_name(claimer, entry) == name(obj) for entry in waiting):
             continue  # its entry is filled in as soon as it has an address
         work = Work(view, IP, obj)

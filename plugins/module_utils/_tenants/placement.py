@@ -145,7 +145,7 @@ def _instances(view: View, daemon: Object) -> Work:
 
 def _schedule(view: View) -> t.List[Work]:
     nodes = view.every(APINET, NODE)
-    instances = [instance for instance in view.twins(INSTANCE)]
+    instances = view.twins(INSTANCE)
     placed = [instance for instance in instances if text(instance, "spec", "nodeRef", "name")]
     works = []
     for instance in instances:

@@ -12,7 +12,7 @@ import typing as t
 from .._plan.object_plan import Key
 from .fields import Object, addresses, name, namespace, text, uid
 from .links import claimer, linked
-from .options import Options, selected
+from .options import PEERING, Options, selected
 from .profile import (
     APINET,
     IP,
@@ -45,6 +45,8 @@ def needed(options: Options) -> t.List[t.Tuple[str, str]]:
     apinet: t.Set[str] = set()
     if NETWORK in options.kinds:
         apinet.add(NETWORK)
+        if PEERING in options.switches:
+            source.add(PREFIX)
     if VIRTUAL_IP in options.kinds:
         apinet.add(IP)
     if LOAD_BALANCER in options.kinds:
