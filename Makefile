@@ -1,5 +1,5 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
-.PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario molecule sanity clean distclean help
+.PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario molecule sanity docs clean distclean help
 
 help:
 	@tests/run help
@@ -13,8 +13,14 @@ test:
 test-all:
 	@tests/run test_all
 
-lint units kernel bench integration api scenario sanity:
+lint units kernel integration api scenario sanity:
 	@tests/run $@
+
+bench:
+	@tests/run bench
+
+docs:
+	@tests/run docs
 
 kernel-vm:
 	@tests/run kernel_vm
