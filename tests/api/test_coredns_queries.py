@@ -72,6 +72,13 @@ def make_services(client):
     client.apply("/apis/discovery.k8s.io/v1beta1/namespaces/sys-semaphore/endpointslices/" + metadata["name"], body, "tests")
 
 
+def remove_services(client):
+    """The API server is shared: other tests begin with an empty mirror namespace."""
+    for space, name in SERVICES:
+        client.delete("/api/v1/namespaces/{0}/services/{1}".format(space, name))
+    client.delete("/apis/discovery.k8s.io/v1beta1/namespaces/sys-semaphore/endpointslices/aws-default-73736d-nginx-4-0")
+
+
 def for_this_machine(text, folder, server):
     """The rendered text with what a pod would have: the way to the API server and to resolvers, and ports that are free."""
     ca = base64.b64encode(server.ca.encode()).decode()
@@ -125,6 +132,7 @@ def dns(request, server, tmp_path_factory):
     finally:
         process.terminate()
         process.wait(15)
+        remove_services(server.client())
 
 
 @pytest.mark.parametrize("name,address", [
