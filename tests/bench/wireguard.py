@@ -171,7 +171,8 @@ def main():
                 print(row.format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)
                 last = rounds
             extra = median(last, OURS, "process") - median(last, OURS, "whole")
-            print("| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |".format(count, bench.floor * 1000, extra), flush=True)
+            row = "| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |"
+            print(row.format(count, bench.floor * 1000, extra), flush=True)
         for name in (OURS, THEIRS):
             bench.flow(bench.wanted(name, [], state="absent"))
 

@@ -63,7 +63,6 @@ class Management:
         path = MANAGER_MESHES
         if namespace:
             path = "/apis/{0}/namespaces/{1}/clustermeshes".format(API_VERSION, segment(namespace))
-        assert self._client is not None
         try:
             objects = self._client.list(path).items
         except KubeError as error:
@@ -83,7 +82,6 @@ class Management:
                 continue
             if entry.get("local"):
                 # the same API server under the name that it has in the mesh, so that it is read and written once
-                assert self._client is not None
                 if self._client.cluster in [str(other["name"]) for other in entries]:
                     continue  # another entry is this cluster; without access of its own, this one is reported
                 self._clusters.clients.pop(self._client.cluster, None)
@@ -101,7 +99,6 @@ class Management:
                     )  # fmt: skip
 
     def _from_secret(self, name: str, secret: str, key: str) -> Client:
-        assert self._client is not None
         namespace, dummy, secret_name = secret.partition("/")
         found = self._client.get("/api/v1/namespaces/{0}/secrets/{1}".format(segment(namespace), segment(secret_name)))
         try:
@@ -167,7 +164,6 @@ class Management:
             API_VERSION, segment(str(mesh["namespace"])), segment(str(mesh["name"])), part
         )
         if not check:
-            assert self._client is not None
             try:
                 self._client.merge_patch(path, body, "multicluster.network/" + self._fabric)
             except KubeError as error:

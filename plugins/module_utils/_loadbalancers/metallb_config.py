@@ -210,9 +210,8 @@ class Config:
 
         def keeps(peer: t.Mapping[str, t.Any]) -> bool:
             selectors = peer.get(SELECTORS)
-            if not spelling.is_ours(selectors):
+            if not isinstance(selectors, list) or not spelling.is_ours(selectors):
                 return True
-            assert isinstance(selectors, list)
             return not gone(spelling.node_of(selectors[0]), str(peer.get("peer-address")), selectors)
 
         peers = self._peers()

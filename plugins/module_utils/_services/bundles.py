@@ -168,12 +168,7 @@ def _slice_bundles(
     shared = collisions((manifest["metadata"]["name"], where) for where, manifest in made.items())
     for name, sources in shared.items():
         live = labels_of(objects.get(Key(str(here.version), "EndpointSlice", options.namespace, name)))
-
-        def is_live(where: t.Tuple[str, str, str], live: t.Mapping[str, str] = live) -> bool:
-            labels = made[where]["metadata"]["labels"]
-            return all(labels[key] == live.get(key) for key in (CLUSTER_LABEL, SERVICE_NAME))
-
-        kept = keeper(sources, is_live)
+        kept = keeper(sources, _as_live(made, live))
         for where in sources:
             if where != kept:
                 message = "its copy would be {0}, which slice {1} keeps".format(name, label_of(kept[0], kept[1:]))
@@ -183,3 +178,15 @@ def _slice_bundles(
         bundle_of(where[0], made[where]["metadata"]["name"], "slice " + label_of(where[0], where[1:]), [made[where]])
         for where in sorted(made)
     ]
+
+
+def _as_live(
+    made: t.Mapping[t.Tuple[str, str, str], t.Mapping[str, t.Any]], live: t.Mapping[str, str]
+) -> t.Callable[[t.Tuple[str, str, str]], bool]:
+    """Whether the object that lives under a name is the copy of a source, by the labels that say so."""
+
+    def is_live(where: t.Tuple[str, str, str]) -> bool:
+        labels = made[where]["metadata"]["labels"]
+        return all(labels[key] == live.get(key) for key in (CLUSTER_LABEL, SERVICE_NAME))
+
+    return is_live
