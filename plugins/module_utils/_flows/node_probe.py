@@ -12,9 +12,6 @@ import typing as t
 
 from .._linux import pods, wireguard
 
-#: WireGuard refuses to send with a session older than this; a peer under traffic renews well before.
-HANDSHAKE_SECONDS = 180
-
 
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """``request``: {pod_cidrs, max_pods, targets: [{node, address}], devices: [name], tries, wait_seconds}.

@@ -100,11 +100,6 @@ def state_path(fabric: str) -> str:
     return "{0}/{1}/dataplane.json".format(STATE_ROOT, fabric)
 
 
-def candidate_path(fabric: str) -> str:
-    """Where a state lies while it is being applied; confirming renames it."""
-    return "{0}/{1}/dataplane.candidate.json".format(STATE_ROOT, fabric)
-
-
 def unit_name(fabric: str) -> str:
     """The boot unit of a fabric."""
     return "multicluster-network-{0}.service".format(fabric)
@@ -151,7 +146,7 @@ def gather(
     """
     paths = set(wanted)
     paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
-    paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
+    paths.update((state_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
     for path in sorted(paths | set(others)):
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.

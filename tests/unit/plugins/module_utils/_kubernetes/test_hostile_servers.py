@@ -21,7 +21,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import fan_out
 
-cryptography = pytest.importorskip("cryptography")
 TOKEN = "s3cret-token-of-the-double"
 QUICK = Limits(connect_seconds=2, request_seconds=2, list_seconds=3, tries=3, retry_seconds=0.05)
 

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("cryptography")
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_seal as seal  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_endpoints import AddrPort, parse_addr_port  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_seal as seal
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_endpoints import AddrPort, parse_addr_port
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 SECRET = bytes(range(32))
 AFFILIATE: t.Dict[str, t.Any] = {

@@ -9,12 +9,11 @@ from __future__ import annotations
 import base64
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import x25519 as x25519_oracle
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._values.x25519 import clamp, public_key, x25519
-
-x25519_oracle = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.x25519")
 
 
 @pytest.mark.parametrize(
