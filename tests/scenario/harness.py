@@ -92,9 +92,24 @@ class Fabric:
         return sorted(host for group, body in self.tree.items() if group != "clusters" for host in body["hosts"])
 
     def reaches(self):
-        """(source pod, target pod) -> bool for all pods."""
+        """One echo from every pod to every address of every other pod, as the rows of the lab's matrix."""
         done = self.lab("ping-matrix", "--json", check=False)
         return json.loads(done.stdout)
+
+    def all_reach(self, within=30.0):
+        """The rows of a matrix in which everybody answers; fails with the names when that does not come within the seconds.
+
+        One lost echo is no broken mesh: a tunnel may be in the middle of a handshake, which WireGuard repeats after 5 s.
+        """
+        end = time.monotonic() + within
+        while True:
+            rows = self.reaches()
+            silent = ["{source} -> {address} of {target}: {error}".format(**row) for row in rows if not row["ok"]]
+            if rows and not silent:
+                return rows
+            assert time.monotonic() < end, "no answer within {0} s:\n{1}".format(within, "\n".join(silent))
+            self.ran("silent: " + "; ".join(silent))
+            time.sleep(1)
 
     # --- playbooks ----------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
     assert killed or victim == "module"
     run = fabric.play("site").ok()
     assert "all green" in run.out
-    assert all(ping["ok"] for ping in fabric.reaches())
+    fabric.all_reach()
     after = fabric.everything()
     for name, state in STATE["mesh"].items():
         assert after[name] == state, "{0} after kill {1} of {2}".format(name, number, victim)
