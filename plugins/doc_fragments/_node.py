@@ -14,7 +14,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 requirements:
   - C(ip) of iproute2
-  - pyroute2 0.7.2 or newer, only when a link, an address or a route has to be written
+  - pyroute2 0.7.2 or newer, only when a link or an address has to be written
 options:
   fail_on_refused:
     description:

@@ -126,3 +126,15 @@ def test_thousands_of_routes(routed):
     again = run(routed, routes=wanted)
     assert not again["changed"] and again["stats"]["reads"] == 2
     assert run(routed, state="absent")["plan"]["delete"] == 2000
+
+
+def test_many_routes_go_in_batches_and_a_refused_one_stops_no_other(routed, flow_failed):
+    many = [{"dst": "10.{0}.{1}.0/24".format(100 + number // 256, number % 256), "dev": "wg0"} for number in range(350)]
+    bad = {"dst": "10.99.0.0/16", "dev": "wg0", "via": "192.0.2.1"}
+    with pytest.raises(flow_failed, match="set route 10.99.0.0/16: Network is unreachable"):
+        run(routed, routes=many[:170] + [bad] + many[170:])
+    assert len(routes(routed, "route")) == 350
+    done = run(routed, routes=many)
+    assert not done["changed"]
+    assert run(routed, routes=many[100:])["plan"]["delete"] == 100
+    assert run(routed, state="absent")["plan"]["delete"] == 250 and routes(routed, "route") == []

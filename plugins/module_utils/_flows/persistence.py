@@ -40,6 +40,7 @@ BOOT_FILES = (
     "_linux/lock.py",
     "_linux/netlink.py",
     "_linux/resolve.py",
+    "_linux/route_codec.py",
     "_linux/routes.py",
     "_linux/rtnetlink.py",
     "_linux/secret_files.py",

@@ -3,26 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Routes of one table: read by one dump a family, written one by one, creations before deletions."""
+"""Routes of one table: read by one dump a family, written in batches, creations before deletions."""
 
 from __future__ import annotations
 
 import errno
 import os
-import socket
 import typing as t
 
 from .errors import LinuxError
 from .ip_command import ip_json
 from .links import link_index
-from .rtnetlink import rtnetlink
+from .route_codec import SCOPES, TYPES, encode_route, send_routes
 
 Route = t.Dict[str, t.Any]
 
-_TYPES = {"1": "unicast", "2": "local", "3": "broadcast", "4": "anycast", "5": "multicast", "6": "blackhole"}
-_TYPES.update({"7": "unreachable", "8": "prohibit", "9": "throw", "10": "nat"})
-_SCOPES = {"0": "global", "200": "site", "253": "link", "254": "host", "255": "nowhere"}
-_SCOPE_NUMBERS = {name: int(number) for number, name in _SCOPES.items()}
+_TYPES = {str(number): name for name, number in TYPES.items()}
+_SCOPES = {str(number): name for name, number in SCOPES.items()}
 _PROTOCOLS = {"redirect": 1, "kernel": 2, "boot": 3, "static": 4, "ra": 9}
 _NO_TABLE = ("FIB table does not exist",)
 
@@ -75,10 +72,7 @@ def write_routes(
 
     A route that the kernel refuses does not stop the others; the LinuxError at the end names the first and the count.
     """
-    failed: t.List[LinuxError] = []
-    for action, routes in (("replace", replacements), ("del", deletions)):
-        for start in range(0, len(routes), 1000):
-            failed.extend(_write(action, table, protocol, routes[start : start + 1000]))
+    failed = _write(True, table, protocol, replacements) + _write(False, table, protocol, deletions)
     if failed:
         first = failed[0]
         more = "" if len(failed) == 1 else " (and {0} more)".format(len(failed) - 1)
@@ -86,44 +80,28 @@ def write_routes(
     return len(replacements) + len(deletions)
 
 
-def _write(action: str, table: int, protocol: int, routes: t.Sequence[Route]) -> t.List[LinuxError]:
-    failed = []
+def _write(replace: bool, table: int, protocol: int, routes: t.Sequence[Route]) -> t.List[LinuxError]:
+    operation = "set" if replace else "delete"
+    failed: t.List[LinuxError] = []
     indexes: t.Dict[str, int] = {}
-    with rtnetlink("write", "routes") as netlink:
-        for route in routes:
-            arguments = _arguments(route, table, protocol)
-            operation = "set" if action == "replace" else "delete"
-            try:
-                if route["dev"]:
-                    if route["dev"] not in indexes:
-                        indexes[route["dev"]] = link_index(route["dev"])
-                    arguments["oif"] = indexes[route["dev"]]
-                netlink.route(action, **arguments)
-            except LinuxError as error:
-                failed.append(LinuxError(operation, "route " + route["dst"], error.message))
-            except Exception as error:  # pylint: disable=broad-except
-                code = getattr(error, "code", None)
-                if code is None:
-                    raise
-                if action == "del" and code in (errno.ESRCH, errno.ENOENT):
-                    continue  # gone with its device, or by another hand
-                failed.append(LinuxError(operation, "route " + route["dst"], _reason(code)))
+    sent: t.List[Route] = []
+    bodies: t.List[bytes] = []
+    for route in routes:
+        dev = route["dev"]
+        try:
+            if dev and dev not in indexes:
+                indexes[dev] = link_index(dev)
+            bodies.append(encode_route(route, table, protocol, indexes[dev] if dev else None))
+            sent.append(route)
+        except LinuxError as error:
+            failed.append(LinuxError(operation, "route " + route["dst"], error.message))
+        except ValueError as error:
+            failed.append(LinuxError(operation, "route " + route["dst"], str(error)))
+    for position, code in sorted(send_routes(replace, bodies).items() if bodies else ()):
+        if not replace and code in (errno.ESRCH, errno.ENOENT):
+            continue  # gone with its device, or by another hand
+        failed.append(LinuxError(operation, "route " + sent[position]["dst"], _reason(code)))
     return failed
-
-
-def _arguments(route: Route, table: int, protocol: int) -> t.Dict[str, t.Any]:
-    arguments: t.Dict[str, t.Any] = {
-        "dst": route["dst"],
-        "family": socket.AF_INET6 if ":" in route["dst"] else socket.AF_INET,
-        "table": table,
-        "proto": protocol,
-        "scope": _SCOPE_NUMBERS[route["scope"]],
-        "type": route["type"],
-    }
-    for ours, theirs in (("via", "gateway"), ("src", "prefsrc"), ("metric", "priority")):
-        if route[ours] and route[ours] != "several":
-            arguments[theirs] = route[ours]
-    return arguments
 
 
 def _reason(code: int) -> str:

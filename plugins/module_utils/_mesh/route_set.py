@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Plan
-from .._values.addresses import network_key, parse_address, parse_network
+from .._values.addresses import network_text_and_key, parse_address
 from .._values.names import check_interface_name
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
@@ -20,6 +20,7 @@ Data = t.Dict[str, t.Any]
 
 TABLES = {"main": MAIN_TABLE, "default": 253}
 LOCAL_TABLE = 255
+_TABLE_NAMES = {number: name for name, number in TABLES.items()}
 TYPES = ("unicast", "blackhole", "unreachable", "prohibit", "throw")
 SCOPES = ("global", "site", "link", "host")
 #: The kernel gives an IPv6 route without a metric this one, an IPv4 route 0.
@@ -72,7 +73,7 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
     parts.append(route["dst"])
     if route["dev"]:
         parts += ["dev", route["dev"]]
-    parts += ["table", {number: name for name, number in TABLES.items()}.get(table, str(table))]
+    parts += ["table", _TABLE_NAMES.get(table) or str(table)]
     if route["metric"] != DEFAULT_METRIC[_version(route)]:
         parts += ["metric", str(route["metric"])]
     return " ".join(parts)
@@ -80,30 +81,31 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
 
 def parse_route(raw: t.Mapping[str, t.Any], devices: t.Optional[t.Sequence[str]]) -> Data:
     """One wanted route: ``{dst, type, dev, via, src, metric, scope}``, as a dump would show it."""
-    network = parse_network(raw.get("dst"), "bad_route")
+    (version, _value, _length), dst = network_text_and_key(raw.get("dst"), "bad_route")
     kind = raw.get("type") or "unicast"
     if kind not in TYPES:
         raise ValueRefused("bad_route", "{0} is not a type of route".format(quoted(kind)))
     dev = raw.get("dev")
     if kind == "unicast":
-        check_interface_name(dev)
+        if devices is None or dev not in devices:
+            check_interface_name(dev)
         if devices is not None and dev not in devices:
             raise ValueRefused("bad_route", "{0} is not among the devices of this set".format(quoted(dev)))
     elif dev or raw.get("via") or devices is not None:
         raise ValueRefused("bad_route", "a route of type {0} takes no device and needs a table of its own".format(kind))
     via, src = (str(parse_address(raw[name], "bad_route")) if raw.get(name) else None for name in ("via", "src"))
     for text in (via, src):
-        if text and parse_address(text).version != network.version:
-            raise ValueRefused("bad_route", "{0} is of another family than {1}".format(text, network))
-    metric = DEFAULT_METRIC[network.version] if not raw.get("metric") else parse_decimal(raw["metric"], "bad_route")
+        if text and parse_address(text).version != version:
+            raise ValueRefused("bad_route", "{0} is of another family than {1}".format(text, dst))
+    metric = DEFAULT_METRIC[version] if not raw.get("metric") else parse_decimal(raw["metric"], "bad_route")
     if metric > 0xFFFFFFFF:
         raise ValueRefused("bad_route", "metric {0} has more than 32 bits".format(metric))
     scope = raw.get("scope") or ("link" if kind == "unicast" and not via else "global")
     if scope not in SCOPES:
         raise ValueRefused("bad_route", "{0} is not a scope".format(quoted(scope)))
-    if network.version == 6:
+    if version == 6:
         scope = "global"  # the kernel knows no other for IPv6
-    return {"dst": str(network), "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
+    return {"dst": dst, "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
 
 
 def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], need_devices: bool) -> RoutePlan:
@@ -140,15 +142,14 @@ def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], n
             plan.create("route", ident, dict(route, protocol=desired["protocol"]))
             plan.replacements.append(route)
     keys = {(route["dst"], route["metric"]) for route in wanted}
-    for route in sorted(actual["routes"], key=_order):
-        if not _is_ours(route, desired) or (route["dst"], route["metric"]) in keys:
-            continue
+    others = [route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)]
+    for route in sorted(others, key=_order):
         if desired["purge"] or desired["state"] == "absent":
             plan.delete("route", route_id(route, table), dict(_view(route), protocol=route["protocol"]))
             plan.deletions.append(_view(route))
         else:
             kept.append(_view(route))
-    plan.routes = sorted(kept, key=_order)
+    plan.routes = sorted(kept, key=_order) if others else kept
     return plan
 
 
@@ -178,7 +179,7 @@ def _version(route: t.Mapping[str, t.Any]) -> int:
 
 def _order(route: t.Mapping[str, t.Any]) -> tuple:
     # Gateways come after the routes by which they are reached.
-    return (route["via"] is not None, network_key(parse_network(route["dst"])), route["metric"])
+    return (route["via"] is not None, network_text_and_key(route["dst"])[0], route["metric"])
 
 
 def _view(route: t.Mapping[str, t.Any]) -> Data:

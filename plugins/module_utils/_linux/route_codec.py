@@ -1,0 +1,105 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Route messages by struct, a hundred per send: a library's encoder makes three thousand a second, the kernel takes 150,000."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+import typing as t
+
+from .errors import LinuxError, os_reason
+from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, messages
+
+RTM_NEWROUTE, RTM_DELROUTE = 24, 25
+NLM_F_REPLACE, NLM_F_CREATE = 0x100, 0x400
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
+#: Tables beyond a byte travel in their attribute alone.
+RT_TABLE_COMPAT = 252
+TYPES = {
+    "unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5, "blackhole": 6, "unreachable": 7, "prohibit": 8,
+    "throw": 9, "nat": 10,
+}
+SCOPES = {"global": 0, "site": 200, "link": 253, "host": 254, "nowhere": 255}
+
+_HEADER = struct.Struct("=IHHII")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_U32 = struct.Struct("=I")
+#: Answers to one send must fit the default receive buffer together.
+_BATCH = 100
+_RECEIVE_BYTES = 1 << 16
+_TIMEOUT = 20.0
+_NETLINK_ROUTE, _SOL_NETLINK, _NETLINK_CAP_ACK = 0, 270, 10
+
+
+def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t.Optional[int]) -> bytes:
+    """The body of a route message. route: as read_routes gives it; oif: index of its device. Raises ValueError."""
+    text, length = route["dst"].split("/")
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    parts = [
+        _ROUTE.pack(
+            family, int(length), 0, 0, table if table < 256 else RT_TABLE_COMPAT, protocol, SCOPES[route["scope"]], TYPES[route["type"]], 0
+        ),
+        attribute(RTA_TABLE, _U32.pack(table)),
+    ]
+    if int(length):
+        parts.append(attribute(RTA_DST, _address(family, text)))
+    if route["via"] and route["via"] != "several":
+        parts.append(attribute(RTA_GATEWAY, _address(family, route["via"])))
+    if route["src"]:
+        parts.append(attribute(RTA_PREFSRC, _address(family, route["src"])))
+    if route["metric"]:
+        parts.append(attribute(RTA_PRIORITY, _U32.pack(route["metric"])))
+    if oif is not None:
+        parts.append(attribute(RTA_OIF, _U32.pack(oif)))
+    return b"".join(parts)
+
+
+def _address(family: int, text: str) -> bytes:
+    try:
+        return socket.inet_pton(family, text)
+    except OSError:
+        raise ValueError("{0} is not an address of the route's family".format(text)) from None
+
+
+def send_routes(replace: bool, bodies: t.Sequence[bytes]) -> t.Dict[int, int]:
+    """Create or replace (else delete) each; returns {position in bodies: error number} of those the kernel refused."""
+    kind = RTM_NEWROUTE if replace else RTM_DELROUTE
+    flags = NLM_F_REQUEST | NLM_F_ACK | (NLM_F_CREATE | NLM_F_REPLACE if replace else 0)
+    refused: t.Dict[int, int] = {}
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_ROUTE) as channel:
+            channel.bind((0, 0))
+            channel.settimeout(_TIMEOUT)
+            channel.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
+            for start in range(0, len(bodies), _BATCH):
+                part = bodies[start : start + _BATCH]
+                channel.send(b"".join(
+                    _HEADER.pack(16 + len(body), kind, flags, start + offset + 1, 0) + body for offset, body in enumerate(part)
+                ))
+                _collect(channel, start, len(part), refused)
+    except OSError as error:
+        raise LinuxError("write", "routes", os_reason(error)) from None
+    return refused
+
+
+def _collect(channel: socket.socket, start: int, count: int, refused: t.Dict[int, int]) -> None:
+    """Wait for the answers to the messages start + 1 to start + count."""
+    missing = count
+    while missing:
+        data, sender = channel.recvfrom(_RECEIVE_BYTES)
+        if sender[0] != 0:
+            continue  # only the kernel (port 0) is believed
+        for kind, _flags, sequence, body in messages(data):
+            if kind != NLMSG_ERROR or not start < sequence <= start + count:
+                continue
+            missing -= 1
+            number = -struct.unpack_from("=i", body)[0]
+            if number == errno.EPERM:
+                raise OSError(number, "")
+            if number:
+                refused[sequence - 1] = number
