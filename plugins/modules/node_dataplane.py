@@ -29,9 +29,24 @@ options:
     description:
       - V(present) converges the node to O(devices).
       - V(absent) removes every link, route, file and unit of the fabric. Key files stay unless O(remove_keys=true).
+      - V(confirmed) keeps the change O(transaction). It must arrive over a connection that was opened after the change; the
+        module refuses one that is older. A change that the host has taken back meanwhile makes the task fail.
+      - V(reverted) takes the change O(transaction) back at once.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, confirmed, reverted]
     default: present
+  rollback_seconds:
+    description:
+      - After how many seconds the host takes a change back by itself, unless O(state=confirmed) arrived before. V(0) keeps
+        every change without a confirmation.
+      - Armed before the first write by a timer of systemd, or a waiting process where systemd does not run. It works when the
+        controller, the network or this module dies at any point; a restart in between boots the confirmed state.
+      - Nothing is armed when nothing is to be changed.
+    type: int
+    default: 0
+  transaction:
+    description: The C(transaction.id) that the change returned, for V(confirmed) and V(reverted).
+    type: str
   devices:
     description: The node's WireGuard devices, one for each remote cluster.
     type: list
@@ -159,6 +174,22 @@ EXAMPLES = r"""
             allowed_ips: [10.4.7.0/24]
             persistent_keepalive: 25
 
+- name: A change that the host takes back unless it is confirmed within a minute
+  multicluster.network.node_dataplane:
+    fabric: demo
+    rollback_seconds: 60
+    devices: "{{ demo_devices }}"
+  register: change
+
+- name: Let go of the connection, so that the next task proves that the host can be reached
+  ansible.builtin.meta: reset_connection
+
+- name: Keep the change
+  multicluster.network.node_dataplane:
+    fabric: demo
+    state: confirmed
+    transaction: "{{ change.transaction.id }}"
+
 - name: The node leaves the fabric
   multicluster.network.node_dataplane:
     fabric: demo
@@ -193,6 +224,21 @@ public_keys:
   type: dict
   returned: success
   sample: {gcp: 20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8=}
+transaction:
+  description: The change that waits for its confirmation, and how the host waits.
+  type: dict
+  returned: when something was changed and O(rollback_seconds) is given
+  sample: {id: 5f0c7d1be0a94c2d, seconds: 60, armed: systemd}
+outcome:
+  description: V(confirmed) or V(rolled_back); in a failure also V(unknown) or V(stale_connection).
+  type: str
+  returned: for O(state=confirmed) and O(state=reverted)
+  sample: confirmed
+rolled_back:
+  description: Whether the host has put back what it had.
+  type: bool
+  returned: when a confirmation came too late
+  sample: true
 stats:
   description: Messages to the kernel and seconds.
   type: dict
@@ -224,7 +270,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "confirmed", "reverted"], "default": "present"},
+            "rollback_seconds": {"type": "int", "default": 0},
+            "transaction": {"type": "str"},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
             "node": {"type": "str"},
             "persist": {"type": "bool", "default": True},
@@ -236,8 +284,11 @@ def main() -> None:
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
+        required_if=[("state", "confirmed", ["transaction"]), ("state", "reverted", ["transaction"])],
     )
-    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node")}
+    if module.params["state"] in ("confirmed", "reverted"):
+        decide(module)
+    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node", "transaction")}
     if module.params["state"] == "absent":
         desired["devices"] = []
     for device in desired["devices"]:
@@ -245,9 +296,26 @@ def main() -> None:
     try:
         result = node_dataplane.run(desired, check=module.check_mode)
     except node_dataplane.FAILURES as err:
-        details = err.fields() if hasattr(err, "fields") else {}
-        module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details)
+        fail(module, err)
     exit_with(module, result)
+
+
+def decide(module: AnsibleModule) -> None:
+    """Keep or take back a change; never returns."""
+    if module.check_mode:
+        module.exit_json(changed=False, refused=[])
+    action = node_dataplane.confirm if module.params["state"] == "confirmed" else node_dataplane.revert
+    try:
+        result = action(module.params["fabric"], module.params["transaction"])
+    except node_dataplane.FAILURES as err:
+        fail(module, err)
+    exit_with(module, result)
+
+
+def fail(module: AnsibleModule, err: Exception) -> None:
+    """Leave with an error and its details."""
+    details = err.fields() if hasattr(err, "fields") else {}
+    module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details)
 
 
 #: Not called here: the import brings the boot unit's code into what Ansible sends, from where it is installed.

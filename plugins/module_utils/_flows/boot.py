@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What the boot unit runs: apply the confirmed state of one fabric with the code that a play uses."""
+"""What runs on a node without a play: the boot unit, which applies the confirmed state, and the dead-man.
+
+    dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names
+    dataplane.pyz rollback FABRIC ID [--after S]  put back what the transaction ID changed, unless it was confirmed
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,40 @@ import sys
 import time
 import typing as t
 
-from . import node_dataplane, persistence
+from . import node_dataplane, persistence, transaction
 
 #: At boot a device may need the driver of its uplink first; three tries, then the unit fails and says why.
 TRIES, PAUSE_SECONDS = 3, 2
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """``arguments`` is one path of a state file; its folder names the fabric. Returns the exit status."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: dataplane.pyz STATE\n")
+    """Returns the exit status."""
+    words = list(arguments)
+    if words[:1] == ["rollback"] and len(words) in (3, 5):
+        return _rollback(words[1], words[2], float(words[4]) if len(words) == 5 else 0.0)
+    if len(words) != 1:
+        sys.stderr.write("usage: dataplane.pyz STATE | rollback FABRIC ID [--after SECONDS]\n")
         return 2
-    fabric = arguments[0].rstrip("/").split("/")[-2]
+    return _boot(words[0])
+
+
+def _rollback(fabric: str, ident: str, after: float) -> int:
+    record = transaction.dead_man(fabric, ident, after)
+    sys.stdout.write(json.dumps(record, sort_keys=True) + "\n")
+    return 0
+
+
+def _boot(path: str) -> int:
+    fabric = path.rstrip("/").split("/")[-2]
+    try:
+        # A reboot while a change waited for its confirmation: nobody will confirm it any more.
+        node_dataplane.settle(fabric, "the host was restarted before the change was confirmed")
+    except node_dataplane.FAILURES as err:
+        sys.stderr.write("an interrupted change could not be taken back: {0}\n".format(err))
     state = persistence.load_state(fabric)
     if state is None:
-        sys.stderr.write("{0} holds no state of {1}\n".format(arguments[0], fabric))
-        return 2
+        sys.stdout.write("there is no confirmed state of {0}\n".format(fabric))
+        return 0
     for attempt in range(1, TRIES + 1):
         try:
             result = node_dataplane.restore(state)

@@ -9,7 +9,8 @@ gather -> plan -> apply -> verify over the same functions that the single module
 
     fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, private_key_file, implementation,
     routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
-    persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names]
+    persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names];
+    rollback_seconds: 0, or after how many seconds the host takes the change back unless it is confirmed
 
 Public keys may be Pending: such a peer is shown and left for the next call.
 """
@@ -20,16 +21,18 @@ import contextlib
 import time
 import typing as t
 
+from .._linux import snapshot
 from .._linux.errors import LinuxError
 from .._linux.keys import KeyFile
 from .._linux.links import links_with_alias
 from .._linux.lock import HostLock
 from .._linux.stats import total
 from .._mesh import dataplane
+from .._mesh.constants import ROUTE_PROTOCOL
 from .._mesh.device_wanted import parse_device
 from .._plan.pending import Pending, from_wire, to_wire
 from .._plan.plan import Plan
-from . import ip_routes, persistence, wireguard_device
+from . import ip_routes, persistence, transaction, wireguard_device
 
 Data = t.Dict[str, t.Any]
 
@@ -43,7 +46,7 @@ class DataplaneError(Exception):
 
 
 #: What a caller turns into a message: everything else is a bug and shows its traceback.
-FAILURES = (DataplaneError, LinuxError, OSError, ValueError)
+FAILURES = (DataplaneError, transaction.NotConfirmed, LinuxError, OSError, ValueError)
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
@@ -52,21 +55,67 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
     desired = from_wire(dict(wanted))
     if not check:
         desired["devices"] = [dataplane.without_deferred(device) for device in desired["devices"]]
+    opened: t.Optional[Data] = None
     with contextlib.nullcontext() if check else HostLock(dataplane.alias_of(desired["fabric"]), LOCK_SECONDS):
+        warnings = _left_open(desired["fabric"], check)
         work = _Work(desired)
         todo = work.plan()
         if not check and todo.changed:
-            work.apply()
-            work.verify()
+            opened = _write(work, int(desired.get("rollback_seconds") or 0))
     stats = dict(work.stats, seconds=round(time.monotonic() - started, 3))
-    return to_wire(
-        dict(todo.result(), warnings=todo.warnings, diff=todo.diff(), public_keys=work.public_keys(), stats=stats)
-    )
+    result = dict(todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=work.public_keys(), stats=stats)
+    if opened is not None:
+        result["transaction"] = {"id": opened["id"], "seconds": opened["seconds"], "armed": opened["armed"]}
+    return to_wire(result)
+
+
+def _left_open(fabric: str, check: bool) -> t.List[str]:
+    """Take back what an earlier run left unconfirmed, so that this one starts from a confirmed state; or say so."""
+    if transaction.pending(fabric) is None:
+        return []
+    if check:
+        return ["a change of this node waits for its confirmation; this plan compares with what that change made"]
+    transaction.settle(fabric, "another run of the play came first")
+    return ["an earlier change was never confirmed and was taken back first"]
+
+
+def _write(work: "_Work", seconds: int) -> t.Optional[Data]:
+    """Apply and read back; under a transaction when the host shall undo what nobody confirms. Returns its journal."""
+    if not seconds:
+        work.apply()
+        work.verify()
+        return None
+    journal = work.begin(seconds)
+    try:
+        work.apply(in_transaction=True)
+        work.verify()
+        transaction.applied(work.fabric, journal)
+    except FAILURES as error:
+        transaction.settle(work.fabric, "applying failed")
+        raise DataplaneError("{0}; everything was put back".format(error)) from error
+    return journal
+
+
+def confirm(fabric: str, ident: str) -> Data:
+    """Keep a change; the caller's connection must be younger than it. Raises one of FAILURES."""
+    return dict(transaction.confirm(fabric, ident, LOCK_SECONDS), changed=True)
+
+
+def revert(fabric: str, ident: str) -> Data:
+    """Take a change back now; ``changed`` is False when there was nothing to take back. Raises one of FAILURES."""
+    record = transaction.revert(fabric, ident, LOCK_SECONDS)
+    return dict(record or {"id": ident, "outcome": "unknown", "message": "there is no such change"}, changed=record is not None)
+
+
+def settle(fabric: str, message: str) -> t.Optional[Data]:
+    """Bring an interrupted transaction to its end, for the boot unit. Raises one of FAILURES."""
+    with HostLock(dataplane.alias_of(fabric), LOCK_SECONDS):
+        return transaction.settle(fabric, message)
 
 
 def restore(state: t.Mapping[str, t.Any]) -> Data:
     """Apply a confirmed state at boot: the same way, but nothing is recorded and no budget asks."""
-    return run(dict(state, persist=False, adopt=False, remove_keys=False, max_deletes=-1, confirm_empty=[]))
+    return run(dict(state, persist=False, adopt=False, remove_keys=False, rollback_seconds=0, max_deletes=-1, confirm_empty=[]))
 
 
 class _Device:
@@ -186,8 +235,37 @@ class _Work:
         keys = dataplane.key_files(self.previous) | {device["private_key_file"] for device in self.wanted}
         return wanted, persistence.plan(wanted, persistence.gather(self.fabric, wanted, keys))
 
-    def apply(self) -> None:
-        """Devices with keys and peers, routes into them; then what goes, routes before their device; the boot state last."""
+    def begin(self, seconds: int) -> Data:
+        """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""
+        devices = {device.name: device for device in self.devices + self.gone if device.plan.changed}
+        routes = self.routes[2]
+        before = {
+            "devices": {
+                name: snapshot.take_device(name, device.actual["link"], device.actual["wireguard"]) for name, device in devices.items()
+            },
+            "routes": snapshot.take_routes(
+                self.routes[1]["routes"],
+                self.routes[0]["devices"],
+                ROUTE_PROTOCOL,
+                {(route["dst"], route["metric"]) for route in routes.replacements},
+            ),
+            "route_devices": self.routes[0]["devices"],
+            "keys": sorted(
+                {device.desired["private_key_file"] for device in self.devices if device.plan.work.get("make_key")}
+                | {key.path for key in self.keys}
+            ),
+        }
+        persist = bool(self.desired.get("persist", True))
+        state: Data = {"fabric": self.fabric, "format": 1, "devices": [], "absent": True}
+        if self.wanted:
+            state = dataplane.state_to_keep(self.desired, self.previous)
+        return transaction.begin(self.fabric, seconds, before, state, persist)
+
+    def apply(self, in_transaction: bool = False) -> None:
+        """Devices with keys and peers, routes into them; then what goes, routes before their device; the boot state last.
+
+        in_transaction: the boot state is left to the confirmation.
+        """
         parts = [device.apply() for device in self.devices if device.plan.changed]
         if self.routes[2].changed:
             parts.append(ip_routes.apply(*self.routes))
@@ -195,7 +273,7 @@ class _Work:
         for key in self.keys:
             key.remove()
             persistence.forget_folder(key.path)
-        if self.files_plan.changed:
+        if self.files_plan.changed and not in_transaction:
             persistence.apply(self.fabric, self.files, self.files_plan)
         self.stats = total(self.stats, *parts)
 

@@ -19,6 +19,7 @@ from .._plan.plan import Plan
 from .._plan.reconcile import reconcile
 
 STATE_ROOT = "/var/lib/multicluster-network"
+RUN_ROOT = "/run/multicluster-network"
 CODE_ROOT = "/usr/local/lib/multicluster-network"
 UNIT_ROOT = "/etc/systemd/system"
 WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
@@ -29,9 +30,11 @@ BOOT_FILES = (
     "_flows/ip_routes.py",
     "_flows/node_dataplane.py",
     "_flows/persistence.py",
+    "_flows/transaction.py",
     "_flows/wireguard_device.py",
     "_linux/bundle.py",
     "_linux/collector.py",
+    "_linux/deadman.py",
     "_linux/errors.py",
     "_linux/files.py",
     "_linux/ip_command.py",
@@ -44,6 +47,7 @@ BOOT_FILES = (
     "_linux/routes.py",
     "_linux/rtnetlink.py",
     "_linux/secret_files.py",
+    "_linux/snapshot.py",
     "_linux/stats.py",
     "_linux/systemd.py",
     "_linux/wg_netlink.py",
@@ -81,7 +85,9 @@ Description=Node mesh of {fabric} (multicluster.network)
 # Devices and routes must stand before the first pod sends a packet.
 After=local-fs.target network.target systemd-sysctl.service systemd-modules-load.service
 Before=kubelet.service containerd.service crio.service docker.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
-ConditionPathExists={state}
+# Either the confirmed state, or a change that a reboot interrupted.
+ConditionPathExists=|{state}
+ConditionPathExists=|{journal}
 
 [Service]
 Type=oneshot
@@ -96,9 +102,29 @@ WantedBy=multi-user.target
 """
 
 
+def folder(fabric: str) -> str:
+    """The root-only folder of a fabric's state."""
+    return "{0}/{1}".format(STATE_ROOT, fabric)
+
+
 def state_path(fabric: str) -> str:
     """Where the confirmed state of a fabric lies."""
-    return "{0}/{1}/dataplane.json".format(STATE_ROOT, fabric)
+    return folder(fabric) + "/dataplane.json"
+
+
+def candidate_path(fabric: str) -> str:
+    """Where a state lies that waits for its confirmation."""
+    return folder(fabric) + "/candidate.json"
+
+
+def journal_path(fabric: str) -> str:
+    """Where that lies which a transaction would put back."""
+    return folder(fabric) + "/transaction.json"
+
+
+def outcome_path(fabric: str) -> str:
+    """How the last transaction since boot ended."""
+    return "{0}/{1}.json".format(RUN_ROOT, fabric)
 
 
 def unit_name(fabric: str) -> str:
@@ -111,31 +137,89 @@ def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
     return (json.dumps(state, sort_keys=True, indent=1) + "\n").encode("utf-8")
 
 
-def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
-    """The confirmed state, None when there is none or it cannot be read as ours."""
-    found = files.read_state(state_path(fabric))
+def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """A map out of a file of ours; None when there is none or it cannot be read as one."""
+    found = files.read_state(path)
     if found is None or found.kind != "file":
         return None
     try:
-        state = json.loads(found.content.decode("utf-8"))
+        content = json.loads(found.content.decode("utf-8"))
     except ValueError:
         return None
-    return state if isinstance(state, dict) and state.get("fabric") == fabric else None
+    return content if isinstance(content, dict) else None
+
+
+def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """The confirmed state, None when there is none or it cannot be read as ours."""
+    state = load_json(state_path(fabric))
+    return state if state is not None and state.get("fabric") == fabric else None
+
+
+def code_file(fabric: str) -> str:
+    """Where this release's code lies for a fabric."""
+    return "{0}/{1}/dataplane-{2}.pyz".format(CODE_ROOT, fabric, bundle.digest(BOOT_FILES))
+
+
+def code_state() -> files.FileState:
+    """This release's code as one executable file."""
+    return files.FileState("file", 0o755, bundle.build(BOOT_FILES, "_flows.boot"))
+
+
+def unit_files(fabric: str) -> t.List[str]:
+    """The boot unit and the link that enables it."""
+    return ["{0}/{1}".format(UNIT_ROOT, unit_name(fabric)), "{0}/{1}".format(WANTED_BY, unit_name(fabric))]
+
+
+def _wanted_unit(fabric: str) -> t.Dict[str, files.FileState]:
+    unit, link = unit_files(fabric)
+    text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
+    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
 
 
 def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, files.FileState]:
     """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
     if state is None:
         return {}
-    code = "{0}/{1}/dataplane-{2}.pyz".format(CODE_ROOT, fabric, bundle.digest(BOOT_FILES))
-    unit = "{0}/{1}".format(UNIT_ROOT, unit_name(fabric))
-    unit_text = _UNIT.format(fabric=fabric, state=state_path(fabric), code=code)
     return {
-        code: files.FileState("file", 0o755, bundle.build(BOOT_FILES, "_flows.boot")),
-        unit: files.FileState("file", 0o644, unit_text.encode("ascii")),
-        "{0}/{1}".format(WANTED_BY, unit_name(fabric)): files.FileState("link", 0o777, unit.encode("ascii")),
+        code_file(fabric): code_state(),
+        **_wanted_unit(fabric),
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state)),
     }
+
+
+def install_unit(fabric: str) -> None:
+    """The boot unit alone, ahead of the state that it applies."""
+    for path, state in _wanted_unit(fabric).items():
+        files.write_state(path, state)
+    systemd.reload_units()
+
+
+def reload_units() -> None:
+    """After units were put back."""
+    systemd.reload_units()
+
+
+def settle_files(fabric: str) -> None:
+    """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
+    state = load_state(fabric)
+    wanted = wanted_files(fabric, state if state and not state.get("absent") else None)
+    apply(fabric, wanted, plan(wanted, gather(fabric, wanted)))
+
+
+def sweep(fabric: str) -> None:
+    """Remove what dead writers left: candidates without a journal, spare files, folders without anything in them.
+
+    The caller holds the host's lock, and no transaction is open.
+    """
+    files.remove(candidate_path(fabric))
+    for path in (state_path(fabric), candidate_path(fabric), journal_path(fabric)):
+        for spare in files.spares(path):
+            files.remove(spare)
+    if files.read_state(unit_files(fabric)[0]) is None:
+        for name in files.list_folder(CODE_ROOT + "/" + fabric):
+            files.remove("{0}/{1}/{2}".format(CODE_ROOT, fabric, name))
+    files.remove_empty_folders(folder(fabric), "/var/lib")
+    files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
 
 
 def gather(
@@ -147,7 +231,8 @@ def gather(
     """
     paths = set(wanted)
     paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
-    paths.update((state_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
+    others = {*others, journal_path(fabric)}
+    paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
     for path in sorted(paths | set(others)):
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
@@ -168,7 +253,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
     for path in order:
         if path in touched:
             if path.startswith(STATE_ROOT):
-                files.make_folder(STATE_ROOT + "/" + fabric, 0o700)
+                files.make_folder(folder(fabric), 0o700)
             files.write_state(path, wanted[path])
     gone = [change.id for change in todo.of("delete")]
     if not wanted and gone:
@@ -177,7 +262,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
         files.remove(path)
     if not wanted:
         files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
-        files.remove_empty_folders(STATE_ROOT + "/" + fabric, "/var/lib")
+        files.remove_empty_folders(folder(fabric), "/var/lib")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()
 

@@ -133,6 +133,21 @@ def decode_dump(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     return dump
 
 
+def decode_secrets(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
+    """Private and preshared keys of a dump, as wireguard.open_device says."""
+    found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
+    for answer in answers:
+        for kind, value in attributes(answer):
+            if kind == DEVICE_PRIVATE_KEY and value != NO_KEY:
+                found["private_key"] = encode_key(value)
+            elif kind == DEVICE_PEERS:
+                for _index, peer in attributes(value):
+                    fields = dict(attributes(peer))
+                    if fields.get(PEER_PRESHARED_KEY, NO_KEY) != NO_KEY:
+                        found["preshared"][encode_key(fields[PEER_PUBLIC_KEY])] = encode_key(fields[PEER_PRESHARED_KEY])
+    return found
+
+
 def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any]]:
     """(public key, peer) of one entry of WGDEVICE_A_PEERS. The preshared key leaves as its fingerprint."""
     key, peer = "", new_peer()
@@ -178,9 +193,16 @@ class KernelDevice:
 
     def dump(self) -> t.Dict[str, t.Any]:
         """Read the device and all its peers."""
+        return decode_dump(self._read())
+
+    def secrets(self) -> t.Dict[str, t.Any]:
+        """Read what a dump leaves out."""
+        return decode_secrets(self._read())
+
+    def _read(self) -> t.List[bytes]:
         ifname = attribute(DEVICE_IFNAME, self.name.encode() + b"\0")
         try:
-            return decode_dump(self._socket.dump(WG_CMD_GET_DEVICE, ifname))
+            return list(self._socket.dump(WG_CMD_GET_DEVICE, ifname))
         except NetlinkRefused as error:
             raise self._failed("read", error) from None
 

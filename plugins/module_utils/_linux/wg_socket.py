@@ -84,6 +84,23 @@ def decode_dump(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
     return dump
 
 
+def decode_secrets(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
+    """Private and preshared keys of a get operation, as wireguard.open_device says."""
+    found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
+    peer = ""
+    for line in lines:
+        key, _equals, value = line.partition("=")
+        if key in ("private_key", "public_key", "preshared_key"):
+            raw = bytes.fromhex(value)
+            if key == "public_key":
+                peer = encode_key(raw)
+            elif raw != NO_KEY and key == "private_key":
+                found["private_key"] = encode_key(raw)
+            elif raw != NO_KEY:
+                found["preshared"][peer] = encode_key(raw)
+    return found
+
+
 class UserspaceDevice:
     """One device of wireguard-go. Methods as wireguard.open_device says; each operation has its own connection."""
 
@@ -100,6 +117,13 @@ class UserspaceDevice:
             return decode_dump(lines)
         except (ValueError, KeyError):
             # The line itself may be a private key: it is not repeated.
+            raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
+
+    def secrets(self) -> t.Dict[str, t.Any]:
+        """Read what a dump leaves out."""
+        try:
+            return decode_secrets(self._operation("read", ["get=1"]))
+        except (ValueError, KeyError):
             raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
 
     def configure(

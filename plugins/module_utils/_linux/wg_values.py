@@ -54,8 +54,13 @@ def merge_peer(peers: t.Dict[str, t.Dict[str, t.Any]], key: str, part: t.Dict[st
 
 
 def read_preshared_key(wanted: t.Optional[t.Mapping[str, t.Any]]) -> bytes:
-    """The 32 bytes to send for a step's ``preshared_key``; all zero makes the peer forget its key."""
-    return NO_KEY if wanted is None else read_secret(wanted["file"])
+    """The 32 bytes to send for a step's ``preshared_key``; all zero makes the peer forget its key.
+
+    ``{"file": path}``, or ``{"raw": text}`` from a snapshot that was taken to put things back.
+    """
+    if wanted is None:
+        return NO_KEY
+    return base64.b64decode(wanted["raw"]) if "raw" in wanted else read_secret(wanted["file"])
 
 
 def preshared_fingerprint(path: str) -> t.Optional[str]:

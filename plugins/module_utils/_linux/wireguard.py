@@ -26,6 +26,7 @@ def open_device(name: str, kind: t.Optional[str] = None) -> Device:
     """A device with ``kind`` (kernel or userspace), ``writes`` (messages sent that change something) and
 
     * ``dump()``: see wg_values,
+    * ``secrets()``: ``{"private_key": text|None, "preshared": {public key: text}}``, for a root-only snapshot and nobody else,
     * ``configure(private_key=bytes, listen_port=int, fwmark=int)``: sets what is given,
     * ``apply(steps)``: steps of peer_set, in order,
     * ``close()``.

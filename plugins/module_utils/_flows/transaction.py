@@ -1,0 +1,238 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A node's change as one transaction: the host itself takes it back unless it is confirmed in time (rulings 34, 45).
+
+Files below the fabric's state folder, all root-only:
+
+* ``dataplane.json``: the confirmed state, which the boot unit applies,
+* ``candidate.json``: the state that this transaction leads to,
+* ``transaction.json``: the journal, with everything that is needed to put back what was there.
+
+The journal is written before the first change of the kernel and removed after everything else. Confirming renames the
+candidate to the confirmed state; that rename is the one moment in which the transaction is decided. So whoever finds a
+journal, after whatever end of the process that wrote it, knows what to do: with a candidate beside it, put back; without,
+finish. The dead-man, the boot unit and the next run all do that, under the host's lock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from .._linux import deadman, files, snapshot
+from .._linux.errors import LinuxError
+from .._linux.lock import HostLock
+from .._mesh.constants import MAIN_TABLE, ROUTE_PROTOCOL
+from .._mesh.dataplane import alias_of
+from . import persistence
+
+Data = t.Dict[str, t.Any]
+
+FORMAT = 1
+CONFIRMED, ROLLED_BACK = "confirmed", "rolled_back"
+#: How long the dead-man waits for a run that still holds the lock before it ends it.
+PATIENCE_SECONDS = 2.0
+#: A rollback that fails (a device busy, memory) is tried again for about five minutes.
+TRIES, PAUSE_SECONDS = 100, 3.0
+
+
+class NotConfirmed(Exception):
+    """The transaction cannot be confirmed. ``outcome`` says what became of it: rolled_back, unknown, stale_connection."""
+
+    def __init__(self, outcome: str, message: str) -> None:
+        self.outcome = outcome
+        super().__init__(message)
+
+    def fields(self) -> Data:
+        """Keys for a module's failure result."""
+        return {"outcome": self.outcome, "rolled_back": self.outcome == ROLLED_BACK}
+
+
+def timer_name(fabric: str, ident: str) -> str:
+    """The systemd unit that waits."""
+    return "multicluster-network-{0}-rollback-{1}".format(fabric, ident)
+
+
+def pending(fabric: str) -> t.Optional[Data]:
+    """The journal of a transaction that is not decided or not finished; None when there is none."""
+    return persistence.load_json(persistence.journal_path(fabric))
+
+
+def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.Any], persist: bool) -> Data:
+    """Arm, then write candidate and journal. After this, and not before, the kernel may be touched. Returns the journal.
+
+    before: ``{devices: {name: of take_device}, routes: of take_routes, route_devices: [name], keys: [path of a key file that
+    is made or removed]}``.
+    """
+    ident = os.urandom(8).hex()
+    code = persistence.code_file(fabric)
+    unit_files = persistence.unit_files(fabric)
+    kept = snapshot.take_files([*before.pop("keys"), *unit_files])
+    had_code = files.read_state(code) is not None
+    if not had_code:
+        files.write_state(code, persistence.code_state())
+    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept)
+    journal.update(code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None)
+    how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
+    journal["armed"] = how
+    files.make_folder(persistence.folder(fabric), 0o700)
+    _write(persistence.candidate_path(fabric), candidate)
+    _write(persistence.journal_path(fabric), journal)
+    if persist and candidate["devices"] and kept[unit_files[0]] is None:
+        # a first reboot in the middle must find somebody who puts the host in order
+        persistence.install_unit(fabric)
+    return journal
+
+
+def applied(fabric: str, journal: Data) -> None:
+    """Everything is written. Only a connection that was opened after this proves that the host can be reached."""
+    journal["applied_at"] = deadman.uptime()
+    _write(persistence.journal_path(fabric), journal)
+
+
+def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
+    """Decide for the new state and finish. Confirming twice is the same as once. Raises NotConfirmed, LinuxError."""
+    with HostLock(alias_of(fabric), lock_seconds):
+        journal = pending(fabric)
+        if journal is None or journal["id"] != ident:
+            last = persistence.load_json(persistence.outcome_path(fabric)) or {}
+            if last.get("id") != ident:
+                raise NotConfirmed("unknown", "the host knows no such change any more; it was restarted and runs its confirmed state")
+            if last["outcome"] != CONFIRMED:
+                raise NotConfirmed(ROLLED_BACK, "the host has put back what it had: {0}".format(last["message"]))
+            return last
+        opened = deadman.connection_opened()
+        if opened is not None and (journal["applied_at"] is None or opened <= journal["applied_at"]):
+            raise NotConfirmed("stale_connection", "this connection is older than the change and proves nothing; reset it first")
+        candidate = persistence.candidate_path(fabric)
+        if files.read_state(candidate) is not None:
+            _decide(fabric, bool(journal["persist"]))
+        return _finish(fabric, journal)
+
+
+def _decide(fabric: str, persist: bool) -> None:
+    candidate = persistence.candidate_path(fabric)
+    if persist:
+        os.replace(candidate, persistence.state_path(fabric))
+    else:
+        files.remove(candidate)
+
+
+def _finish(fabric: str, journal: Data) -> Data:
+    """After the decision: files as the confirmed state wants them, then forget the transaction."""
+    if journal["persist"]:
+        persistence.settle_files(fabric)
+    elif journal["code"]:
+        files.remove(journal["code"])
+    return _close(fabric, journal, CONFIRMED, "confirmed")
+
+
+def _close(fabric: str, journal: Data, outcome: str, message: str) -> Data:
+    record = {"id": journal["id"], "outcome": outcome, "message": message, "at": int(time.time())}
+    _write(persistence.outcome_path(fabric), record)
+    # the journal before the candidate: a journal without a candidate would count as confirmed
+    files.remove(persistence.journal_path(fabric))
+    persistence.sweep(fabric)
+    if journal["armed"] == "systemd":
+        deadman.disarm(timer_name(fabric, journal["id"]))
+    return record
+
+
+def settle(fabric: str, message: str) -> t.Optional[Data]:
+    """Bring a transaction to its end, whoever left it: finished when it was decided, else put back. None: there was none.
+
+    The caller holds the host's lock. Raises LinuxError when something could not be put back; the journal then stays.
+    """
+    journal = pending(fabric)
+    if journal is None:
+        return None
+    if files.read_state(persistence.candidate_path(fabric)) is None:
+        return _finish(fabric, journal)
+    put_back(journal)
+    if snapshot.restore_files(journal["files"]):
+        persistence.reload_units()
+    for path, entry in journal["files"].items():
+        if entry is None:
+            persistence.forget_folder(path)
+    if journal["code"]:
+        files.remove(journal["code"])
+    return _close(fabric, journal, ROLLED_BACK, message)
+
+
+def put_back(journal: t.Mapping[str, t.Any]) -> None:
+    """The kernel's part: routes that were not there first, for they may hide the controller; then devices, then routes."""
+    errors = []
+    devices, over = journal["devices"], journal["route_devices"]
+    steps: t.List[t.Callable[[], None]] = [
+        lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
+        *(_device_step(name, was) for name, was in sorted(devices.items())),
+        lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
+    ]
+    for step in steps:
+        try:
+            step()
+        except (LinuxError, OSError) as error:
+            errors.append(str(error))  # one thing that cannot be restored must not keep the others away
+    if errors:
+        raise LinuxError("restore", "this host", "; ".join(errors))
+
+
+def _device_step(name: str, was: t.Any) -> t.Callable[[], None]:
+    def step() -> None:
+        snapshot.restore_device(name, was)
+
+    return step
+
+
+def revert(fabric: str, ident: str, lock_seconds: float) -> t.Optional[Data]:
+    """Put back now, on request. None when there is nothing to put back."""
+    with HostLock(alias_of(fabric), lock_seconds):
+        journal = pending(fabric)
+        if journal is None or journal["id"] != ident:
+            return None
+        return settle(fabric, "on request of the play")
+
+
+def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
+    """What the armed command does, ``after`` seconds from now. A run that hangs with the lock in its hand is ended."""
+    started = deadman.uptime()
+
+    def ours() -> bool:
+        journal = pending(fabric)
+        return journal is not None and journal["id"] == ident
+
+    # armed a moment before the journal is written
+    deadman.wait_while(lambda: ours() or deadman.uptime() - started < 5.0, after)
+    for attempt in range(TRIES):
+        try:
+            with _lock(fabric):
+                if ours():
+                    return settle(fabric, "nobody confirmed the change within its time")
+                if pending(fabric) is None:
+                    persistence.sweep(fabric)
+                return None
+        except (LinuxError, OSError):
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(PAUSE_SECONDS)
+    return None
+
+
+def _lock(fabric: str) -> HostLock:
+    """The host's lock, to be entered; who has held it for too long was ended."""
+    try:
+        with HostLock(alias_of(fabric), PATIENCE_SECONDS):
+            pass
+    except LinuxError:
+        journal = pending(fabric)
+        if journal is not None:
+            deadman.kill_process(int(journal["writer"][0]), journal["writer"][1])
+    return HostLock(alias_of(fabric), PATIENCE_SECONDS)
+
+
+def _write(path: str, content: t.Mapping[str, t.Any]) -> None:
+    files.write_state(path, files.FileState("file", 0o600, persistence.state_bytes(content)))

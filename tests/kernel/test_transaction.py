@@ -1,0 +1,228 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A change of one node that nobody confirms: the host puts back what it had, whoever died when.
+
+There is no systemd in these namespaces, so the dead-man is the waiting process; scenarios use the timer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import DRIVER, MODULE_UTILS, SLOW, FlowFailed, flow_environment
+
+KEY = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="
+OTHER_KEY = "TG9yVFi34isQO2aGdCKIVQTMbwk1rqUdaYkFqqe0+m8="
+STATE = "/var/lib/multicluster-network/mesh"
+#: Generous: what is asserted is the state, not the time it took.
+PATIENCE = 60 * SLOW
+
+
+def wish(port=51821, routes=("10.5.0.0/24",), peers=None, mtu=1420, **change):
+    peer = {"public_key": KEY, "endpoint": "192.0.2.2:51821", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24"]}
+    device = {
+        "name": "wireguard.b", "remote": "b", "node": "a", "mtu": mtu, "txqueuelen": 1000, "listen_port": port,
+        "private_key_file": "/var/lib/wg/key", "implementation": "auto", "routes": list(routes), "peers": [peer] if peers is None else peers,
+    }
+    return dict({"fabric": "mesh", "persist": True, "max_deletes": -1, "rollback_seconds": 0, "devices": [device]}, **change)
+
+
+#: Everything about the link, its routes and its peers is different.
+CHANGED = {
+    "port": 51999, "mtu": 1300, "routes": ["10.5.0.0/24", "10.7.0.0/24"],
+    "peers": [
+        {"public_key": KEY, "endpoint": "192.0.2.9:1", "persistent_keepalive": 25, "allowed_ips": ["10.7.0.0/24"]},
+        {"public_key": OTHER_KEY, "endpoint": "192.0.2.8:1", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24"]},
+    ],
+}
+
+
+class Host:
+    """One node with what survives in it."""
+
+    def __init__(self, node, wait_for):
+        self.node, self.wait_for = node, wait_for
+        for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
+            node.run("mount", "-t", "tmpfs", "tmpfs", folder)
+
+    def run(self, desired, check=False):
+        return self.node.flow("node_dataplane", desired, check)
+
+    def seen(self):
+        """Kernel and files, without counters, handshakes and what changes by itself."""
+        links = json.loads(self.node.run("ip", "-j", "-d", "address"))
+        for link in links:
+            link.pop("ifindex")
+            link.pop("stats64", None)
+            # the kernel gives a new link a new link-local address
+            link["addr_info"] = [address for address in link["addr_info"] if not address["local"].startswith("fe80:")]
+        wg = sorted(line.split("\t")[:5] + line.split("\t")[7:8] for line in self.node.run("wg", "show", "all", "dump").splitlines())
+        files = self.node.run("sh", "-c", "cd / && find var/lib usr/local/lib etc/systemd/system -type f -o -type l | sort | xargs -r sha256sum")
+        routes = [line for line in self.node.run("ip", "route", "show", "table", "all").splitlines() if "fe80:" not in line]
+        return links, wg, sorted(routes), files
+
+    def pending(self):
+        return self.node.run("sh", "-c", "cat {0}/transaction.json 2>/dev/null || true".format(STATE)) != ""
+
+    def outcome(self):
+        return json.loads(self.node.run("cat", "/run/multicluster-network/mesh.json"))["outcome"]
+
+    def settled(self):
+        assert self.wait_for(lambda: not self.pending(), PATIENCE), "the host never put back what it had"
+
+    def decide(self, ident, how="confirm"):
+        """What the module does for state confirmed or reverted."""
+        driver = DRIVER.replace("flow.run(", "flow.{0}(".format(how))
+        done = subprocess.run(
+            self.node.command(sys.executable, "-B", "-c", driver),
+            input=json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "arguments": ["mesh", ident]}),
+            capture_output=True, text=True, check=False, env=flow_environment(), timeout=PATIENCE,
+        )
+        answer = json.loads(done.stdout)
+        if "error" in answer:
+            raise FlowFailed(answer)
+        return answer["result"]
+
+
+@pytest.fixture(name="host")
+def host_fixture(node, wait_for):
+    return Host(node, wait_for)
+
+
+def test_a_first_mesh_that_nobody_confirms_leaves_nothing(host):
+    before = host.seen()
+    made = host.run(wish(rollback_seconds=2))
+    assert made["transaction"]["armed"] == "process" and host.pending()
+    assert "wireguard.b" in host.node.run("wg", "show")
+    host.settled()
+    assert host.outcome() == "rolled_back"
+    assert host.seen() == before
+    with pytest.raises(FlowFailed, match="put back what it had"):
+        host.decide(made["transaction"]["id"])
+
+
+def test_confirmed_once_or_twice_it_stays(host):
+    made = host.run(wish(rollback_seconds=600))
+    assert not host.node.run("sh", "-c", "ls {0}/dataplane.json 2>/dev/null || true".format(STATE)), "the confirmed state is not changed before"
+    for dummy in range(2):
+        assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+    good = host.seen()
+    again = host.run(wish(rollback_seconds=600))
+    assert not again["changed"] and "transaction" not in again, again["diff"]
+    assert not host.pending() and host.seen() == good
+    assert host.node.run("ls", "-A", STATE).split() == ["dataplane.json"]
+
+
+def test_every_object_is_put_back(host):
+    host.run(wish())
+    host.node.run("ip", "link", "set", "wireguard.b", "mtu", "1400")  # also what was not as confirmed
+    before = host.seen()
+    made = host.run(wish(rollback_seconds=2, remove_keys=True, **CHANGED))
+    assert made["plan"]["update"] >= 3 and host.seen() != before
+    host.settled()
+    assert host.seen() == before
+
+
+def test_a_node_that_left_comes_back_with_its_key(host):
+    host.run(wish())
+    before = host.seen()
+    host.run(wish(devices=[], remove_keys=True, rollback_seconds=2))
+    assert "wireguard.b" not in host.node.run("ip", "link")
+    host.settled()
+    assert host.seen() == before
+    gone = host.run(wish(devices=[], remove_keys=True, rollback_seconds=600))
+    host.decide(gone["transaction"]["id"])
+    assert host.node.run("sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d") == ""
+
+
+def test_an_adopted_device_is_handed_back(host):
+    made = host.run(wish())
+    host.node.run("sh", "-c", "ip link set wireguard.b alias '' && ip link set wireguard.b down && ip link set wireguard.b up")
+    host.node.run("ip", "route", "add", "10.5.0.0/24", "dev", "wireguard.b", "proto", "boot")
+    before = host.seen()
+    host.run(wish(rollback_seconds=2, adopt=True))
+    assert host.seen() != before
+    host.settled()
+    assert host.seen() == before, made
+
+
+def test_the_play_can_take_it_back_at_once_and_the_next_run_does(host):
+    host.run(wish())
+    before = host.seen()
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    assert host.decide(made["transaction"]["id"], "revert")["changed"]
+    assert host.seen() == before and host.outcome() == "rolled_back"
+    host.run(wish(rollback_seconds=600, **CHANGED))
+    checked = host.run(wish(), check=True)
+    assert checked["changed"] and any("waits for its confirmation" in text for text in checked["warnings"])
+    again = host.run(wish(rollback_seconds=600))
+    assert not again["changed"] and any("never confirmed" in text for text in again["warnings"])
+    assert host.seen() == before
+
+
+def test_what_fails_half_way_is_put_back_at_once(host):
+    host.run(wish())
+    before = host.seen()
+    script = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 51999)); print(1, flush=True); time.sleep(600)"
+    taker = subprocess.Popen(host.node.command(sys.executable, "-c", script), stdout=subprocess.PIPE, text=True)
+    try:
+        assert taker.stdout.readline()
+        with pytest.raises(FlowFailed, match="taken by another program.*everything was put back"):
+            host.run(wish(rollback_seconds=600, **CHANGED))
+    finally:
+        taker.kill()
+        taker.communicate()
+    assert not host.pending() and host.seen() == before
+
+
+def test_a_reboot_in_between_boots_the_confirmed_state(host):
+    host.run(wish())
+    before = host.seen()
+    (unit,) = host.node.run("sh", "-c", "grep ExecStart= /etc/systemd/system/*.service").split("=", 1)[1:]
+    host.run(wish(rollback_seconds=600, **CHANGED))
+    host.node.run("ip", "link", "del", "wireguard.b")
+    host.node.run(sys.executable, "-B", *unit.split()[1:])
+    assert host.seen() == before and not host.pending()
+
+
+def kill_after(host, desired, seconds):
+    """Run the flow and end it with SIGKILL; True when it was still running."""
+    process = subprocess.Popen(
+        host.node.command(sys.executable, "-B", "-c", DRIVER), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env=flow_environment(), start_new_session=True,
+    )
+    process.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "arguments": [desired, False]}).encode())
+    process.stdin.close()
+    time.sleep(seconds)
+    running = process.poll() is None
+    if running:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return running
+
+
+def test_killed_at_any_moment_it_is_in_the_old_state(host):
+    """Twenty moments, spread over the time that a whole run takes. The new state needs a confirmation, so it is always the old."""
+    host.run(wish())
+    before = host.seen()
+    started = time.monotonic()
+    host.run(wish(rollback_seconds=600, **CHANGED))
+    whole = time.monotonic() - started
+    host.run(wish())
+    generator = random.Random(34)
+    for number in range(int(os.environ.get("MCN_TRANSACTION_KILLS", "4"))):
+        kill_after(host, wish(rollback_seconds=2, **CHANGED), generator.uniform(0.2, 1.0) * whole)
+        host.settled()
+        left = host.run(wish())  # spare files of a dead writer are all that may be left
+        assert host.seen() == before, number
+        assert {change["kind"] for change in left["plan"]["changes"]} <= {"file"}, left["diff"]
