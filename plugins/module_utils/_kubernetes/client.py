@@ -213,14 +213,19 @@ class Client:
 
     def delete(self, path: str, uid: t.Optional[str] = None) -> bool:
         """Delete the object, with ``uid`` only that very one (else Conflict). False when it is gone already."""
-        body: t.Dict[str, t.Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if uid:
-            body["preconditions"] = {"uid": uid}
         try:
-            self._object("delete", "DELETE", path, None, body)
+            self.request_deletion(path, uid)
         except errors.NotFound:
             return False
         return True
+
+    def request_deletion(self, path: str, uid: t.Optional[str] = None, version: t.Optional[str] = None) -> t.Dict[str, t.Any]:
+        """As delete, also on condition of a resource version; the server's answer, which is the object if it lingers."""
+        body: t.Dict[str, t.Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        conditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+        if conditions:
+            body["preconditions"] = conditions
+        return self._object("delete", "DELETE", path, None, body)
 
     # -- one request -------------------------------------------------------------------------------------------
 

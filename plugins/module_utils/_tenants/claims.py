@@ -19,8 +19,10 @@ from .._values.refused import ValueRefused, quoted
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
 from .links import LONGEST_LABEL, claimer, linked
 from .options import PEERING, selected
+from .ownership import foreign, message
 from .peerings import accepted
 from .profile import (
+    DEPENDENTS,
     KINDS,
     LOAD_BALANCER,
     LOAD_BALANCER_ROUTING,
@@ -132,6 +134,12 @@ def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, t
             raise ValueRefused("claimed_twice", "{0} objects have the uid {1}".format(len(holders[ident]), quoted(ident)))
     if link is not None and link.uid and link.uid != ident:
         raise ValueRefused("not_ours", "the twin {0} belongs to the uid {1}".format(quoted(ident), quoted(link.uid)))
+    if kind != NETWORK_INTERFACE:
+        for twin_kind in (TWIN_KINDS[kind], DEPENDENTS.get(TWIN_KINDS[kind], "")):
+            made = view.twin(twin_kind, ident) if twin_kind else None
+            word = foreign(kind, made, view.options) if made is not None else ""
+            if word:
+                raise ValueRefused(word, message(word, twin_kind))
     if deleting(source):
         return
     if kind == NETWORK:

@@ -14,21 +14,10 @@ from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
 from .links import has_finalizer, linked, without_finalizer
 from .options import STALE_UID, VIP_RELEASE, in_watch, selected
-from .profile import (
-    LOAD_BALANCER,
-    LOAD_BALANCER_ROUTING,
-    NAT_GATEWAY,
-    NAT_GATEWAY_AUTOSCALER,
-    NETWORK,
-    NETWORK_INTERFACE,
-    SOURCE,
-    TWIN_KINDS,
-)
+from .ownership import foreign, message
+from .profile import DEPENDENTS, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
 from .view import Index, View
-from .work import DELETE, DELETE_NETWORK, LAST, RELEASE, Work
-
-#: Main twin -> what goes with it, for API servers without a garbage collector.
-DEPENDENTS = {LOAD_BALANCER: LOAD_BALANCER_ROUTING, NAT_GATEWAY: NAT_GATEWAY_AUTOSCALER}
+from .work import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, Step, Work
 
 
 def plan_deletion(work: Work, index: t.Optional[Index]) -> None:
@@ -48,6 +37,22 @@ def plan_deletion(work: Work, index: t.Optional[Index]) -> None:
             return
         _remove_dependent(work, uid(work.subject))
     work.patch_source(LAST, without_finalizer(work.kind, work.subject, profile), guarded=True)
+
+
+def plan_leaving(work: Work) -> None:
+    """A tenant's object whose tenant leaves; our finalizer keeps it until its twin is gone."""
+    work.add(Step(RELEASE, SOURCE, REMOVE, work.key, {}, uid(work.subject), word="deleted"))
+
+
+def leaving_routings(view: View) -> t.List[Work]:
+    """The routings of a tenant that leaves, which have no twin of their own."""
+    works = []
+    for routing in view.every(SOURCE, LOAD_BALANCER_ROUTING):
+        if selected(routing, view.options) and not deleting(routing):
+            work = Work(view, LOAD_BALANCER_ROUTING, routing)
+            plan_leaving(work)
+            works.append(work)
+    return works
 
 
 def _let_go(work: Work, index: Index) -> None:
@@ -94,10 +99,15 @@ def plan_collection(view: View, kind: str) -> t.List[Work]:
     works = [_collect(view, kind, twin) for twin in gone]
     if kind == NETWORK_INTERFACE:
         return works
-    owned = [twin for twin in view.twins(TWIN_KINDS[kind]) if linked(kind, twin, view.options.profile)]
-    deletes = len([twin for twin in gone if not deleting(twin)])
+    ours = [twin for twin in gone if not foreign(kind, twin, view.options)]
+    owned = [
+        twin
+        for twin in view.twins(TWIN_KINDS[kind])
+        if linked(kind, twin, view.options.profile) and not foreign(kind, twin, view.options)
+    ]
+    deletes = len([twin for twin in ours if not deleting(twin)])
     refusal = check_budget(
-        "source", kind, len(owned), deletes, len(owned) - len(gone), view.options.max_deletes, view.options.confirm_empty
+        "source", kind, len(owned), deletes, len(owned) - len(ours), view.options.max_deletes, view.options.confirm_empty
     )
     if refusal is not None:
         for work in works:
@@ -110,6 +120,9 @@ def _collect(view: View, kind: str, twin: Object) -> Work:
     work = Work(view, kind, twin)
     if kind == NETWORK_INTERFACE:
         work.patch_twin(RELEASE, twin, release_patch(work), "released")
+    elif foreign(kind, twin, view.options):
+        word = foreign(kind, twin, view.options)
+        work.wait(word, message(word, TWIN_KINDS[kind]))
     elif deleting(twin):
         work.wait("deletion_blocked", "the twin is being deleted and still has finalizers")
     else:
@@ -126,7 +139,7 @@ def plan_orphans(view: View, kind: str) -> t.List[Work]:
     works = []
     for dependent in view.twins(DEPENDENTS[main]):
         owner = controller(dependent) or {}
-        ours = linked(kind, dependent, view.options.profile) is not None
+        ours = linked(kind, dependent, view.options.profile) is not None and not foreign(kind, dependent, view.options)
         if ours and owner.get("kind") == main and owner.get("name") not in living and not deleting(dependent):
             link = linked(kind, dependent, view.options.profile)
             if link is not None and in_watch(link.namespace, view.options):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
-from .deletion import plan_collection, plan_deletion, plan_orphans
+from .deletion import leaving_routings, plan_collection, plan_deletion, plan_leaving, plan_orphans
 from .fields import deleting, get, uid
 from .interfaces import plan_interface
 from .load_balancers import plan_load_balancer
@@ -56,6 +56,8 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
     for source in sources:
         yield _one(view, kind, source, index, now)
     try:
+        if view.options.leaving and kind == LOAD_BALANCER:
+            yield from leaving_routings(view)
         extra = plan_collection(view, kind) + plan_orphans(view, kind)
     except NotRead:
         return
@@ -69,6 +71,8 @@ def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[In
             work.fail("uid_missing", "the object has no uid")
         elif deleting(source):
             plan_deletion(work, index)
+        elif view.options.leaving:
+            plan_leaving(work)
         else:
             work.finalize()
             if index is not None:

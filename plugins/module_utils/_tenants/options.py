@@ -20,6 +20,8 @@ SWITCHES = (PEERING, VIP_RELEASE, STALE_UID, LB_NODE_AFFINITY)
 class Options(t.NamedTuple):
     """Settings of the mapping.
 
+    ``adopt``: write also twins that another program applied. ``leaving``: the selected source objects go, all of them.
+
     ``max_deletes``: negative for no limit, None for the default budget. ``always_apply``: send every manifest of a twin
     also when nothing differs, as the original does, so that a server that refuses it shows as a failure.
     """
@@ -35,6 +37,8 @@ class Options(t.NamedTuple):
     max_deletes: t.Optional[int] = None
     confirm_empty: bool = False
     always_apply: bool = False
+    adopt: bool = False
+    leaving: bool = False
     profile: Profile = ONMETAL
 
 
@@ -51,6 +55,8 @@ def parse_options(given: t.Mapping[str, t.Any]) -> Options:
             raise ValueRefused("unknown_profile", "{0} is none of {1}".format(quoted(profile), ", ".join(PROFILES)))
         known["profile"] = PROFILES[profile]
     options = Options(**known)
+    if options.leaving and not options.watch_namespace:
+        raise ValueRefused("watch_namespace_missing", "whose objects are to go must be said: watch_namespace is required")
     if not 0 <= options.min_public_ips <= options.max_public_ips:
         raise ValueRefused("public_ips_range", "0 <= min_public_ips <= max_public_ips does not hold")
     return options

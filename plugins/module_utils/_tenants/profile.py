@@ -19,6 +19,8 @@ DAEMON_SET, INSTANCE, NODE = "DaemonSet", "Instance", "Node"
 KINDS = (NETWORK, VIRTUAL_IP, LOAD_BALANCER, NAT_GATEWAY, NETWORK_INTERFACE)
 #: Source kind -> kind of its main twin.
 TWIN_KINDS = {kind: IP if kind == VIRTUAL_IP else kind for kind in KINDS}
+#: Main twin -> what goes with it, for API servers without a garbage collector.
+DEPENDENTS = {LOAD_BALANCER: LOAD_BALANCER_ROUTING, NAT_GATEWAY: NAT_GATEWAY_AUTOSCALER}
 #: Kinds of the network side that have no namespace.
 CLUSTER_KINDS = (NETWORK_ID, IP_ADDRESS, NODE)
 
@@ -57,6 +59,14 @@ class Profile(t.NamedTuple):
         if side != SOURCE:
             return self.apinet
         return self.ipam if kind == PREFIX else self.source
+
+
+_PLURALS = {IP_ADDRESS: "ipaddresses", PREFIX: "prefixes"}
+
+
+def plural(kind: str) -> str:
+    """A kind's name in paths. None of them has to be looked up, so a run asks nothing but its lists."""
+    return _PLURALS.get(kind, kind.lower() + "s")
 
 
 #: The two servers.

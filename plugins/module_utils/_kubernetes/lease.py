@@ -1,0 +1,156 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One runner at a time on a cluster: a Lease that is held while something is written, and gone afterwards (ruling 40).
+
+Nobody's clock is compared with anybody else's (T30): a Lease counts as abandoned once it was watched for its whole
+duration and did not change. It is made, renewed and removed under preconditions, so two can never hold it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+import typing as t
+
+from .client import Client, segment
+from .errors import Conflict, KubeError, NotFound
+
+#: Seconds after which a Lease that nobody renews is free; it is renewed three times in that time.
+SECONDS = 15.0
+_POLL = 0.5
+
+
+class LeaseHeld(KubeError):
+    """Another runner is at work."""
+
+    word, retryable = "lease_held", True
+
+
+class LeaseLost(KubeError):
+    """The Lease could not be renewed in time, or someone else has it: nothing more may be written."""
+
+    word, retryable = "lease_lost", True
+
+
+class Lease:
+    """A lock on one API server. ``acquire`` once, ``check`` before each write, ``release`` at the end."""
+
+    def __init__(self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS) -> None:
+        self._client, self._manager, self._seconds = client, manager, seconds
+        self._namespace, self._name = namespace, name
+        self._base = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(segment(namespace))
+        self._path = "{0}/{1}".format(self._base, segment(name))
+        self._operation = "take the lease {0}/{1}".format(namespace, name)
+        self.holder = "{0}/{1}/{2:08x}".format(socket.gethostname()[:100], os.getpid(), random.getrandbits(32))
+        self._lease: t.Dict[str, t.Any] = {}
+        self._renewed = 0.0
+        self._lost = ""
+        self._stop = threading.Event()
+        self._thread: t.Optional[threading.Thread] = None
+
+    @property
+    def held(self) -> bool:
+        """True from a successful acquire on."""
+        return self._thread is not None
+
+    def acquire(self, wait: float = 0.0) -> None:
+        """Take the Lease, waiting at most so many seconds. Raises LeaseHeld and other KubeErrors."""
+        deadline = time.monotonic() + wait
+        seen, since = "", 0.0
+        while True:
+            begun = time.monotonic()
+            lease = self._take(seen if seen and begun - since >= self._seconds else "")
+            if lease is not None:
+                break
+            found = self._read()
+            if found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder:
+                lease = found  # it was made, and only the answer was lost
+                break
+            version = found.get("metadata", {}).get("resourceVersion", "") if found else ""
+            if version != seen:
+                seen, since = version, time.monotonic()
+            if found is not None and time.monotonic() >= deadline:
+                holder = str((found.get("spec") or {}).get("holderIdentity", ""))[:200]
+                raise LeaseHeld(self._client.cluster, self._operation, "another run is at work: {0!r}".format(holder))
+            if found is not None:
+                time.sleep(min(_POLL, max(0.01, deadline - time.monotonic())))
+        self._lease, self._renewed, self._lost = lease, begun, ""
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._keep, name="mcn-lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises LeaseLost unless the Lease is surely ours."""
+        if self._thread is None:
+            raise LeaseLost(self._client.cluster, self._operation, "it was not taken")
+        if not self._lost and time.monotonic() - self._renewed >= self._seconds:
+            self._lost = "it could not be renewed for {0:.0f} s".format(self._seconds)
+        if self._lost:
+            raise LeaseLost(self._client.cluster, self._operation, self._lost)
+
+    def release(self) -> None:
+        """Remove the Lease, if it is still ours. Does not raise: what stays behind runs out by itself."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        if self._lost:
+            return
+        meta = self._lease["metadata"]
+        try:
+            self._client.request_deletion(self._path, meta["uid"], meta["resourceVersion"])
+        except KubeError:
+            pass
+
+    # -- inside
+
+    def _take(self, abandoned: str) -> t.Optional[t.Dict[str, t.Any]]:
+        """Make the Lease, or take the one of this resource version over; None when somebody else has it."""
+        spec = {
+            "holderIdentity": self.holder, "leaseDurationSeconds": max(1, int(self._seconds)),
+            "acquireTime": _now(), "renewTime": _now(),
+        }  # fmt: skip
+        meta: t.Dict[str, t.Any] = {"namespace": self._namespace, "name": self._name}
+        try:
+            if abandoned:
+                return self._client.merge_patch(self._path, {"metadata": {"resourceVersion": abandoned}, "spec": spec}, self._manager)
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+            return self._client.create(self._base, body, self._manager)
+        except Conflict:
+            return None
+        except NotFound:
+            if abandoned:
+                return None  # it was released meanwhile
+            raise
+
+    def _read(self) -> t.Optional[t.Dict[str, t.Any]]:
+        try:
+            return self._client.get(self._path)
+        except NotFound:
+            return None
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._seconds / 3):
+            begun = time.monotonic()
+            version = self._lease["metadata"]["resourceVersion"]
+            body = {"metadata": {"resourceVersion": version}, "spec": {"renewTime": _now()}}
+            try:
+                self._lease = self._client.merge_patch(self._path, body, self._manager)
+                self._renewed = begun
+            except (Conflict, NotFound):
+                self._lost = "another run has it now"
+                return
+            except KubeError:
+                pass  # check() tells when it has been too long
+
+
+def _now() -> str:
+    # for people who look at it; nothing compares it
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
