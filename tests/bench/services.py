@@ -1,0 +1,285 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Services of one cluster mirrored into another: service_mirror beside what users would do instead.
+
+Run by `tests/run bench services`. Two real API servers, the second one fresh in every round. In a round the flow, the
+bare client and the task of a playbook write the same objects, each into a namespace of its own, and take turns at being
+first; all namespaces must hold the same before a round counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import tempfile
+
+from _clusters import api_server, bare, head, median, play, python, row, run_flow, together
+
+LABELS = {"mirror.semaphore.uw.io/mirror-service": "true"}
+MIRROR_LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
+PORTS = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
+FLOW, BARE, TASK, LOOP, LIST = "flow", "bare", "task", "loop", "list"
+APPLY = "application/apply-patch+yaml"
+DISCOVERY = "discovery.k8s.io/v1"
+ENDPOINTS = 10
+#: Objects of the slow loop, and Services up to which the one task with a list is measured.
+LOOPS, MEASURED = (50, 100), 1000
+DEFINITION = {"clusters": {
+    "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
+}}  # fmt: skip
+
+#: The same lists, read and decoded by the same client, and nothing else.
+LISTS = """
+import json, sys, time
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
+import kubernetes.client
+ask = json.load(sys.stdin)
+started = time.perf_counter()
+clusters = Clusters(ask["clusters"], 120.0)
+def read(name, client):
+    return [client.list(path, label_selector=labels) for path, labels in ask["lists"][name]]
+found = clusters.read("list", read)
+print(json.dumps({"seconds": time.perf_counter() - started, "failures": clusters.failures}))
+"""
+
+
+def addresses(number, first=0):
+    """The pods of a Service; some have the same, which nothing minds."""
+    return ["10.2.{0}.{1}".format(number % 250, 1 + (first + index) % 250) for index in range(ENDPOINTS)]
+
+
+class Form:
+    """How endpoints are written on these API servers: as slices where there is discovery.k8s.io/v1."""
+
+    def __init__(self, slices):
+        self.slices = slices
+        self.base, self.plural = ("/apis/" + DISCOVERY, "endpointslices") if slices else ("/api/v1", "endpoints")
+
+    def source(self, number):
+        """(Service, its endpoints) of the source cluster, without the fields that a mirror does not have."""
+        name = "s{0}".format(number)
+        meta = {"name": name, "namespace": "shop", "labels": LABELS}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}}, self.endpoints(name, "shop", LABELS, number)
+
+    def endpoints(self, name, namespace, labels, number, first=0, suffix="", more=None):
+        ips = addresses(number, first)
+        port = {key: PORTS[0][key] for key in ("name", "protocol")}
+        if not self.slices:
+            meta = {"name": name, "namespace": namespace, "labels": labels}
+            subset = {"addresses": [{"ip": ip} for ip in sorted(ips)], "ports": [dict(port, port=8080)]}
+            return {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": [subset]}
+        labels = dict(labels, **{"kubernetes.io/service-name": name}, **(more or {}))
+        meta = {"name": name + suffix, "namespace": namespace, "labels": labels}
+        return {"apiVersion": DISCOVERY, "kind": "EndpointSlice", "metadata": meta, "addressType": "IPv4", "ports": [dict(port, port=8080)],
+                "endpoints": [{"addresses": [ip], "conditions": {"ready": True}} for ip in sorted(ips)]}  # fmt: skip
+
+    def mirrors(self, count, namespace):
+        """(Services, endpoints) as they must stand in the other cluster, written down apart from the code under test."""
+        services, ends = [], []
+        for number in range(count):
+            name = "aws-shop-73736d-s{0}".format(number)
+            meta = {"name": name, "namespace": namespace, "labels": MIRROR_LABELS}
+            services.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}})
+            ours = {"endpointslice.kubernetes.io/managed-by": "multicluster.network"}
+            ends.append(self.endpoints(name, namespace, MIRROR_LABELS, number, suffix="-4-0", more=ours))
+        return services, ends
+
+    def path(self, obj):
+        plural, base = ("services", "/api/v1") if obj["kind"] == "Service" else (self.plural, self.base)
+        return "{0}/namespaces/{1}/{2}/{3}".format(base, obj["metadata"]["namespace"], plural, obj["metadata"]["name"])
+
+    def batches(self, count, namespace):
+        """The writes of a cold run, as the bare client takes them."""
+        return [
+            [("PATCH", self.path(obj) + "?fieldManager=multicluster.network%2Fbench&force=false", obj, APPLY) for obj in objects]
+            for objects in self.mirrors(count, namespace)
+        ]
+
+    def state(self, server, namespace):
+        """What stands in a namespace, without what the server fills in."""
+        client, found = server.client(), {}
+        for base, plural in (("/api/v1", "services"), (self.base, self.plural)):
+            for obj in client.list("{0}/namespaces/{1}/{2}".format(base, namespace, plural)).items:
+                meta = obj["metadata"]
+                body = {key: value for key, value in obj.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+                if plural == "services":
+                    body["spec"] = {key: value for key, value in obj["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+                found[plural, meta["name"]] = (meta.get("labels"), body)
+        return found
+
+
+class Bench:
+    def __init__(self, aws, form, count, folder):
+        self.aws, self.form, self.count, self.folder = aws, form, count, folder
+        self.times = {FLOW: [], BARE: [], TASK: [], "process": []}
+
+    def sources(self):
+        """Fill the source cluster up to ``count`` Services."""
+        client = self.aws.client()
+        client.apply("/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench")
+        there = {obj["metadata"]["name"] for obj in client.list("/api/v1/namespaces/shop/services").items}
+        todo = [obj for number in range(self.count) if "s{0}".format(number) not in there for obj in self.form.source(number)]
+        together([lambda obj=obj: client.apply(self.form.path(obj), obj, "bench") for obj in todo])
+
+    def request(self, gcp, namespace):
+        return {"fabric": "bench", "clusters": [self.aws.access("aws"), gcp.access("gcp")], "definition": DEFINITION, "sources": ["aws"],
+                "destinations": ["gcp"], "mirror_namespace": namespace, "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items())}  # fmt: skip
+
+    def ours(self, gcp, namespace):
+        return run_flow("service_mirror", self.request(gcp, namespace))
+
+    def task(self, gcp, namespace):
+        return play([{"multicluster.network.service_mirror": self.request(gcp, namespace)}], self.folder)
+
+    def cold(self, gcp, number):
+        """One round; its times once all sides have left the same."""
+        client = gcp.client()
+        for side in (FLOW, BARE, TASK):
+            client.apply("/api/v1/namespaces/" + side, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": side}}, "bench")
+        batches, answers = self.form.batches(self.count, BARE), {}
+        sides = {
+            FLOW: lambda: self.ours(gcp, FLOW), BARE: lambda: bare(gcp, batches),
+            TASK: lambda: {"seconds": self.task(gcp, TASK) - play([{"meta": "noop"}], self.folder)},
+        }  # fmt: skip
+        order = [FLOW, BARE, TASK]
+        for side in order[number % 3 :] + order[: number % 3]:
+            answers[side] = sides[side]()
+        states = {side: self.form.state(gcp, side) for side in order}
+        if not all(state == states[BARE] and len(state) == 2 * self.count for state in states.values()):
+            raise SystemExit("the namespaces do not hold the same {0} mirrors: no time counts".format(self.count))
+        for side in order:
+            self.times[side].append(answers[side]["seconds"])
+        self.times["process"].append(answers[FLOW]["process"] - answers[FLOW]["seconds"])
+
+    # -- what is there already -----------------------------------------------------------------------------------
+
+    def lists(self, gcp):
+        """The lists of an unchanged run."""
+        plurals = [("/api/v1", "services"), (self.form.base, self.form.plural)]
+        aws = [("{0}/{1}".format(base, plural), None) for base, plural in plurals]
+        there = [("{0}/namespaces/{1}/{2}".format(base, FLOW, plural), None) for base, plural in plurals]
+        if self.form.slices:
+            there.append(("/api/v1/namespaces/{0}/endpoints".format(FLOW), "mirrored-svc=true"))
+        else:
+            # of what an older server has besides, only ours are of interest
+            there.append(("/apis/{0}beta1/namespaces/{1}/endpointslices".format(DISCOVERY, FLOW), None))
+        return {"clusters": self.request(gcp, FLOW)["clusters"], "lists": {"aws": aws, "gcp": there}}
+
+    def reads(self, gcp, function):
+        """(the answer, which lists the servers saw)"""
+        marks = {server: server.mark() for server in (self.aws, gcp)}
+        answer = function()
+        asked = {server.port: sorted(entry[:2] for entry in server.audit(mark) if entry[2] < 300) for server, mark in marks.items()}
+        return answer, asked
+
+    def unchanged(self, gcp, rounds):
+        """(seconds of ours, of its lists alone), the servers having seen the same requests from both."""
+        ask, times = self.lists(gcp), []
+        sides = [lambda: self.ours(gcp, FLOW), lambda: python(LISTS, ask)]
+        for number in range(rounds):
+            answers = {}
+            for index in (0, 1) if number % 2 else (1, 0):
+                answers[index] = self.reads(gcp, sides[index])
+            if answers[0][1] != answers[1][1]:
+                raise SystemExit("not the same requests: {0}".format(answers))
+            assert not answers[0][0]["result"]["changed"]
+            times.append((answers[0][0]["seconds"], answers[1][0]["seconds"]))
+        return tuple(median(column) for column in zip(*times))
+
+    def changed(self, gcp, rounds):
+        """Seconds of ours after one endpoint of one Service has moved: one write."""
+        times, client = [], self.aws.client()
+        for number in range(rounds):
+            obj = self.form.endpoints("s0", "shop", LABELS, 0, first=number + 1)
+            client.apply(self.form.path(obj), obj, "bench", force=True)
+            mark = gcp.mark()
+            times.append(self.ours(gcp, FLOW)["seconds"])
+            assert len(gcp.writes(mark)) == 1, gcp.writes(mark)
+        obj = self.form.source(0)[1]
+        client.apply(self.form.path(obj), obj, "bench", force=True)
+        return median(times)
+
+
+class Core:
+    """kubernetes.core, which most people have: the same objects by its module k8s."""
+
+    def __init__(self, form, folder):
+        self.form, self.folder = form, folder
+
+    def run(self, gcp, namespace, count, loop):
+        """Wall clock of the task, without that of an empty play."""
+        gcp.client().apply("/api/v1/namespaces/" + namespace, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, "bench")
+        objects = [obj for pair in zip(*self.form.mirrors(count, namespace)) for obj in pair]
+        ca = self.folder / "ca.pem"
+        ca.write_text(gcp.ca)
+        access = gcp.access()
+        task = {"kubernetes.core.k8s": {"host": gcp.url, "api_key": access["token"], "ca_cert": str(ca), "definition": "{{ item }}" if loop else "{{ objects }}"}}
+        if loop:
+            task.update(loop="{{ objects }}", loop_control={"label": "{{ item.metadata.name }}"})
+        seconds = play([task], self.folder, {"objects": objects}) - play([{"meta": "noop"}], self.folder)
+        if len(self.form.state(gcp, namespace)) != len(objects):
+            raise SystemExit("kubernetes.core left something else")
+        return seconds
+
+
+def rows(asked, folder, form, aws, loop):
+    """The rows of one number of Services."""
+    for count in asked.services:
+        bench = Bench(aws, form, count, folder)
+        bench.sources()
+        with contextlib.ExitStack() as last:
+            for number in range(asked.rounds):
+                last.close()
+                gcp = last.enter_context(api_server())
+                bench.cold(gcp, number)
+            times = {side: median(values) for side, values in bench.times.items()}
+            unchanged, lists = bench.unchanged(gcp, asked.rounds)
+            changed = bench.changed(gcp, asked.rounds)
+        objects = 2 * count
+        row(count, "cold", "loop of kubernetes.core.k8s", "{0:.0f} (extrapolated)".format(loop * objects), "task {0:.2f}".format(times[TASK]),
+            "{0:.0f} x faster".format(loop * objects / times[TASK]))  # fmt: skip
+        if count <= MEASURED:
+            with api_server() as gcp:
+                listed = Core(form, folder).run(gcp, LIST, count, False)
+            measured = (listed / count, "measured once")
+        row(count, "cold", "one task of kubernetes.core.k8s with the list",
+            "{0:.1f} ({1})".format(measured[0] * count, measured[1] if count <= MEASURED else "extrapolated"), "task {0:.2f}".format(times[TASK]),
+            "{0:.1f} x faster".format(measured[0] * count / times[TASK]))  # fmt: skip
+        row(count, "cold", "bare client, same writes", "{0:.3f}".format(times[BARE]), "flow {0:.3f}".format(times[FLOW]),
+            "{0:.2f} x its time".format(times[FLOW] / times[BARE]))  # fmt: skip
+        row(count, "unchanged", "the same lists read and decoded", "{0:.3f}".format(lists), "flow {0:.3f}".format(unchanged),
+            "{0:.2f} x its time".format(unchanged / lists))  # fmt: skip
+        row(count, "one changed, one write", "the same lists read and decoded", "{0:.3f}".format(lists), "flow {0:.3f}".format(changed),
+            "{0:.2f} x its time".format(changed / lists))  # fmt: skip
+        row(count, "for comparison", "start of Python and imports", "{0:.2f}".format(times["process"]), "", "")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--services", type=int, nargs="+", default=[100, 1000, 5000])
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, api_server() as aws:
+        folder = pathlib.Path(name)
+        version = aws.client().get("/version")["gitVersion"]
+        form = Form(aws.client().serves(DISCOVERY, "EndpointSlice"))
+        print("Mirrors of Services with {0} endpoints each, API server {1}, as {2}; Linux {3}".format(ENDPOINTS, version, form.plural, os.uname().release))
+        print("seconds; medians of {0} interleaved runs, but for kubernetes.core: one run each".format(asked.rounds))
+        print("flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n")
+        core = Core(form, folder)
+        with api_server() as gcp:
+            loops = [core.run(gcp, "loop-{0}".format(objects), objects // 2, True) for objects in LOOPS]
+        per_object = min(seconds / objects for seconds, objects in zip(loops, LOOPS))
+        print("loop of kubernetes.core.k8s: {0} objects {2:.1f} s, {1} objects {3:.1f} s, so {4:.2f} s an object\n".format(*LOOPS, *loops, per_object))
+        head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
+        rows(asked, folder, form, aws, per_object)
+
+
+if __name__ == "__main__":
+    main()
