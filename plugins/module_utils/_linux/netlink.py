@@ -68,26 +68,85 @@ def messages(data: bytes) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
         position += (length + 3) & ~3
 
 
-class GenericSocket:
+class NetlinkSocket:
+    """One plain netlink socket of a protocol. ``name`` stands in messages; ``requests`` counts what was sent."""
+
+    def __init__(self, protocol: int, name: str) -> None:
+        self._name = name
+        self._sequence = 0
+        self.requests = 0
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        except OSError as error:
+            raise LinuxError("open netlink for", name, os_reason(error)) from None
+        try:
+            self._socket.bind((0, 0))
+            self._socket.settimeout(_TIMEOUT)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def dump_messages(self, kind: int, body: bytes) -> t.List[bytes]:
+        """All answers to a dump request, without netlink's header. Repeated when the kernel says it was interrupted."""
+        for _attempt in range(_DUMP_TRIES):
+            self.requests += 1
+            try:
+                return self.exchange(kind, NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP, body)
+            except InterruptedError:
+                continue
+        raise LinuxError("dump", self._name, "it changed during each of {0} reads".format(_DUMP_TRIES))
+
+    def exchange(self, kind: int, flags: int, body: bytes) -> t.List[bytes]:
+        """One request and what comes back for it, without netlink's header. Raises NetlinkRefused, InterruptedError."""
+        self._sequence += 1
+        self._socket.send(_HEADER.pack(16 + len(body), kind, flags, self._sequence, 0) + body)
+        answers: t.List[bytes] = []
+        interrupted = False
+        for answer, answer_flags, sequence, answer_body in self.received():
+            if sequence != self._sequence:
+                continue
+            interrupted = interrupted or bool(answer_flags & NLM_F_DUMP_INTR)
+            if answer in (NLMSG_ERROR, NLMSG_DONE):
+                number = error_number(answer_body)
+                if number > 0:
+                    raise NetlinkRefused(number)
+                break
+            answers.append(answer_body)
+        if interrupted:
+            raise InterruptedError()
+        return answers
+
+    def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
+        """What the kernel sends, as it comes, as messages() has it. The caller stops."""
+        while True:
+            data, _ancillary, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
+            if flags & socket.MSG_TRUNC:
+                raise LinuxError("read", self._name, "a message is longer than {0} bytes".format(_RECEIVE_BYTES))
+            if sender[0] == 0:  # only the kernel (port 0) is believed
+                yield from messages(data)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+
+def error_number(body: bytes) -> int:
+    """The errno of an NLMSG_ERROR or NLMSG_DONE; 0 for a plain acknowledgement."""
+    return -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
+
+
+class GenericSocket(NetlinkSocket):
     """One family's generic netlink socket. ``requests`` counts what was sent after the family look-up.
 
     Raises LinuxError (with ENOENT's meaning) when the kernel does not know the family.
     """
 
     def __init__(self, family: str) -> None:
-        self._family = family
-        self._sequence = 0
-        self.requests = 0
+        super().__init__(NETLINK_GENERIC, family)
         try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_GENERIC)
-        except OSError as error:
-            raise LinuxError("open netlink for", family, os_reason(error)) from None
-        try:
-            self._socket.bind((0, 0))
-            self._socket.settimeout(_TIMEOUT)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-            self._id = self._look_up()
+            self._id = self._look_up(family)
         except NetlinkRefused as error:
             self._socket.close()
             if error.errno == errno.ENOENT:
@@ -97,54 +156,23 @@ class GenericSocket:
             self._socket.close()
             raise
 
-    def _look_up(self) -> int:
-        name = attribute(CTRL_ATTR_FAMILY_NAME, self._family.encode("ascii") + b"\0")
-        for payload in self._exchange(GENL_ID_CTRL, NLM_F_REQUEST | NLM_F_ACK, CTRL_CMD_GETFAMILY, 1, name):
-            for kind, value in attributes(payload):
+    def _look_up(self, family: str) -> int:
+        name = attribute(CTRL_ATTR_FAMILY_NAME, family.encode("ascii") + b"\0")
+        for payload in self.exchange(GENL_ID_CTRL, NLM_F_REQUEST | NLM_F_ACK, _generic(CTRL_CMD_GETFAMILY, 1) + name):
+            for kind, value in attributes(payload[4:]):
                 if kind == CTRL_ATTR_FAMILY_ID:
                     return struct.unpack("=H", value[:2])[0]
         raise NetlinkRefused(errno.ENOENT)
 
     def dump(self, command: int, payload: bytes, version: int = 1) -> t.List[bytes]:
         """All answers to a dump request, without their headers. Repeated when the kernel says it was interrupted."""
-        for _attempt in range(_DUMP_TRIES):
-            self.requests += 1
-            try:
-                return self._exchange(self._id, NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP, command, version, payload)
-            except InterruptedError:
-                continue
-        raise LinuxError("dump", self._family, "it changed during each of {0} reads".format(_DUMP_TRIES))
+        return [answer[4:] for answer in self.dump_messages(self._id, _generic(command, version) + payload)]
 
     def send(self, command: int, payload: bytes, version: int = 1) -> None:
         """One request, acknowledged. Raises NetlinkRefused."""
         self.requests += 1
-        self._exchange(self._id, NLM_F_REQUEST | NLM_F_ACK, command, version, payload)
+        self.exchange(self._id, NLM_F_REQUEST | NLM_F_ACK, _generic(command, version) + payload)
 
-    def _exchange(self, kind: int, flags: int, command: int, version: int, payload: bytes) -> t.List[bytes]:
-        self._sequence += 1
-        body = struct.pack("=BBH", command, version, 0) + payload
-        self._socket.send(_HEADER.pack(16 + len(body), kind, flags, self._sequence, 0) + body)
-        answers: t.List[bytes] = []
-        interrupted = False
-        while True:
-            data, _ancillary, received, sender = self._socket.recvmsg(_RECEIVE_BYTES)
-            if received & socket.MSG_TRUNC:
-                raise LinuxError("read", self._family, "a message is longer than {0} bytes".format(_RECEIVE_BYTES))
-            if sender[0] != 0:
-                continue  # only the kernel (port 0) is believed
-            for answer, answer_flags, sequence, answer_body in messages(data):
-                if sequence != self._sequence:
-                    continue
-                interrupted = interrupted or bool(answer_flags & NLM_F_DUMP_INTR)
-                if answer in (NLMSG_ERROR, NLMSG_DONE):
-                    number = -struct.unpack_from("=i", answer_body)[0] if len(answer_body) >= 4 else 0
-                    if number > 0:
-                        raise NetlinkRefused(number)
-                    if interrupted:
-                        raise InterruptedError()
-                    return answers
-                answers.append(answer_body[4:])
 
-    def close(self) -> None:
-        """Give the socket back."""
-        self._socket.close()
+def _generic(command: int, version: int) -> bytes:
+    return struct.pack("=BBH", command, version, 0)

@@ -17,7 +17,8 @@ from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, messages
 
 RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 NLM_F_REPLACE, NLM_F_CREATE = 0x100, 0x400
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_TABLE = 1, 4, 5, 6, 7, 8, 15
+RTAX_LOCK, RTAX_MTU = 1, 2
 #: Tables beyond a byte travel in their attribute alone.
 RT_TABLE_COMPAT = 252
 TYPES = {
@@ -37,7 +38,10 @@ _NETLINK_ROUTE, _SOL_NETLINK, _NETLINK_CAP_ACK = 0, 270, 10
 
 
 def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t.Optional[int]) -> bytes:
-    """The body of a route message. route: as read_routes gives it; oif: index of its device. Raises ValueError."""
+    """The body of a route message. route: as read_routes gives it; oif: index of its device. Raises ValueError.
+
+    via, src, mtu and mtu_locked may be missing.
+    """
     text, length = route["dst"].split("/")
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     parts = [
@@ -48,12 +52,15 @@ def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t
     ]
     if int(length):
         parts.append(attribute(RTA_DST, _address(family, text)))
-    if route["via"] and route["via"] != "several":
+    if route.get("via") and route["via"] != "several":
         parts.append(attribute(RTA_GATEWAY, _address(family, route["via"])))
-    if route["src"]:
+    if route.get("src"):
         parts.append(attribute(RTA_PREFSRC, _address(family, route["src"])))
     if route["metric"]:
         parts.append(attribute(RTA_PRIORITY, _U32.pack(route["metric"])))
+    if route.get("mtu"):
+        locked = attribute(RTAX_LOCK, _U32.pack(1 << RTAX_MTU)) if route.get("mtu_locked") else b""
+        parts.append(attribute(RTA_METRICS, locked + attribute(RTAX_MTU, _U32.pack(route["mtu"]))))
     if oif is not None:
         parts.append(attribute(RTA_OIF, _U32.pack(oif)))
     return b"".join(parts)

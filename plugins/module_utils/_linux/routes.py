@@ -25,16 +25,16 @@ _NO_TABLE = ("FIB table does not exist",)
 
 
 def read_routes(table: int) -> t.List[Route]:
-    """All routes of a table, both families: ``{dst, type, dev, via, src, metric, scope, protocol}``.
+    """All routes of a table, both families: ``{version, table, dst, type, dev, via, src, metric, scope, protocol, mtu}``.
 
     Routes with a type of service are left out: they are other routes than those without. dev is None for routes that
-    have none, and for those with several next hops.
+    have none, and for those with several next hops. mtu: the route's own; None where it has none.
     """
     routes = []
     for option, version in (("-4", 4), ("-6", 6)):
         for entry in ip_json([option, "route", "show", "table", str(table)], nothing=_NO_TABLE):
             if "tos" not in entry:
-                routes.append(_route(entry, version))
+                routes.append(dict(_route(entry, version), version=version, table=table))
     return routes
 
 
@@ -52,6 +52,7 @@ def _route(entry: t.Mapping[str, t.Any], version: int) -> Route:
         "metric": entry.get("metric", 0),
         "scope": "global" if version == 6 else _word(entry.get("scope", "0"), _SCOPES),
         "protocol": int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, 0),
+        "mtu": next((metrics["mtu"] for metrics in entry.get("metrics", ()) if "mtu" in metrics), None),
     }
 
 
@@ -68,9 +69,10 @@ def _network(text: str, version: int) -> str:
 def write_routes(
     table: int, protocol: int, replacements: t.Sequence[Route], deletions: t.Sequence[Route]
 ) -> int:
-    """Create or replace, then delete. Returns the number of messages.
+    """Create or replace, in this order, then delete. Returns the number of messages.
 
-    A route that the kernel refuses does not stop the others; the LinuxError at the end names the first and the count.
+    A route is ``{dst, type, dev, via, src, metric, scope, mtu}``; via, src and mtu may be missing. One
+    that the kernel refuses does not stop the others; the LinuxError at the end names the first and the count.
     """
     failed = _write(True, table, protocol, replacements) + _write(False, table, protocol, deletions)
     if failed:

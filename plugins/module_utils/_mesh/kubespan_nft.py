@@ -129,6 +129,8 @@ def rule_text(rule: Rule) -> str:
 
 
 def _statement(item: Data) -> str:
+    if "unknown" in item:  # what a rule of somebody else's has and ours never have
+        return "[{unknown} {data}]".format(**item)
     kind = item.get("match")
     if kind == "mark":
         return "meta mark & 0x{0:08x} == 0x{1:08x}".format(item["mask"], item["value"])

@@ -25,7 +25,9 @@ DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
 KERNEL_PRIORITIES = (0, 32766, 32767)
 #: What makes up a rule besides its owner's marks. Anything else in a dump (source, interface, inversion) is a difference.
 _SELECTORS = ("fwmark", "fwmask", "table")
-_FURTHER = ("src", "dst", "iif", "oif", "tos", "invert", "suppress_prefixlength", "ipproto", "sport", "dport", "uidrange")
+_FURTHER = (
+    "src dst iif oif tos invert suppress_prefixlength suppress_ifgroup ipproto sport dport uidrange goto l3mdev other".split()
+)
 
 
 def wanted_rule(version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> Data:
@@ -94,7 +96,14 @@ def ours_to_remove(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], g
 
 
 def _is_right(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any]) -> bool:
-    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(rule.get(name) for name in _FURTHER)
+    if rule.get("action", "to_table") not in ("to_table", "lookup"):
+        return False
+    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(_says(rule.get(name)) for name in _FURTHER)
+
+
+def _says(value: t.Any) -> bool:
+    """Whether a selector is set: zero is (suppress_prefixlength 0 selects), the kernel's number for "unset" is not."""
+    return value is not None and value is not False and value not in ("", [], 0xFFFFFFFF)
 
 
 def without_gap(steps: t.Sequence[Data]) -> t.List[Data]:
@@ -121,7 +130,7 @@ def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed
     """
     routes = []
     for version in (4, 6):
-        common = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": 0}
+        common = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": "global"}
         routes.append(dict(common, type="unicast", dev=layout.device, metric=ROUTE_METRIC, mtu=mtu))
         if fail_closed:
             routes.append(dict(common, type="unreachable", dev=None, metric=FALLBACK_METRIC, mtu=None))
