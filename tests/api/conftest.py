@@ -4,12 +4,13 @@
 
 """A real API server for the tests of this folder: etcd and kube-apiserver on free loopback ports, ended by process id.
 
-The programs come from KUBEBUILDER_ASSETS or from the cache that tests/lab/build-kubernetes fills (MCN_CACHE). Where there
-are none, the tests fail: a skipped test would look like a passed one.
+KUBERNETES chooses the release, as for the lab; the programs come from the cache that tests/lab/build-kubernetes fills. Where
+there are none, the tests fail: a skipped test would look like a passed one.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -35,19 +36,32 @@ AUDIT = {
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
+BUILD = pathlib.Path(__file__).resolve().parents[1] / "lab" / "build-kubernetes"
+
+
+@functools.lru_cache(maxsize=None)
+def programs() -> pathlib.Path:
+    """The folder of the Kubernetes programs, chosen as for the lab (KUBERNETES), not built. Raises RuntimeError that says how to get it."""
+    done = subprocess.run([str(BUILD), "--cached"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return pathlib.Path(done.stdout.split()[-1])
+
+
 def find_program(name: str) -> str:
-    """Path of a Kubernetes program. Raises RuntimeError that says how to get it."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    folders = [pathlib.Path(assets)] if assets else []
-    cache = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
-    folders += sorted(cache.glob("kubernetes-*"), reverse=True)
-    for folder in folders:
-        if os.access(folder / name, os.X_OK):
-            return str(folder / name)
-    found = shutil.which(name)
-    if found:
-        return found
-    raise RuntimeError("{0} was not found; run tests/lab/build-kubernetes, or set KUBEBUILDER_ASSETS".format(name))
+    """Path of a program of that Kubernetes, or of the machine's."""
+    path = programs() / name
+    found = str(path) if os.access(path, os.X_OK) else shutil.which(name)
+    if not found:
+        raise RuntimeError("{0} was found neither in {1} nor on PATH".format(name, programs()))
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def slices_version() -> str:
+    """The newest apiVersion of EndpointSlices that this Kubernetes serves; up to 1.20 that is v1beta1."""
+    said = subprocess.run([find_program("kube-apiserver"), "--version"], capture_output=True, text=True, check=True).stdout
+    return "discovery.k8s.io/v1beta1" if int(said.split("v1.")[1].split(".")[0]) < 21 else "discovery.k8s.io/v1"
 
 
 def free_port() -> int:

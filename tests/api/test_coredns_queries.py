@@ -25,6 +25,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
+from conftest import slices_version
 from dns_client import ask, encode
 from set_kinds import namespace
 
@@ -67,16 +68,16 @@ def make_services(client):
     endpoints = [{"addresses": ["10.2.3.{0}".format(n)], "hostname": "web-{0}".format(n), "conditions": {"ready": True}} for n in (0, 1)]
     name = "aws-default-73736d-nginx"
     metadata = {"name": name + "-4-0", "namespace": "sys-semaphore", "labels": {"kubernetes.io/service-name": name}}
-    body = {"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4",
+    body = {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4",
             "endpoints": endpoints, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}  # fmt: skip
-    client.apply("/apis/discovery.k8s.io/v1beta1/namespaces/sys-semaphore/endpointslices/" + metadata["name"], body, "tests")
+    client.apply("/apis/{0}/namespaces/sys-semaphore/endpointslices/{1}".format(slices_version(), metadata["name"]), body, "tests")
 
 
 def remove_services(client):
     """The API server is shared: other tests begin with an empty mirror namespace."""
     for space, name in SERVICES:
         client.delete("/api/v1/namespaces/{0}/services/{1}".format(space, name))
-    client.delete("/apis/discovery.k8s.io/v1beta1/namespaces/sys-semaphore/endpointslices/aws-default-73736d-nginx-4-0")
+    client.delete("/apis/{0}/namespaces/sys-semaphore/endpointslices/aws-default-73736d-nginx-4-0".format(slices_version()))
 
 
 def for_this_machine(text, folder, server):

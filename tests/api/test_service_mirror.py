@@ -10,7 +10,7 @@ import copy
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
-from conftest import ApiServer
+from conftest import ApiServer, slices_version
 
 LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}
 SHARED = {"mirror.semaphore.uw.io/global-service": "true"}
@@ -94,11 +94,16 @@ def endpoints(namespace, name, *ips, labels=None, not_ready=(), ports=None):
             "subsets": [subset] if ips or not_ready else []}  # fmt: skip
 
 
+def in_zone(zone):
+    """How an endpoint of a slice says its zone."""
+    return {"zone": zone} if slices_version().endswith("/v1") else {"topology": {"topology.kubernetes.io/zone": zone}}
+
+
 def piece(namespace, service_name, suffix, *ips, labels=None, family="IPv4", zone="eu-1"):
     meta = {"name": service_name + suffix, "namespace": namespace,
             "labels": dict(SHARED if labels is None else labels, **{"kubernetes.io/service-name": service_name})}  # fmt: skip
-    return {"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "metadata": meta, "addressType": family,
-            "endpoints": [{"addresses": [ip], "conditions": {"ready": True}, "topology": {"topology.kubernetes.io/zone": zone}} for ip in ips],
+    return {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": meta, "addressType": family,
+            "endpoints": [dict(in_zone(zone), addresses=[ip], conditions={"ready": True}) for ip in ips],
             "ports": [{"name": "http", "port": 8888, "protocol": "TCP"}]}  # fmt: skip
 
 
@@ -110,7 +115,7 @@ def reasons(result):
     return [(row["object"], row["reason"]) for row in result["refused"]]
 
 
-KINDS = (("v1", "Endpoints"), ("v1", "Service"), ("v1", "ConfigMap"), ("discovery.k8s.io/v1beta1", "EndpointSlice"))
+KINDS = (("v1", "Endpoints"), ("v1", "Service"), ("v1", "ConfigMap"), (None, "EndpointSlice"))
 
 
 @pytest.fixture
@@ -121,6 +126,7 @@ def two(server, other):
     yield made
     for name, client in made.clients.items():
         for api_version, kind in KINDS:
+            api_version = api_version or slices_version()
             for obj in client.list(client.resource(api_version, kind).path()).items:
                 meta = obj["metadata"]
                 if meta["namespace"] in (NAMESPACE, "sys-log", "shop") and meta["name"] != "kube-root-ca.crt":
@@ -159,12 +165,12 @@ def test_seed_example_again_and_one_change(fluentd):
     result = two.run(mirror_as="endpoints")
     assert not result["changed"] and result["plan"]["unchanged"] == 2
     for name, asked in two.asked(mark).items():
-        # ruling 47; this server has no discovery.k8s.io/v1, so that list is answered by 404
+        # one list of each kind; where there is no discovery.k8s.io/v1, that one is answered by 404
         assert [(verb, path) for verb, path, status in asked if status == 200] == [
-            ("list", "/api/v1/services"), ("list", "/apis/discovery.k8s.io/v1beta1/namespaces/sys-semaphore/endpointslices"),
+            ("list", "/api/v1/services"), ("list", "/apis/{0}/namespaces/sys-semaphore/endpointslices".format(slices_version())),
             ("list", "/api/v1/endpoints"),
         ]
-        assert {verb for verb, path, status in asked} == {"list"} and len(asked) == 4
+        assert {verb for verb, path, status in asked} == {"list"} and len(asked) == (3 if slices_version().endswith("/v1") else 4)
 
     two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.77", *PODS[1:]))
     mark = two.mark()
@@ -291,7 +297,7 @@ def test_hostile_sources(two):
         assert words["aws/shop/names"] == "unsupported_type" and words["aws/shop/" + "s" * 60] == "name_too_long"
         assert set(words.values()) <= {"special_address", "outside_grant", "unsupported_type", "name_too_long"}
         assert not result["failures"]
-        api_version, kind = ("v1", "Endpoints") if form == "endpoints" else ("discovery.k8s.io/v1beta1", "EndpointSlice")
+        api_version, kind = ("v1", "Endpoints") if form == "endpoints" else (slices_version(), "EndpointSlice")
         found = [two.get("gcp", kind, name, api_version=api_version) for name in two.names("gcp", kind, api_version=api_version)]
         ips = {a["ip"] for obj in found for subset in obj.get("subsets") or () for a in subset.get("addresses", ())}
         ips |= {ip for obj in found for one in obj.get("endpoints") or () for ip in one["addresses"]}
@@ -408,30 +414,44 @@ def test_a_refused_list_never_deletes(fluentd):
     assert [row["cause"] for row in result["failures"]] == ["forbidden"] and not result["changed"] and two.writes(mark)["gcp"] == []
 
 
+def test_auto_means_slices_where_v1_is_served(fluentd):
+    """Ruling 17: EndpointSlices where discovery.k8s.io/v1 is served, Endpoints elsewhere."""
+    two = fluentd
+    two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
+    assert not two.run()["failures"]
+    found = two.names("gcp", "Endpoints"), two.names("gcp", "EndpointSlice", api_version=slices_version())
+    assert found == (([], [FLUENTD + "-4-0"]) if slices_version().endswith("/v1") else ([FLUENTD], []))
+    mark = two.mark()
+    assert not two.run()["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
+
+
 def test_slices_where_they_are_forced(fluentd):
-    """This server has discovery.k8s.io/v1beta1 only: auto means Endpoints, slices are written in that version."""
+    """Also where only discovery.k8s.io/v1beta1 is served: then in that version."""
     two = fluentd
     two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", "10.2.4.19", labels=LABEL))
-    two.put("aws", piece("sys-log", "fluentd", "-def", "fd00:2::1", "fe80::1", labels=LABEL, family="IPv6"))
-    assert not two.run()["failures"] and two.names("gcp", "Endpoints") == [FLUENTD]
+    hostile = ["fd00:2::1"]  # outside of what aws is granted
+    if slices_version().endswith("beta1"):
+        hostile.append("fe80::1")  # later servers refuse it themselves
+    two.put("aws", piece("sys-log", "fluentd", "-def", *hostile, labels=LABEL, family="IPv6"))
+    assert not two.run(mirror_as="endpoints")["failures"] and two.names("gcp", "Endpoints") == [FLUENTD]
     result = two.run(mirror_as="slices")
     kinds = [(change["action"], change["kind"]) for change in result["plan"]["changes"]]
     assert kinds == [("create", "EndpointSlice"), ("delete", "Endpoints")], "the new form before the old one goes"
-    made = two.get("gcp", "EndpointSlice", FLUENTD + "-4-0", api_version="discovery.k8s.io/v1beta1")
+    made = two.get("gcp", "EndpointSlice", FLUENTD + "-4-0", api_version=slices_version())
     assert made["metadata"]["labels"] == {
         "mirrored-svc": "true", "mirror-svc-prefix-sync": "aws", "kubernetes.io/service-name": FLUENTD,
         "endpointslice.kubernetes.io/managed-by": "multicluster.network",
     }
     assert [one["addresses"] for one in made["endpoints"]] == [["10.2.3.19"], ["10.2.4.19"]]
-    assert made["endpoints"][0]["topology"] == {"topology.kubernetes.io/zone": "eu-1"}
-    assert set(reasons(result)) == {("aws/sys-log/fluentd", "outside_grant"), ("aws/sys-log/fluentd", "special_address")}
+    assert in_zone("eu-1").items() <= made["endpoints"][0].items()
+    assert set(reasons(result)) == {("aws/sys-log/fluentd", "special_address" if ip == "fe80::1" else "outside_grant") for ip in hostile}
     mark = two.mark()
     assert not two.run(mirror_as="slices")["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
     two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
     assert two.run(mirror_as="slices")["plan"]["update"] == 1
-    result = two.run(mirror_as="auto")
+    result = two.run(mirror_as="endpoints")
     assert [(change["action"], change["kind"]) for change in result["plan"]["changes"]] == [("create", "Endpoints"), ("delete", "EndpointSlice")]
-    assert not two.run()["changed"]
+    assert not two.run(mirror_as="endpoints")["changed"]
 
 
 def test_global_services(two):
@@ -444,8 +464,8 @@ def test_global_services(two):
         made = two.get(cluster, "Service", "gl-shop-73736d-cart")
         assert made["metadata"]["labels"] == {"global-svc": "true"}
         assert made["metadata"]["annotations"] == {"global-svc-clusters": "aws,gcp"}
-        assert two.names(cluster, "EndpointSlice", api_version="discovery.k8s.io/v1beta1") == ["gl-cart-a1", "gl-cart-g1"]
-    one = two.get("gcp", "EndpointSlice", "gl-cart-a1", api_version="discovery.k8s.io/v1beta1")
+        assert two.names(cluster, "EndpointSlice", api_version=slices_version()) == ["gl-cart-a1", "gl-cart-g1"]
+    one = two.get("gcp", "EndpointSlice", "gl-cart-a1", api_version=slices_version())
     assert one["metadata"]["labels"] == {
         "mirrored-endpoint-slice": "true", "mirror-endpointslice-sync-name": "aws", "kubernetes.io/service-name": "gl-shop-73736d-cart",
         "endpointslice.kubernetes.io/managed-by": "semaphore-service-mirror",
@@ -464,12 +484,12 @@ def test_global_services(two):
     assert not result["changed"] and two.writes(mark)["gcp"] == [], "a cluster that cannot be listed stays in"
 
     two.drop("aws", "Service", "shop", "cart")
-    two.drop("aws", "EndpointSlice", "shop", "cart-a1", "discovery.k8s.io/v1beta1")
+    two.drop("aws", "EndpointSlice", "shop", "cart-a1", slices_version())
     assert ("gcp: aws", "delete_budget") in reasons(two.run(**more))
     two.run(confirm_empty=["aws"], **more)
     for cluster in ("aws", "gcp"):
         assert two.get(cluster, "Service", "gl-shop-73736d-cart")["metadata"]["annotations"] == {"global-svc-clusters": "gcp"}
-        assert two.names(cluster, "EndpointSlice", api_version="discovery.k8s.io/v1beta1") == ["gl-cart-g1"]
+        assert two.names(cluster, "EndpointSlice", api_version=slices_version()) == ["gl-cart-g1"]
     two.drop("gcp", "Service", "shop", "cart")
     result = two.run(confirm_empty=["aws", "gcp", "global services"], **more)
     assert two.names("gcp", "Service") == two.names("aws", "Service") == []

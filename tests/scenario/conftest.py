@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from harness import Fabric
@@ -16,8 +18,11 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="module")
 def fabric(request):
-    """A lab of two clusters that the tests of one file share, in the order in which they stand."""
-    name = "sc-" + request.module.__name__.replace("test_", "")[:8]
+    """A lab of two clusters that the tests of one file share, in the order in which they stand.
+
+    MCN_LAB_PREFIX keeps the labs of two runs apart on one machine.
+    """
+    name = os.environ.get("MCN_LAB_PREFIX", "sc-") + request.module.__name__.replace("test_", "")[:8]
     made = Fabric(name, topology=getattr(request.module, "TOPOLOGY", "two"))
     made.lab("down")
     made.lab("up", "--topology", made.topology)

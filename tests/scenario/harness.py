@@ -127,9 +127,7 @@ class Fabric:
     # --- the clusters -------------------------------------------------------------------------------------------
 
     def kubectl(self, cluster, *arguments, check=True):
-        cache = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
-        found = [pathlib.Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent")) / "kubectl", *sorted(cache.glob("kubernetes-*/kubectl"))]
-        program = next(path for path in found if path.exists())
+        program = pathlib.Path((self.state / "kubernetes").read_text().strip()) / "kubectl"
         done = subprocess.run(
             [str(program), "--kubeconfig", str(self.state / cluster / "kubeconfig"), *arguments],
             capture_output=True, text=True, check=False,

@@ -27,13 +27,24 @@ PORT_NAMES = ("etcd", "etcd_peer", "api", "manager")
 CONTROLLERS = "endpoint,endpointslice,endpointslicemirroring,garbagecollector,namespace,serviceaccount"
 
 
-def binaries() -> pathlib.Path:
-    """The folder with the Kubernetes programs; builds them if need be (its progress goes to our standard error)."""
+def binaries(state: pathlib.Path | None = None) -> pathlib.Path:
+    """The folder with the Kubernetes programs, as KUBERNETES chooses; builds them if need be (progress goes to our standard error).
+
+    A lab remembers its own in its ``state``: what one release has written, another's etcd may not be able to read.
+    """
+    pinned = None
+    if state and (state / "kubernetes").exists():
+        pinned = pathlib.Path((state / "kubernetes").read_text().strip())
+        if not os.environ.get("KUBERNETES") and (pinned / "kube-apiserver").exists():
+            return pinned
     result = subprocess.run([str(BUILD)], stdout=subprocess.PIPE, text=True, check=False)
     lines = result.stdout.split()
     if result.returncode or not lines:
         raise LabError("no Kubernetes programs; see above")
-    return pathlib.Path(lines[-1])
+    found = pathlib.Path(lines[-1])
+    if pinned and pinned != found:
+        raise LabError(f"lab {state.name!r} was started with {pinned.name}, not with {found.name}: end it first, or use another name")
+    return found
 
 
 class ControlPlane:
@@ -177,7 +188,7 @@ class ControlPlane:
         if not etcd.exists():
             etcd = pathlib.Path("/usr/bin/etcd")
         client, peer = (f"http://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd_peer"))
-        gates = self._feature_gates(programs / "kube-apiserver")
+        gates = self._feature_gates(programs)
         gateway = self.gateway
         return {
             "relay": ["/usr/bin/python3", "-B", RELAY, namespaces.path(self.lab.underlay), gateway, ports["api"]],
@@ -209,25 +220,30 @@ class ControlPlane:
         }
 
     def _manager_port(self, programs: pathlib.Path) -> list:
-        return ["--port=0"] if _minor(programs / "kube-controller-manager") < 24 else []
+        return ["--port=0"] if _minor(programs) < 24 else []
 
-    def _feature_gates(self, program: pathlib.Path) -> list:
+    def _feature_gates(self, programs: pathlib.Path) -> list:
         """Dual-stack is a feature gate up to 1.22, later always on."""
         several = [node for node in self.cluster.nodes if len(node.pod_cidrs) > 1]
-        return ["--feature-gates=IPv6DualStack=true"] if several and _minor(program) < 23 else []
+        return ["--feature-gates=IPv6DualStack=true"] if several and _minor(programs) < 23 else []
 
 
-_MINORS: dict = {}
+_VERSIONS: dict = {}
 
 
-def _minor(program: pathlib.Path) -> int:
-    if program not in _MINORS:
-        said = process.run([program, "--version"]).stdout
-        found = re.search(r"v1\.(\d+)", said)
+def version(programs: pathlib.Path) -> str:
+    """Which release the programs of a folder are, such as 1.20.2."""
+    if programs not in _VERSIONS:
+        said = process.run([programs / "kube-apiserver", "--version"]).stdout
+        found = re.search(r"v(1\.\d+\.\d+)", said)
         if not found:
-            raise LabError(f"{program} --version says {said!r}")
-        _MINORS[program] = int(found.group(1))
-    return _MINORS[program]
+            raise LabError(f"{programs}/kube-apiserver --version says {said!r}")
+        _VERSIONS[programs] = found.group(1)
+    return _VERSIONS[programs]
+
+
+def _minor(programs: pathlib.Path) -> int:
+    return int(version(programs).split(".")[1])
 
 
 def node_object(node: Node) -> dict:

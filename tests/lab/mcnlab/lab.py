@@ -97,7 +97,7 @@ class Lab:
         if os.geteuid() != 0:
             raise LabError("the lab needs root: namespaces, mounts and packages")
         packages.ensure()
-        programs = kubernetes.binaries()
+        programs = kubernetes.binaries(self.state)
         with self.locked():
             stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
             wanted = None
@@ -108,13 +108,14 @@ class Lab:
             self.state.mkdir(parents=True, exist_ok=True)
             self.state.chmod(0o755)
             (self.state / "topology.json").write_text(json.dumps(merged, indent=1) + "\n")
+            (self.state / "kubernetes").write_text(f"{programs}\n")
             lab = self.topology
             self.ssh.ensure(lab)
             underlay.ensure(self.underlay, lab)
             with self.choosing_ports():
                 for plane in self.control_planes:
                     plane.prepare()
-            everything = f"{len(lab.clusters)} control planes and {len(lab.nodes)} nodes"
+            everything = f"{len(lab.clusters)} control planes (Kubernetes {kubernetes.version(programs)}) and {len(lab.nodes)} nodes"
             with phase(everything), _pool(8) as pool, _pool(2) as boots:
                 # Booting is work for the processor: two at a time leave some for the API servers.
                 planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
@@ -151,6 +152,7 @@ class Lab:
             "state": str(self.state),
             "inventory": str(self.inventory),
             "inventory_ssh": str(self.inventory_ssh),
+            "kubernetes": (self.state / "kubernetes").read_text().strip(),
             "underlay": self.underlay if namespaces.exists(self.underlay) else None,
             "clusters": {
                 plane.cluster.name: {
@@ -229,13 +231,13 @@ class Lab:
             self.control_plane(name).stop(keep_etcd=True)
 
     def api_start(self, name: str) -> None:
-        programs = kubernetes.binaries()
+        programs = kubernetes.binaries(self.state)
         with self.locked():
             self.control_plane(name).start(programs)
 
     def kube_proxy_start(self, name: str) -> None:
         """Start kube-proxy inside a node: its services' addresses then work there, as on a real node."""
-        programs = kubernetes.binaries()
+        programs = kubernetes.binaries(self.state)
         with self.locked():
             KubeProxy(self, self.machine(name)).start(programs)
 
