@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import time
 
@@ -25,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
-from conftest import slices_version
+from conftest import free_port, slices_version
 from dns_client import ask, encode
 from set_kinds import namespace
 
@@ -50,12 +49,6 @@ def program():
     if not path.exists():
         pytest.skip("there is no CoreDNS here; tests/coredns/build makes one (RE2 judges the rules in tests/unit all the same)")
     return str(path)
-
-
-def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_services(client):
