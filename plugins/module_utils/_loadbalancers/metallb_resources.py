@@ -101,10 +101,7 @@ class Resources:
 
     def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
         """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
-        spelling = self.options.spelling
-        known = {key for name in self._ours(POOL) for key in self._users(name)}
-        known |= {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
-        for key in sorted(known - set(services)):
+        for key in sorted(self.services() - set(services)):
             self.remove_service(key)
         rows, refused = list(nodes), {}
         for key in sorted(services):
@@ -113,6 +110,12 @@ class Resources:
             except ValueRefused as error:
                 refused[key] = error
         return refused
+
+    def services(self) -> t.Set[ServiceKey]:
+        """Those that use a pool or a peer of ours."""
+        spelling = self.options.spelling
+        known = {key for name in self._ours(POOL) for key in self._users(name)}
+        return known | {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
 
     def _advertise(self, pool: str) -> None:
         default = self.options.advertisement

@@ -39,11 +39,11 @@ class Context(t.NamedTuple):
     """What is the same for all Services of a run.
 
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
-    ``release_unrecorded``. ``on_duplicate`` refuse or first. ``reports_status``: the back end does not report addresses.
+    ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first. ``reports_status``: the back end does not report addresses.
     """
 
     owner: Owner
-    places: Places = Places()
+    places: t.Optional[Places] = Places()
     backend: str = ""
     our_class: str = ""
     control_plane_tag: str = ""
@@ -104,7 +104,8 @@ def _order(service: Service, reservations: t.Sequence[Reservation], context: Con
         "tags": service_tags(context.owner, service.namespace, service.name),
         "fail_on_approval_required": True,
     }
-    request.update(location_of(service.annotations, context.places))
+    if context.places is not None:
+        request.update(location_of(service.annotations, context.places))
     limit = context.max_prefixes
     if limit is not None and _held(reservations, context) + ordered >= limit:
         raise ValueRefused(

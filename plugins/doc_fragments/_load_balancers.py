@@ -1,0 +1,221 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Documentation of the options in _flows/load_balancers_args.py."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What the inventory says of each cluster's load balancing."""
+
+    DOCUMENTATION = r"""
+options:
+  use_environment:
+    description: Whether the variables C(METAL_*) of the environment count for every cluster, below options and above files.
+    type: bool
+    default: false
+  settings:
+    description:
+      - What the inventory says of each cluster's load balancing. Clusters that are not named here are left alone.
+      - An option wins over the environment (O(use_environment)), that over O(settings[].config_file), and that over the default.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      cluster:
+        description: Name of the cluster in O(clusters).
+        type: str
+        required: true
+      provider:
+        description:
+          - Where addresses come from. V(static) takes them from O(settings[].pool), V(equinix_metal) from an API of that shape at
+            O(settings[].base_url). Equinix Metal itself ended on 30 June 2026.
+        type: str
+        choices: [static, equinix_metal]
+        default: static
+      load_balancer:
+        description:
+          - What announces the addresses. C(empty://) leaves that to M(multicluster.network.bgp_speaker), C(kube-vip://) to kube-vip,
+            C(metallb:///NAMESPACE/CONFIGMAP) to MetalLB up to 0.12, and C(metallb:///NAMESPACE?crdConfiguration=true) to later ones.
+          - Empty switches load balancing off, and nothing is done for the cluster.
+        type: str
+      load_balancer_class:
+        description: Class of the Services that count, beside those without any.
+        type: str
+      identity:
+        description: The name in tags and objects of ours.
+        type: str
+        choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
+        default: metal-ccm
+      adopt_identities:
+        description: Names whose reservations count as ours too. The default is all three.
+        type: list
+        elements: str
+        choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
+      pool:
+        description:
+          - Networks and ranges (C(FIRST-LAST)) of addresses, for O(settings[].provider=static). The lowest free one is given first.
+          - Pools of several clusters must not overlap.
+        type: list
+        elements: str
+        default: []
+      config_file:
+        description: A JSON file with the settings of the original cloud controller, on the host that runs the module.
+        type: path
+      api_key:
+        description: Token of the provider's API.
+        type: str
+      project_id:
+        description: Project at the provider.
+        type: str
+      base_url:
+        description: URL of the provider's API.
+        type: str
+      metro:
+        description: Where addresses are ordered. An annotation of the Service wins.
+        type: str
+      facility:
+        description: As O(settings[].metro), for a single data centre. The provider refused these from 2023 on.
+        type: str
+      eip_tag:
+        description: Tag of the control plane's address, which no Service may use.
+        type: str
+      local_asn:
+        description: Autonomous system of the nodes.
+        type: int
+      peer_asn:
+        description: Autonomous system of the routers.
+        type: int
+      bgp_pass:
+        description: Password of BGP sessions.
+        type: str
+      bgp_node_selector:
+        description: Label selector of the nodes that speak BGP. The default is all of them.
+        type: str
+      bgp_nodes:
+        description: BGP facts of nodes, for O(settings[].provider=static). Other providers know them themselves.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: Name of the Node.
+            type: str
+            required: true
+          source_ip:
+            description: Address from which the node speaks.
+            type: str
+            required: true
+          peers:
+            description: Addresses of the routers.
+            type: list
+            elements: str
+            required: true
+          local_asn:
+            description: The default is O(settings[].local_asn), or 65000.
+            type: int
+          peer_asn:
+            description: The default is O(settings[].peer_asn), or 65530.
+            type: int
+          password:
+            description: The default is O(settings[].bgp_pass).
+            type: str
+          multihop:
+            description: Whether the routers are further away than one hop.
+            type: bool
+            default: false
+      bgp_grants:
+        description: What a provider may say of BGP. Nodes with other facts are refused. An empty list grants every usual value.
+        type: dict
+        suboptions:
+          local_asns:
+            description: Autonomous systems of nodes.
+            type: list
+            elements: int
+            default: []
+          peer_asns:
+            description: Autonomous systems of routers.
+            type: list
+            elements: int
+            default: []
+          peers:
+            description: Ranges of the routers' addresses.
+            type: list
+            elements: str
+            default: []
+          sources:
+            description: Ranges of the nodes' addresses.
+            type: list
+            elements: str
+            default: []
+      max_prefixes:
+        description: How many addresses may be announced. A provider can lower this and never raise it.
+        type: int
+      reclaim_policy:
+        description: Whether a reservation outlives its Service. The annotation C(metal.equinix.com/eip-reclaim=retain) says it for one.
+        type: str
+        choices: [delete, retain]
+        default: delete
+      gc_orphans:
+        description: Release recorded reservations of this cluster whose Service is gone.
+        type: bool
+        default: false
+      release_unrecorded:
+        description: Also release reservations that carry our tags and are not in our record.
+        type: bool
+        default: false
+      on_duplicate_reservation:
+        description: What to do with two reservations of the same tags. V(first) takes the first one, as the original did.
+        type: str
+        choices: [refuse, first]
+        default: refuse
+      service_ip_field:
+        description: Whether the address goes into C(spec.loadBalancerIP) or into the load balancer's annotation.
+        type: str
+        choices: [spec, annotation]
+        default: spec
+      annotation_domain:
+        description: Domain of annotations and labels. The default is C(metal.equinix.com).
+        type: str
+      annotation_scheme:
+        description: Spelling of the nodes' annotations, the older (V(legacy)), the newer (V(indexed)) or both.
+        type: str
+        choices: [both, legacy, indexed]
+        default: both
+      annotation_legacy_singular:
+        description: With O(settings[].annotation_scheme=legacy), also write the names that kube-vip reads.
+        type: bool
+        default: true
+      publish_bgp_password:
+        description:
+          - Write BGP passwords where the original did, into annotations and MetalLB's ConfigMap. Everybody who may read nodes or
+            ConfigMaps can read them there.
+        type: bool
+        default: false
+      metallb_mode:
+        description: Wins over what O(settings[].load_balancer) says. V(auto) asks the API server.
+        type: str
+        choices: [auto, configmap, crd]
+      metallb_peer_tracking:
+        description: Whether MetalLB's peers stand for nodes, or go with the last Service.
+        type: str
+        choices: [node, service]
+        default: node
+      metallb_peer_mode:
+        description: One peer for each node and router, one for each router (which MetalLB with FRR wants before 0.16), or none of ours.
+        type: str
+        choices: [native, frr, none]
+        default: native
+      metallb_source_address:
+        description: Whether peers in the ConfigMap say their source address, which MetalLB knows since 0.11.
+        type: bool
+      crd_label:
+        description: Label C(KEY=VALUE) of our custom resources. The default is C(cloud-provider=equinix-metal).
+        type: str
+      advertisement:
+        description: Name of our BGPAdvertisement. The default is C(equinix-metal-bgp-adv).
+        type: str
+"""

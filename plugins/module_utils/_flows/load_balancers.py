@@ -1,0 +1,109 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Addresses of Services of type LoadBalancer, all Services of several clusters in one go (ccm 9).
+
+Each cluster is planned first with nothing but reading. Only where something differs its lease is taken, everything is
+read again, and then the provider is asked, the ledger written, the Services, the back end, and what nobody uses released.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from .._kubernetes.client import Client
+from .._kubernetes.clusters import Clusters
+from .._kubernetes.decode import gc_paused
+from .._kubernetes.errors import KubeError
+from .._kubernetes.lease import Lease
+from .._loadbalancers.ledger import NAMESPACE
+from .._loadbalancers.setup import Setup, parse_setups
+from .._plan.objects import field_manager
+from .._plan.plan import Plan
+from .._values.refused import ValueRefused
+from .load_balancers_run import Report, Run
+
+LEASE = "multicluster-network-load-balancers"
+
+
+class Failed(KubeError):
+    """What stops one cluster and is no word of its API server's: the provider's, or its own records'."""
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    setups = read_setups(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    unknown = sorted(set(setups) - {str(entry["name"]) for entry in request["clusters"]})
+    if unknown:
+        raise ValueRefused("unknown_cluster", "settings names {0}, to which clusters gives no access".format(", ".join(unknown)))
+    names = [name for name in sorted(setups) if name in clusters.clients]
+
+    def planned(name: str, client: Client) -> Report:
+        return guarded(client, lambda: _look(client, setups[name], request, manager))
+
+    def applied(name: str, client: Client) -> Report:
+        return guarded(client, lambda: _do(client, setups[name], request, manager))
+
+    with gc_paused():
+        reports = clusters.read("plan addresses", planned, names)
+        if not check:
+            reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], applied))
+    whole = Plan()
+    for name in sorted(reports):
+        whole.extend(reports[name].plan)
+        for error in reports[name].failed:
+            clusters.fail(error)
+    result = whole.result()
+    result.update(
+        load_balancers={name: reports[name].shown for name in sorted(reports)},
+        failures=clusters.failures, stats=clusters.stats(), diff=whole.diff(), warnings=whole.warnings,
+    )  # fmt: skip
+    result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
+    return result
+
+
+def read_setups(request: t.Mapping[str, t.Any]) -> t.Dict[str, Setup]:
+    """What every cluster's settings say, with its configuration file and the environment."""
+    files: t.Dict[str, t.Optional[str]] = {}
+    for entry in request["settings"]:
+        if entry.get("config_file"):
+            try:
+                with open(entry["config_file"], encoding="utf-8") as stream:
+                    files[str(entry["cluster"])] = stream.read(1048576)
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueRefused("config_parse", "{0}: {1}".format(entry["config_file"], getattr(error, "strerror", "no text"))) from None
+    env = os.environ if request.get("use_environment") else {}
+    return parse_setups(request["settings"], env, files)
+
+
+def guarded(client: Client, work: t.Callable[[], Report]) -> Report:
+    """Refusals that concern a whole cluster are failures of that cluster; the others go on."""
+    try:
+        return work()
+    except ValueRefused as error:
+        failed = Failed(client.cluster, "give addresses", error.message)
+        failed.word = error.word
+        raise failed from None
+
+
+def _look(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> Report:
+    return Run(client, setup, request, manager, dry=True).report()
+
+
+def _do(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> Report:
+    lease = Lease(client, NAMESPACE, LEASE, manager)
+    lease.acquire(float(request.get("lock_timeout") or 0))
+    try:
+        return Run(client, setup, request, manager, lease.check, _now()).report()
+    finally:
+        lease.release()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the load balancer of a cluster is told: MetalLB's ConfigMap or its custom resources; others read nothing (ccm 10)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._kubernetes.client import Client, segment
+from .._kubernetes.errors import ListIncomplete
+from .._loadbalancers.bgp import NodeBgp
+from .._loadbalancers.load_balancer_setting import CUSTOM_RESOURCES, METALLB, LoadBalancer
+from .._loadbalancers.metallb_config import POOLS, Config, managed_text, parse_managed, pool_users
+from .._loadbalancers.metallb_names import ADVERTISEMENT, PEER, POOL, SECRET
+from .._loadbalancers.metallb_resources import VERSIONS, Resources
+from .._loadbalancers.peer_selectors import ServiceKey
+from .._loadbalancers.setup import Setup
+from .._loadbalancers.yaml_text import edit, parse_document
+from .._plan.budget import check_budget
+from .._plan.plan import Change, Refusal
+from .._values.keys import fingerprint
+from .._values.refused import ValueRefused
+from .load_balancers_writes import Put, difference
+
+KINDS = (POOL, ADVERTISEMENT, PEER)
+SYNC, ADD, REMOVE, ABSENT = "sync", "add", "remove", "absent"
+#: Pools that go make room for those that come: MetalLB refuses any two that overlap.
+_STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADVERTISEMENT, "delete"): 1}
+_LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4}
+
+
+class Found(t.NamedTuple):
+    """What there is: where it lives, the ConfigMap or the objects, each with its kind."""
+
+    balancer: LoadBalancer
+    configmap: t.Optional[t.Mapping[str, t.Any]] = None
+    objects: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+
+
+class Wanted(t.NamedTuple):
+    """What it should be told. ``nodes`` with BGP facts, ``alive`` all nodes of the cluster, ``whole``: every node's facts are known."""
+
+    mode: str
+    services: t.Mapping[ServiceKey, str]
+    nodes: t.Sequence[NodeBgp]
+    alive: t.FrozenSet[str]
+    whole: bool
+    reserved: t.FrozenSet[str]
+    gone: t.Tuple[ServiceKey, ...] = ()
+
+
+class Told(t.NamedTuple):
+    """Writes, refusals, notes, and the networks that are in the back end once the writes are done."""
+
+    puts: t.List[Put]
+    refused: t.List[Refusal]
+    notes: t.List[str]
+    mapped: t.FrozenSet[str]
+
+
+def read(client: Client, setup: Setup) -> Found:
+    """One GET, or one LIST a kind. Raises KubeErrors."""
+    if setup.balancer.type != METALLB:
+        return Found(setup.balancer)
+    asks = setup.given.get("metallb_mode") in ("auto", CUSTOM_RESOURCES)
+    balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
+    if balancer.mode != CUSTOM_RESOURCES:
+        path = "/api/v1/namespaces/{0}/configmaps".format(segment(balancer.namespace))
+        try:
+            listing = client.list(path, field_selector="metadata.name=" + balancer.configmap)
+        except ListIncomplete as error:
+            if error.status != 404:
+                raise
+            return Found(balancer)
+        return Found(balancer, listing.items[0] if listing.items else None)
+    objects: t.List[t.Mapping[str, t.Any]] = []
+    label = "{0}={1}".format(*setup.resource_options().label)
+    for kind in KINDS + (SECRET,):
+        resource = client.resource(VERSIONS[kind], kind)
+        if resource is None:
+            raise ValueRefused("kind_not_served", "the API server has no {0} in {1}".format(kind, VERSIONS[kind]))
+        rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items
+        objects += [dict(row, kind=kind, apiVersion=VERSIONS[kind]) for row in rows]
+    return Found(balancer, None, tuple(objects))
+
+
+def tell(client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str) -> Told:
+    """What to write. Pure but for the discovery that read() has done already."""
+    if found.balancer.type != METALLB:
+        return Told([], [], [], frozenset(wanted.services.values()))
+    if found.balancer.mode == CUSTOM_RESOURCES:
+        return _resources(client, setup, found, wanted, request, manager)
+    return _configmap(setup, found, wanted, request)
+
+
+# -- the ConfigMap ---------------------------------------------------------------------------------------------------
+
+
+def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any]) -> Told:
+    balancer, actual = found.balancer, found.configmap
+    ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
+    if actual is None:
+        note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
+        return Told([], [], [note], frozenset())
+    text = (actual.get("data") or {}).get("config") or ""
+    key = setup.domain + "/managed-peers"
+    meta = actual.get("metadata") or {}
+    recorded = (meta.get("annotations") or {}).get(key)
+    try:
+        before = parse_document(text)
+        config = Config(before, setup.config_options(), parse_managed(recorded))
+        owned = {user for pool in before.get(POOLS) or () for user in pool_users(pool)}
+        refusal = _budget(setup.cluster, owned, wanted, request)
+        _change_config(config, wanted, refusal is None)
+        after = edit(text, config.document, ("peers", "address-pools"))
+    except ValueRefused as error:
+        return Told([], [Refusal("ConfigMap " + ident, error.word, error.message)], [], frozenset())
+    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
+    sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({}, {})
+    if after != text:
+        patch["data"] = {"config": after}
+        sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
+    managed = managed_text(config.managed)
+    if managed != (recorded or ""):
+        patch["metadata"]["annotations"] = {key: managed or None}
+        sides[0][key], sides[1][key] = recorded or "", managed
+    puts = []
+    if sides[1]:
+        path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(balancer.namespace), segment(balancer.configmap))
+        puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
+    mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
+    return Told(puts, [refusal] if refusal else [], config.notes, mapped)
+
+
+def _change_config(config: Config, wanted: Wanted, prune: bool) -> None:
+    services, nodes = dict(wanted.services), list(wanted.nodes)
+    if wanted.mode in (SYNC, ABSENT) and prune:
+        config.sync_services(services, nodes, wanted.reserved)
+    else:
+        for key in wanted.gone:
+            config.remove_service(key, "", wanted.reserved)
+        for key in sorted(services):
+            config.add_service(key, services[key], nodes, wanted.reserved)
+    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
+        config.sync_nodes(nodes, wanted.alive)
+    elif wanted.mode != REMOVE:
+        config.add_nodes(nodes)
+
+
+def _shown(document: t.Any) -> t.Any:
+    """A configuration for a diff: no passwords."""
+    if isinstance(document, dict):
+        return {key: fingerprint(str(value)) if key == "password" and value else _shown(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_shown(item) for item in document]
+    return document
+
+
+def _budget(cluster: str, owned: t.Collection[t.Any], wanted: Wanted, request: t.Mapping[str, t.Any]) -> t.Optional[Refusal]:
+    """Whether so many Services may lose their place in the back end (ruling 38)."""
+    if wanted.mode != SYNC:
+        return None
+    kept = {"/".join(key) for key in wanted.services}
+    gone = [user for user in owned if user not in kept]
+    confirmed = cluster in (request.get("confirm_empty") or ())
+    return check_budget(cluster, "mapped Service", len(owned), len(gone), len(kept), request.get("max_deletes"), confirmed)
+
+
+# -- custom resources ------------------------------------------------------------------------------------------------
+
+
+def _resources(
+    client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str
+) -> Told:
+    options = setup.resource_options()
+    resources = Resources(found.objects, options)
+    before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
+    owned = {"/".join(key) for key in resources.services()}
+    refusal = _budget(setup.cluster, owned, wanted, request)
+    refused = [refusal] if refusal else []
+    where = "{0}/{1}/".format(setup.cluster, options.namespace)
+    try:
+        failed = _change_resources(resources, wanted, refusal is None)
+        refused += [Refusal("service " + "/".join(key), error.word, error.message) for key, error in failed.items()]
+    except ValueRefused as error:
+        return Told([], refused + [Refusal("MetalLB " + where[:-1], error.word, error.message)], [], frozenset())
+    puts = []
+    for kind, name in sorted(set(before) | set(resources.objects)):
+        resource = client.resource(VERSIONS[kind], kind)
+        if resource is None:
+            continue
+        actual, after = before.get((kind, name)), resources.objects.get((kind, name))
+        put = difference(setup.cluster, resource, options.namespace, name, actual, after)
+        if put is None:
+            continue
+        if actual is not None and not request.get("adopt") and not _written_by(actual, manager):
+            message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
+            refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
+            continue
+        puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
+    pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL]
+    mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
+    return Told(puts, refused, resources.notes, mapped)
+
+
+def _change_resources(resources: Resources, wanted: Wanted, prune: bool) -> t.Dict[ServiceKey, ValueRefused]:
+    failed: t.Dict[ServiceKey, ValueRefused] = {}
+    services, nodes = dict(wanted.services), list(wanted.nodes)
+    if wanted.mode in (SYNC, ABSENT) and prune:
+        failed = resources.sync_services(services, nodes)
+    else:
+        for key in wanted.gone:
+            resources.remove_service(key)
+        for key in sorted(services):
+            try:
+                resources.add_service(key, services[key], nodes)
+            except ValueRefused as error:
+                failed[key] = error
+    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
+        resources.sync_nodes(nodes)
+    elif wanted.mode != REMOVE:
+        resources.add_nodes(nodes)
+    return failed
+
+
+def _written_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
+    entries = (obj.get("metadata") or {}).get("managedFields") or ()
+    return not entries or any(isinstance(entry, dict) and entry.get("manager") == manager for entry in entries)

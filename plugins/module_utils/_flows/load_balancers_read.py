@@ -1,0 +1,77 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What one cluster has that matters for addresses: each kind listed once, complete or not at all (T14)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._kubernetes.client import Client
+from .._loadbalancers.ledger import NAMESPACE, Ledger, ledger_name, parse_ledger
+from .._loadbalancers.services import Service, address_of, service_of
+from .._loadbalancers.setup import Setup
+from .._plan.objects import owners
+from .._values.addresses import parse_address
+from .._values.refused import ValueRefused
+from . import load_balancers_backends as backends
+from .load_balancers_static import StaticProvider
+
+SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
+
+
+class State:
+    """As it was read. ``objects`` by ``namespace/name``."""
+
+    def __init__(self, uid: str, services: t.List[Service], objects: t.Dict[str, t.Any], nodes: t.Dict[str, t.Any], backend: backends.Found) -> None:
+        self.uid, self.services, self.objects, self.nodes, self.backend = uid, services, objects, nodes, backend
+        self.ledger: Ledger = {}
+        self.ledger_name = ""
+        self.ledger_object: t.Optional[t.Dict[str, t.Any]] = None
+
+
+def read_state(client: Client, setup: Setup) -> State:
+    """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record."""
+    if not setup.balancer.enabled:
+        return State("", [], {}, {}, backends.Found(setup.balancer))
+    manager_field = ("spec", "loadBalancerIP")
+    uid = str(client.get("/api/v1/namespaces/kube-system")["metadata"].get("uid") or "")
+    objects, services = {}, []
+    for obj in client.list(SERVICES).items:
+        service = service_of(obj)
+        names = owners(obj, *manager_field)
+        by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
+        ours = any(name.startswith("multicluster.network/") for group in [names] + by_annotation for name in group)
+        service = service._replace(set_by_us=ours)
+        objects[service.key] = obj
+        services.append(service)
+    nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
+    state = State(uid, services, objects, nodes, backends.read(client, setup))
+    state.ledger_name = ledger_name(setup.identity, setup.static)
+    listing = client.list("/api/v1/namespaces/{0}/configmaps".format(NAMESPACE), field_selector="metadata.name=" + state.ledger_name)
+    state.ledger_object = listing.items[0] if listing.items else None
+    state.ledger = parse_ledger((state.ledger_object or {}).get("data"))
+    return state
+
+
+ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
+
+
+def make_provider(setup: Setup, state: State, now: str) -> t.Any:
+    """The provider of one cluster."""
+    held = {entry.address for entry in state.ledger.values()}
+    texts = {text for service in state.services for text in (address_of(service, setup.balancer.type), *service.ingress)}
+    return StaticProvider(setup, state.ledger, sorted(_good(texts) - held), now)
+
+
+def _good(texts: t.Iterable[str]) -> t.Set[str]:
+    found = set()
+    for text in texts:
+        try:
+            if text:
+                found.add(str(parse_address(text)))
+        except ValueRefused:
+            continue  # the claims stage tells its owner
+    return found

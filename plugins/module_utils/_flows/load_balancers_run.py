@@ -1,0 +1,302 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One pass over one cluster: what its Services need, asked of the provider, told to the cluster (ccm 9, 13)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._kubernetes.client import Client
+from .._kubernetes.errors import KubeError
+from .._loadbalancers.address_claims import AddressRules, check_address_claims
+from .._loadbalancers.address_states import states
+from .._loadbalancers.bgp import NodeBgp
+from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
+from .._loadbalancers.ledger import Entry, Ledger, holders, manifest
+from .._loadbalancers.reservations import Reservation, matches_of
+from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of, retains
+from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts
+from .._loadbalancers.setup import Setup
+from .._plan.budget import check_budget
+from .._plan.plan import Change, Plan, Refusal
+from .._values.refused import ValueRefused
+from . import load_balancers_backends as backends
+from . import load_balancers_bgp as bgp_facts
+from . import load_balancers_services as service_writes
+from .load_balancers_read import State, make_provider, read_state
+from .load_balancers_writes import Put, put_all
+
+_KEY = t.Tuple[str, str]
+
+
+class Report(t.NamedTuple):
+    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider."""
+
+    plan: Plan
+    failed: t.List[KubeError]
+    shown: t.Dict[str, t.Any]
+    calls: int
+
+
+def nothing() -> None:
+    """The check before each write of a run that writes nothing."""
+
+
+class Run:
+    """``dry``: nothing is written and nothing ordered; ``check`` is called before every write and raises when it must not be."""
+
+    def __init__(
+        self, client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str,
+        check: t.Callable[[], None] = nothing, now: str = "", dry: bool = False,
+    ) -> None:  # fmt: skip
+        self.client, self.setup, self.request, self.manager = client, setup, request, manager
+        self.check, self.dry = check, dry
+        self.plan, self.failed = Plan(), t.cast(t.List[KubeError], [])
+        self.plan.warnings += setup.warnings
+        self.mode = "absent" if request.get("state") == "absent" else request.get("mode") or "sync"
+        self.state: State = read_state(client, setup)
+        self.provider = make_provider(setup, self.state, now)
+        self.held: t.List[Reservation] = self.provider.list_addresses() if setup.balancer.enabled else []
+        self.ledger: Ledger = self.state.ledger
+        self.before = dict(self.ledger)
+        self.nodes: t.List[NodeBgp] = []
+        self.refusals: t.Dict[str, Refusal] = {}
+
+    # -- what belongs to the pass ------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        """Do all of it."""
+        told = backends.Told([], [], [], frozenset())
+        cost = CostPlan([], [], 0, 0, None, [], {}, orphans(None, [], self._context(None)))
+        if self.setup.balancer.enabled:
+            facts = bgp_facts.gather(self.setup, self.provider, self.state, self.mode, self.dry, self.plan)
+            self.nodes, limit = facts.nodes, facts.limit
+            cost = self._addresses(limit)
+            if self.mode != "remove":
+                bgp_facts.annotate(self.client, self.setup, self.state, facts, self.request, self.manager, self.plan, self.failed, self.mode, self.dry)
+            told = self._tell(cost, facts)
+            self._release(cost)
+        self.plan.warnings += self.provider.warnings()
+        shown = self._shown(cost, told)
+        return Report(self.plan, self.failed, shown, getattr(self.provider, "calls", 0))
+
+    def _context(self, limit: t.Optional[int]) -> Context:
+        return self.setup.context(self.state.uid, self.state.ledger, limit)
+
+    def _selected(self, key: str) -> bool:
+        named = self.request.get("services") or ()
+        return not named or key in named
+
+    def _addresses(self, limit: t.Optional[int]) -> CostPlan:
+        cost = self._costs(limit)
+        if self.mode in ("sync", "add") and cost.orders:
+            self._order(cost)
+            cost = self._costs(limit)
+        for key, word, message in cost.refused:
+            if self._selected(key):
+                self._refuse("service " + key, word, message)
+        self._keep_ledger()
+        if self.mode in ("sync", "add"):
+            self._write(self._service_puts([action for key, outcome in cost.outcomes.items() if self._selected(key) for action in outcome.actions]))
+        for key, outcome in cost.outcomes.items():
+            self.plan.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
+        return cost
+
+    def _costs(self, limit: t.Optional[int]) -> CostPlan:
+        context = self._context(limit)
+        rules = AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
+        kept, refused = check_address_claims(self.state.services, self.held, rules)
+        for refusal in refused:
+            self._refuse(*refusal)
+        return cost_plan(kept, self.held, context._replace(gc_orphans=False))
+
+    def _refuse(self, obj: str, word: str, message: str) -> None:
+        label = obj.replace("service ", "service {0}/".format(self.setup.cluster), 1)
+        if label not in self.refusals:
+            self.refusals[label] = Refusal(label, word, message)
+            self.plan.refused.append(self.refusals[label])
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+
+    def _order(self, cost: CostPlan) -> None:
+        for order in cost.orders:
+            key, request = order["service"], order["request"]
+            if not self._selected(key):
+                continue
+            ident = "{0}/{1}".format(self.setup.cluster, key)
+            place = {name: request[name] for name in ("metro", "facility") if name in request}
+            if self.dry and not getattr(self.provider, "predicts", False):
+                self.plan.create("Reservation", ident, dict(place, tags=request["tags"], address="(known after apply)"))
+                continue
+            try:
+                self.check()
+                made = self.provider.reserve_address(request, key)
+            except ValueRefused as error:
+                self._refuse("service " + key, error.word, error.message)
+                if error.word == "auth":
+                    break
+                continue
+            self.held.append(made)
+            self.plan.create("Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state))
+            if not self.setup.static:
+                self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
+                self._keep_ledger()  # at once: without this record it could never be released again
+
+    def _keep_ledger(self) -> None:
+        """Write the record if it differs; nobody else may have written it since it was read."""
+        for item in self.held:
+            entry = self.ledger.get(item.id)
+            if entry is not None and entry.address != item.address and not self.setup.static:
+                self.ledger[item.id] = entry._replace(address=item.address, cidr=item.cidr)  # a pending one has come
+        if self.ledger == self.before:
+            return
+        name, actual = self.state.ledger_name, self.state.ledger_object
+        if not self.dry:
+            self.check()
+            body = manifest(name, self.ledger)
+            if actual is not None:
+                body["metadata"]["resourceVersion"] = actual["metadata"]["resourceVersion"]
+            path = "/api/v1/namespaces/{0}/configmaps".format(body["metadata"]["namespace"])
+            if not self.ledger and actual is not None:
+                self.client.delete(path + "/" + name, uid=actual["metadata"].get("uid"))
+                self.state.ledger_object = None
+            elif actual is None and self.ledger:
+                self.state.ledger_object = self.client.create(path, body, self.manager)
+            elif actual is not None:
+                data: t.Dict[str, t.Any] = {key: None for key in actual.get("data") or {}}
+                data.update(body["data"])
+                patch = {"metadata": {"resourceVersion": actual["metadata"]["resourceVersion"]}, "data": data}
+                self.state.ledger_object = self.client.merge_patch(path + "/" + name, patch, self.manager)
+        else:
+            self.state.ledger_object = dict(actual or {"metadata": {"resourceVersion": ""}})
+        self.before = dict(self.ledger)
+
+    # -- Services and the back end -----------------------------------------------------------------------------------
+
+    def _service_puts(self, actions: t.Iterable[Action]) -> t.List[Put]:
+        return service_writes.puts(self.setup, self.state, actions)
+
+    def _write(self, puts: t.Sequence[Put]) -> None:
+        if self.dry:
+            self.plan.changes += [put.change for put in puts]
+            return
+        done = put_all(self.client, puts, self.manager, self.check)
+        self.plan.changes += done.changes
+        self.plan.refused += done.refused
+        self.failed += done.failed
+
+    def _tell(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.Told:
+        networks: t.Dict[_KEY, str] = {}
+        gone: t.List[_KEY] = []
+        if self.mode in ("sync", "add"):
+            for key, network in mapped_networks(cost).items():
+                if self.mode == "sync" or self._selected(key):
+                    networks[t.cast(_KEY, tuple(key.split("/", 1)))] = network
+        elif self.mode == "remove":
+            gone = [t.cast(_KEY, tuple(key.split("/", 1))) for key in self.request.get("services") or ()]
+        reserved = frozenset(item.network for item in self.held if item.address)
+        wanted = backends.Wanted(self.mode, networks, self.nodes, facts.alive, facts.whole, reserved, tuple(gone))
+        told = backends.tell(self.client, self.setup, self.state.backend, wanted, self.request, self.manager)
+        self.plan.refused += told.refused
+        self.plan.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in told.notes]
+        self._write(told.puts)
+        return told
+
+    # -- what nobody uses any more -----------------------------------------------------------------------------------
+
+    def _release(self, cost: CostPlan) -> None:
+        context, actions = self._context(None), t.cast(t.List[Action], [])
+        notes: t.List[str] = []
+        confirmed = self.setup.cluster in (self.request.get("confirm_empty") or ())
+        if self.mode == "sync":
+            swept = orphans(self.state.services, self.held, context, confirmed)
+            actions, notes = swept.actions, list(swept.notes)
+        elif self.mode in ("remove", "absent"):
+            for service in self._leaving(context):
+                try:
+                    outcome = removal_of(service, self.held, context)
+                except ValueRefused as error:
+                    self._refuse("service " + service.key, error.word, error.message)
+                    continue
+                actions, notes = actions + outcome.actions, notes + list(outcome.notes)
+                if service.set_by_us and context.reclaim_policy != RETAIN and not retains(service):
+                    actions.append(Action("clear_service_ip", service.key, address_of(service, context.backend)))
+            if self.mode == "absent":
+                swept = orphans([item for item in self.state.services if not counts(item, context.our_class)], self.held,
+                                context._replace(gc_orphans=True), True)  # fmt: skip
+                actions = actions + [action for action in swept.actions if action not in actions]
+        self.plan.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
+        releases = [action for action in actions if action.action == RELEASE]
+        ours = [item for item in self.held if item.id in context.recorded]
+        refusal = None
+        if self.mode == "sync":
+            refusal = check_budget(self.setup.cluster, "reservation", len(ours), len(releases), len(ours) - len(releases),
+                                   self.request.get("max_deletes"), confirmed or bool(cost.outcomes))  # fmt: skip
+        if refusal is not None:
+            self.plan.refused.append(refusal)
+            return
+        self._write(self._service_puts([action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
+        for action in releases:
+            self._give_back(action)
+        for ident in [ident for ident in self.ledger if not self._exists(ident)]:
+            if not self.setup.static:
+                del self.ledger[ident]  # somebody else released it
+        self._keep_ledger()
+
+    def _exists(self, ident: str) -> bool:
+        return any(item.id == ident for item in self.held)
+
+    def _leaving(self, context: Context) -> t.List[Service]:
+        if self.mode == "absent":
+            return [item for item in self.state.services if counts(item, context.our_class)]
+        known = {item.key: item for item in self.state.services}
+        return [known.get(key) or Service(*key.split("/", 1), type="") for key in self.request.get("services") or ()]
+
+    def _give_back(self, action: Action) -> None:
+        entry = self.ledger.get(action.id)
+        ident = "{0}/{1}".format(self.setup.cluster, (entry.service if entry else "") or action.id)
+        change = Change("delete", "Reservation", ident, {"address": str(action.address), "id": action.id}, None)
+        try:
+            if not self.dry:
+                self.check()
+            if not self.dry or getattr(self.provider, "predicts", False):
+                self.provider.release_address(action.id)
+        except ValueRefused as error:
+            self._refuse("service " + ident.partition("/")[2], error.word, error.message)
+            return
+        self.plan.changes.append(change)
+        self.held = [item for item in self.held if item.id != action.id]
+        self.ledger.pop(action.id, None)
+
+    # -- what the module shows ---------------------------------------------------------------------------------------
+
+    def _shown(self, cost: CostPlan, told: backends.Told) -> t.Dict[str, t.Any]:
+        owner, rows = self.setup.owner(self.state.uid), []
+        planned = {change.id: change for change in self.plan.changes if change.kind == "Service"}
+        for service in sorted(self.state.services):
+            if service.type != LOAD_BALANCER or not self.setup.balancer.enabled or not counts(service, self.setup.given.get("load_balancer_class") or ""):
+                continue
+            mine = (matches_of(self.held, owner, service.namespace, service.name) or [None])[0]
+            has = address_of(service, self.setup.balancer.type)
+            change = planned.get("{0}/{1}".format(self.setup.cluster, service.key))
+            if change is not None and isinstance(change.after, dict):
+                has = str(change.after.get("address", has))
+            found = states(has, mine, told.mapped)
+            rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.word,
+                             reservation=mine.id if mine is not None else ""))  # fmt: skip
+        announce = sorted(network for network in told.mapped) if self.setup.balancer.type in ("empty", "kube-vip") else []
+        return {
+            "provider": self.setup.provider,
+            "load_balancer": self.setup.balancer.type,
+            "services": rows,
+            "announce": announce,
+            "nodes": [node.name for node in self.nodes],
+            "cost": {
+                "orders": [order["service"] for order in cost.orders] if self.dry else [],
+                "before": cost.before, "after": cost.after, "limit": cost.limit,
+            },
+        }  # fmt: skip
+

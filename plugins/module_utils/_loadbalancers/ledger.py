@@ -1,0 +1,94 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Our record of addresses, in a ConfigMap of the cluster: whose each is, and that we made it (ruling 40, T15, T17).
+
+With the provider static this record is also the pool's state (ccm 15). One entry for each reservation.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._values.addresses import parse_address
+from .._values.json_text import parse_json
+from .._values.refused import ValueRefused, quoted
+from .reservations import CREATED, Assignment, Reservation
+
+NAMESPACE = "kube-system"
+#: etcd takes 1.5 MiB; an entry has about 400 bytes.
+MOST = 3000
+
+
+class Entry(t.NamedTuple):
+    """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people."""
+
+    id: str
+    address: str
+    cidr: int
+    tags: t.Tuple[str, ...]
+    service: str = ""
+    device: str = ""
+    time: str = ""
+
+    def reservation(self) -> Reservation:
+        """As the rules want it."""
+        assigned = (Assignment(self.id + "-assignment", self.address, self.device),) if self.device else ()
+        return Reservation(self.id, self.address, self.cidr, self.tags, CREATED, assigned)
+
+
+Ledger = t.Dict[str, Entry]
+
+
+def ledger_name(identity: str, static: bool) -> str:
+    """The ConfigMap's name."""
+    return "{0}-{1}".format(identity, "static-pool" if static else "reservations")
+
+
+def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
+    """Entries by id. Raises ValueRefused ``config_parse``: with half a record an address could be given out twice."""
+    found: Ledger = {}
+    for key, text in (data or {}).items():
+        try:
+            row = parse_json(text, "config_parse")
+            tags = row.get("tags") if isinstance(row, dict) else None
+            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+                raise ValueRefused("config_parse", "it has no tags")
+            texts = [row.get(name, "") for name in ("id", "service", "device", "time")]
+            if not all(isinstance(item, str) for item in texts) or not texts[0] or texts[0] in found:
+                raise ValueRefused("config_parse", "it has no id of its own")
+            address = str(parse_address(row["address"])) if row.get("address") else ""
+            cidr = row.get("cidr", 32)
+            if isinstance(cidr, bool) or not isinstance(cidr, int) or not 0 < cidr <= 128:
+                raise ValueRefused("config_parse", "it has no prefix length")
+        except ValueRefused as error:
+            raise ValueRefused("config_parse", "the record of addresses is damaged at {0}: {1}".format(quoted(key), error.message)) from None
+        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3])
+    return found
+
+
+def ledger_data(ledger: Ledger) -> t.Dict[str, str]:
+    """The inverse. Raises ValueRefused ``quota`` when there are more than a ConfigMap holds."""
+    if len(ledger) > MOST:
+        raise ValueRefused("quota", "the record of addresses holds at most {0}".format(MOST))
+    return {_key(entry): json.dumps({name: value for name, value in entry._asdict().items() if value not in ("", ())}, sort_keys=True)
+            for entry in ledger.values()}  # fmt: skip
+
+
+def _key(entry: Entry) -> str:
+    """Ids and addresses as keys of a ConfigMap, which have no colons."""
+    return (entry.address if entry.id == entry.address else entry.id).replace(":", "-")
+
+
+def manifest(name: str, ledger: Ledger) -> t.Dict[str, t.Any]:
+    """The ConfigMap."""
+    meta = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": ledger_data(ledger)}
+
+
+def holders(ledger: Ledger) -> t.Dict[str, str]:
+    """Address -> ``namespace/name``."""
+    return {entry.address: entry.service for entry in ledger.values() if entry.address and entry.service}

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the inventory says of one cluster's load balancing, checked as a whole before anything is read (ccm 3)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import parse_network
+from .._values.refused import ValueRefused, quoted
+from . import metallb_config, metallb_resources
+from .bgp import NodeBgp
+from .bgp_claims import BgpGrants
+from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
+from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, parse_load_balancer
+from .locations import Places
+from .node_annotations import BOTH, Scheme
+from .reservations import Owner
+from .service_plan import Context
+from .settings import Settings, read_settings
+from .spans import address_at
+from .static_pool import Pool, parse_pool
+
+STATIC, EQUINIX = "static", "equinix_metal"
+PROVIDERS = (STATIC, EQUINIX)
+AUTO = "auto"
+Given = t.Mapping[str, t.Any]
+_PARAMETERS = ("api_key", "project_id", "base_url", "facility", "metro", "local_asn", "peer_asn", "bgp_pass", "bgp_node_selector", "eip_tag",
+               "api_server_port", "eip_health_check_use_host_ip")  # fmt: skip
+_NAMES = ("local_asn", "peer_asn", "peer_ip", "source_ip", "password")
+
+
+class Setup(t.NamedTuple):
+    """One cluster's. ``given`` are the options as the module has them, ``values`` the controller's settings."""
+
+    cluster: str
+    provider: str
+    balancer: LoadBalancer
+    identity: str
+    pool: Pool
+    nodes: t.Tuple[NodeBgp, ...]
+    grants: BgpGrants
+    scheme: Scheme
+    settings: Settings
+    given: Given
+    warnings: t.Tuple[str, ...] = ()
+
+    @property
+    def selector(self) -> str:
+        """Which nodes speak BGP."""
+        return str(self.settings.values["bgp_node_selector"])
+
+    @property
+    def static(self) -> bool:
+        """Whether the addresses are the user's own."""
+        return self.provider == STATIC
+
+    def owner(self, uid: str) -> Owner:
+        """Whose addresses we look for."""
+        return Owner(self.identity, uid, tuple(self.given.get("adopt_identities") or IDENTITIES))
+
+    def context(self, uid: str, recorded: t.Iterable[str], limit: t.Optional[int]) -> Context:
+        """For the rules of Services."""
+        values = self.settings.values
+        places = Places(str(values["metro"]), str(values["facility"]), "",
+                        str(values["annotation_eip_metro"]), str(values["annotation_eip_facility"]))  # fmt: skip
+        return Context(
+            self.owner(uid),
+            None if self.static else places,
+            self.balancer.type,
+            self.given.get("load_balancer_class") or "",
+            str(values["eip_tag"]),
+            limit,
+            frozenset(recorded),
+            bool(self.given.get("release_unrecorded")),
+            self.given.get("on_duplicate_reservation") or "refuse",
+            self.given.get("reclaim_policy") or "delete",
+            bool(self.given.get("gc_orphans")),
+            self.balancer.type == EMPTY,
+        )
+
+    def metallb(self, has_resources: bool) -> LoadBalancer:
+        """With metallb_mode applied; ``has_resources``: the API server has MetalLB's kinds."""
+        mode = self.given.get("metallb_mode")
+        if self.balancer.type != METALLB or not mode:
+            return self.balancer
+        if mode == AUTO:
+            mode = CUSTOM_RESOURCES if has_resources else CONFIGMAP
+        return self.balancer._replace(mode=mode, configmap=self.balancer.configmap or "config")
+
+    def config_options(self) -> metallb_config.Options:
+        """For MetalLB's ConfigMap."""
+        return metallb_config.Options(
+            self.given.get("metallb_peer_tracking") or metallb_config.NODE,
+            self.given.get("metallb_source_address"),
+            metallb_config.PLAIN if self.given.get("publish_bgp_password") else metallb_config.WITHHOLD,
+            self.domain,
+        )
+
+    def resource_options(self) -> metallb_resources.Options:
+        """For MetalLB's custom resources."""
+        label, _equals, value = (self.given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
+        return metallb_resources.Options(
+            self.balancer.namespace,
+            self.given.get("metallb_peer_tracking") or metallb_config.NODE,
+            self.given.get("metallb_peer_mode") or metallb_resources.NATIVE,
+            metallb_resources.SECRETS,
+            (label, value),
+            self.given.get("advertisement") or "equinix-metal-bgp-adv",
+            self.domain,
+        )
+
+    @property
+    def domain(self) -> str:
+        """Of annotations and labels."""
+        return self.given.get("annotation_domain") or DEFAULT_DOMAIN
+
+
+def parse_setups(
+    given: t.Iterable[Given], env: t.Mapping[str, str], files: t.Mapping[str, t.Optional[str]]
+) -> t.Dict[str, Setup]:
+    """By cluster; ``files`` holds the text of each cluster's configuration file. Raises ValueRefused for any that makes no sense."""
+    found: t.Dict[str, Setup] = {}
+    for entry in given:
+        name = str(entry["cluster"])
+        if name in found:
+            raise ValueRefused("claimed_twice", "settings names {0} twice".format(quoted(name)))
+        try:
+            found[name] = parse_setup(entry, env, files.get(name))
+        except ValueRefused as error:
+            raise ValueRefused(error.word, "settings of {0}: {1}".format(name, error.message)) from None
+    spans = sorted((span, name) for name, setup in found.items() for span in setup.pool.spans)
+    for (first, one), (second, other) in zip(spans, spans[1:]):
+        if first.overlaps(second):
+            text = address_at(second.version, second.first)
+            raise ValueRefused("claimed_twice", "the pools of {0} and {1} both hold {2}".format(one, other, text))
+    return found
+
+
+def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str]) -> Setup:
+    """One cluster's. Raises ValueRefused, SettingRefused."""
+    provider = given.get("provider") or STATIC
+    if provider not in PROVIDERS:
+        raise ValueRefused("unknown_provider", "{0} is none of {1}".format(quoted(provider), ", ".join(PROVIDERS)))
+    parameters = {name: given[name] for name in _PARAMETERS if given.get(name) is not None}
+    if given.get("load_balancer") is not None:
+        parameters["loadbalancer"] = given["load_balancer"]
+    settings = read_settings(env, file, parameters, required=provider != STATIC)
+    balancer = parse_load_balancer(settings.values["loadbalancer"])
+    values = settings.values
+    names = {"source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}
+    overrides = {datum: str(values[names.get(datum, "annotation_" + datum)]) for datum in _NAMES}
+    domain = given.get("annotation_domain") or DEFAULT_DOMAIN
+    private = str(values["annotation_network_ipv4_private"]).replace(DEFAULT_DOMAIN, domain, 1)
+    scheme = Scheme(
+        given.get("annotation_scheme") or BOTH, {key: text for key, text in overrides.items() if text},
+        given.get("annotation_legacy_singular") is not False, bool(given.get("publish_bgp_password")), domain, private,
+    )  # fmt: skip
+    grants = given.get("bgp_grants") or {}
+    return Setup(
+        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or "metal-ccm"), parse_pool(given.get("pool") or ()),
+        tuple(_node(row, values) for row in given.get("bgp_nodes") or ()),
+        BgpGrants(frozenset(grants.get("local_asns") or ()), frozenset(grants.get("peer_asns") or ()),
+                  tuple(parse_network(text) for text in grants.get("peers") or ()),
+                  tuple(parse_network(text) for text in grants.get("sources") or ())),
+        scheme, settings, given, balancer.warnings + tuple(settings.warnings),
+    )  # fmt: skip
+
+
+def _node(row: Given, values: t.Mapping[str, t.Any]) -> NodeBgp:
+    return NodeBgp(
+        str(row["name"]), str(row.get("source_ip") or ""), row.get("local_asn") or values["local_asn"], row.get("peer_asn") or values["peer_asn"],
+        tuple(str(peer) for peer in row.get("peers") or ()), str(row.get("password") or values["bgp_pass"] or ""), bool(row.get("multihop")),
+    )  # fmt: skip

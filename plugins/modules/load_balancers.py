@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: load_balancers
+short_description: Give Services of type LoadBalancer their addresses, and tell the load balancer of them
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Does, without anything running in the cluster, what a cloud controller does for Services of type LoadBalancer. Each gets an
+    address, reserved from a pool of the inventory or at a provider, and MetalLB, kube-vip or nothing at all is told to announce it.
+  - Every Service of every cluster is looked at in one call. Services and nodes are listed once, the provider is asked once for all
+    reservations, and only what differs is written.
+  - A Service keeps its address. One that its owner wrote himself stays, unless it belongs to another Service.
+  - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
+  - Plans in check mode tell what would be ordered and given back before any call is made.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.owner
+  - multicluster.network._load_balancers
+options:
+  state:
+    description:
+      - V(absent) takes everything back. Services lose the addresses that we set, the load balancer is told nothing any more,
+        annotations go, and reservations are released, unless O(settings[].reclaim_policy=retain).
+    type: str
+    choices: [present, absent]
+    default: present
+  mode:
+    description:
+      - V(sync) looks at every Service and takes away what belongs to none. V(add) and V(remove) handle the named O(services) only,
+        as events of a cluster ask for.
+    type: str
+    choices: [sync, add, remove]
+    default: sync
+  services:
+    description: Services by C(namespace/name), for O(mode=add) and O(mode=remove).
+    type: list
+    elements: str
+    default: []
+  lock_timeout:
+    description: Seconds to wait for another run on the same cluster to end.
+    type: float
+    default: 30
+seealso:
+  - module: multicluster.network.bgp_speaker
+"""
+
+EXAMPLES = r"""
+- name: Addresses of one's own for the Services of two clusters
+  multicluster.network.load_balancers:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+    settings:
+      - {cluster: aws, load_balancer: "empty://", pool: [203.0.113.0/27]}
+      - {cluster: gcp, load_balancer: "metallb:///metallb-system?crdConfiguration=true", pool: [203.0.113.64-203.0.113.95]}
+
+- name: What would be ordered
+  multicluster.network.load_balancers:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+    settings:
+      - cluster: aws
+        provider: equinix_metal
+        base_url: https://metal.example.net/metal/v1
+        project_id: 0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11
+        api_key: "{{ vault_metal_token }}"
+        metro: da
+        load_balancer: "kube-vip://"
+        gc_orphans: true
+  check_mode: true
+  register: costs
+"""
+
+RETURN = r"""
+plan:
+  description: Counts of what was (or, in check mode, would be) created, updated and deleted, and the first 200 changes.
+  type: dict
+  returned: always
+  sample:
+    create: 1
+    update: 2
+    delete: 0
+    unchanged: 0
+    changes:
+      - {action: create, kind: Reservation, id: aws/default/web, fields: []}
+      - {action: update, kind: Service, id: aws/default/web, fields: [address]}
+refused:
+  description: What was left out, each with the object, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {object: service aws/evil/web, reason: claimed_twice, message: "203.0.113.1 belongs to 'default/web'"}
+load_balancers:
+  description:
+    - For each cluster the state of every Service, the networks to announce where we announce them ourselves, the nodes that speak
+      BGP, and the costs of the plan.
+  type: dict
+  returned: always
+  sample:
+    aws:
+      provider: static
+      load_balancer: empty
+      services:
+        - service: default/web
+          address: 203.0.113.1
+          reservation: 203.0.113.1
+          requested: false
+          reserved: true
+          assigned: true
+          mapped: true
+          ready: true
+          state: Mapped
+      announce: [203.0.113.1/32]
+      nodes: [aws-node-1, aws-node-2]
+      cost: {orders: [], before: 1, after: 1, limit: null}
+failures:
+  description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: always
+  sample: []
+stats:
+  description: Requests by verb for each cluster, calls of each provider, and seconds.
+  type: dict
+  returned: always
+  sample: {requests: {aws: {get: 1, list: 3}}, provider_calls: {aws: 0}, seconds: 0.05}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import common_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
+
+
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "mode": {"type": "str", "choices": ["sync", "add", "remove"], "default": "sync"},
+        "services": {"type": "list", "elements": "str", "default": []},
+        "lock_timeout": {"type": "float", "default": 30.0},
+        **common_spec(),
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    module = KubeModule(
+        argument_spec=argument_spec(),
+        supports_check_mode=True,
+        required_if=[("mode", "add", ["services"]), ("mode", "remove", ["services"])],
+    )
+    try:
+        result = load_balancers.run(module.params, check=module.check_mode)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
+    exit_kube(module, result)
+
+
+if __name__ == "__main__":
+    main()
