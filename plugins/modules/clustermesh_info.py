@@ -57,6 +57,10 @@ options:
     type: str
     choices: [always, declared, never]
     default: always
+  group_locations:
+    description: Whether leaders carry their location where Kilo of a cluster connects locations, as in M(multicluster.network.clustermesh_peers).
+    type: bool
+    default: true
   node_cidrs:
     description: Cluster name to the ranges of its node addresses.
     type: dict
@@ -194,6 +198,7 @@ def argument_spec() -> dict:
         "management": {"type": "dict", "options": management},
         "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
         "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
+        "group_locations": {"type": "bool", "default": True},
         "node_cidrs": {"type": "dict", "default": {}},
         "learnt_endpoints": {
             "type": "str",

@@ -98,6 +98,13 @@ options:
     description: Announce all pod ranges of a dual-stack node and not just the first.
     type: bool
     default: false
+  group_locations:
+    description:
+      - Where Kilo of a cluster connects locations (its granularity C(location)), only leaders have a WireGuard address. When true,
+        a leader's Peer carries the pod ranges and internal addresses of all nodes of its location. When false, the other
+        nodes are skipped as C(NodeNoWireguardIP), as the original does.
+    type: bool
+    default: true
   anchor_choice:
     description: >-
       Which node carries the ranges of the whole cluster, such as that of services. V(sticky) keeps the one that does and
@@ -266,6 +273,7 @@ def argument_spec() -> dict:
         },
         "roaming_keepalive": {"type": "int", "default": 25},
         "all_pod_cidrs": {"type": "bool", "default": False},
+        "group_locations": {"type": "bool", "default": True},
         "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},
         "keep_transient": {"type": "bool", "default": True},
         "strict_keys": {"type": "bool", "default": False, "no_log": False},

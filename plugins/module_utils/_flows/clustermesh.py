@@ -27,7 +27,7 @@ NODES = "/api/v1/nodes"
 #: When a cluster failed for one of these, its other list is not tried.
 _GONE = frozenset(("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused"))
 _OPTIONS = (
-    "endpoint_policy", "internal_ip_routes", "own_endpoint_routes", "roaming_keepalive", "all_pod_cidrs", "anchor_choice",
+    "endpoint_policy", "internal_ip_routes", "own_endpoint_routes", "roaming_keepalive", "all_pod_cidrs", "group_locations", "anchor_choice",
     "learnt_endpoints", "strict_keys", "strict_endpoints", "keep_transient", "state", "adopt", "max_deletes", "purge_meshes",
 )  # fmt: skip
 

@@ -60,9 +60,11 @@ def check_kilo(
     node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
     strict_keys: bool = False,
     strict_endpoints: bool = False,
-    all_pods: bool = False,
 ) -> Checked:
-    """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses."""
+    """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses.
+
+    A node's pod ranges are all that its Peer would announce.
+    """
     overlay = RangeSet(network for source in sources for network in _overlay_of(source))
     checked = Checked({}, {}, [], [], overlay)
     claims = []
@@ -77,7 +79,7 @@ def check_kilo(
             except ValueRefused as error:
                 checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
                 continue
-            pods = [parse_cidr(text) for text in pod_cidrs(node)[: None if all_pods else 1] if cidr_or_none(text)]
+            pods = [parse_cidr(text) for text in pod_cidrs(node) if cidr_or_none(text)]
             routes = [str(pod.network) for pod in pods] + [parse_cidr(annotation(node, WIREGUARD_IP)).host_route]
             claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
         claims.extend(_kept_claims(source))

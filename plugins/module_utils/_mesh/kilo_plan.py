@@ -297,6 +297,8 @@ def _plan_deletes(
             run.plan.refuse("Peer {0}/{1}".format(target.name, name), "adoptable", message)
         elif node is None:
             doomed[name] = "its node is gone"
+        elif node in source.led_by:
+            doomed[name] = "node {0}: {1} leads its location now".format(node, source.led_by[node])
         else:
             doomed[name] = "node {0}: {1}".format(node, source.reasons.get(node, "another mesh's Peer has its key"))
     owned = sum(1 for name in own if name in doomed or target.ours(name))

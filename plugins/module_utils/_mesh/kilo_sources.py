@@ -15,10 +15,11 @@ from .._values.refused import ValueRefused, quoted
 from .claims import label_of
 from .kilo_claims import Checked, Source, check_kilo
 from .kilo_diff import Existing
+from .kilo_locations import Grouped, announced, by_location, grouped
 from .kilo_meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .kilo_nodes import Filtered, filter_nodes, is_transient
 from .kilo_peers import Knobs, anchor_cidrs, choose_anchor, desired_peers, mesh_keepalive, peer_name
-from .kilo_values import GRANULARITY, Node, annotation, ip_or_none
+from .kilo_values import Node, ip_or_none
 
 
 class Settings(t.NamedTuple):
@@ -30,6 +31,7 @@ class Settings(t.NamedTuple):
     own_endpoint_routes: bool = False
     roaming_keepalive: int = 25
     all_pod_cidrs: bool = False
+    group_locations: bool = True
     anchor_choice: str = "sticky"
     learnt_endpoints: str = "before_external_ip"
     strict_keys: bool = False
@@ -45,7 +47,7 @@ class Settings(t.NamedTuple):
     def knobs(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> Knobs:
         """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""
         policy = entry.get("endpoint_policy") or mesh.get("endpoint_policy") or self.endpoint_policy
-        return Knobs(policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, self.all_pod_cidrs)
+        return Knobs(policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, all_pod_cidrs=True)
 
 
 class Gathered(t.NamedTuple):
@@ -101,8 +103,8 @@ def _texts(labels: t.Any) -> t.Dict[str, str]:
 class SourcePlan(t.NamedTuple):
     """One source of one mesh, ready for every target.
 
-    ``peers`` built Peers by node; ``node_of`` {Peer name: node} of all nodes that the cluster lists; ``reasons`` {node:
-    reason} of skipped nodes; ``kept`` nodes whose live Peers stay although they are skipped.
+    ``peers`` built Peers by node; ``node_of`` {Peer name: node} of all nodes that the cluster lists; ``led_by`` {node: the
+    leader whose Peer carries it}; ``reasons`` {node: reason} of skipped nodes; ``kept`` nodes whose live Peers stay although they are skipped.
     """
 
     mesh: t.Mapping[str, t.Any]
@@ -112,6 +114,7 @@ class SourcePlan(t.NamedTuple):
     peers: t.Dict[str, t.Dict[str, t.Any]]
     nodes: t.Dict[str, Node]
     node_of: t.Dict[str, str]
+    led_by: t.Dict[str, str]
     reasons: t.Dict[str, str]
     kept: t.FrozenSet[str]
     anchor: t.Optional[str]
@@ -130,7 +133,7 @@ class Sources(t.NamedTuple):
 
 
 def flat_node(node: t.Any) -> t.Dict[str, t.Any]:
-    """A Node object in the form that the rules take: name, annotations, podCIDRs, addresses. Such a form passes as it is."""
+    """A Node object in the form that the rules take: name, annotations, labels, podCIDRs, addresses. Such a form passes as it is."""
     if not isinstance(node, dict):
         raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
     metadata, spec, status = (node.get(key) if isinstance(node.get(key), dict) else {} for key in ("metadata", "spec", "status"))
@@ -139,6 +142,7 @@ def flat_node(node: t.Any) -> t.Dict[str, t.Any]:
     return {
         "name": metadata.get("name"),
         "annotations": metadata.get("annotations") or {},
+        "labels": metadata.get("labels") or {},
         "podCIDRs": spec.get("podCIDRs") or [],
         "addresses": status.get("addresses") or [],
     }
@@ -167,6 +171,7 @@ class _Draft(t.NamedTuple):
     filtered: Filtered
     live: t.Dict[str, t.Mapping[str, t.Any]]
     node_of: t.Dict[str, str]
+    led_by: t.Dict[str, str]
     kept: t.List[str]
 
 
@@ -190,7 +195,7 @@ def plan_sources(
         source.live.update(draft.live)
         source.kept.extend(name for name in draft.kept if name not in source.kept)
     checked = check_kilo(
-        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints, settings.all_pod_cidrs
+        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints
     )
     found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
     told: t.Set[Refusal] = set()
@@ -201,10 +206,9 @@ def plan_sources(
                 told.add(refusal)
                 found.refused.append(refusal)
     for cluster, source in sorted(by_cluster.items()):
-        nodes = gathered.nodes[cluster]
-        if nodes and any(annotation(node, GRANULARITY) == "location" for node in nodes):
+        if not settings.group_locations and by_location(gathered.nodes[cluster]):
             text = "cluster {0}: Kilo runs with the granularity location, so only leaders have a WireGuard address"
-            found.warnings.append(text.format(cluster) + "; use full")
+            found.warnings.append(text.format(cluster) + "; set group_locations, or use the granularity full")
     return found
 
 
@@ -236,11 +240,18 @@ def _draft(
             address, dummy, length = str(route).partition("/")
             if length in ("32", "128") and ip_or_none(address) is not None:
                 holders.setdefault(address, node)
-    filtered = filter_nodes(nodes, entry, knobs.policy, holders)
+    # what a node announces is settled here, so that everything behind takes its ranges as they are
+    nodes = [announced(node, settings.all_pod_cidrs) for node in nodes]
+    groups = Grouped(nodes, {}, {})
+    if settings.group_locations and by_location(nodes):
+        groups = grouped(nodes, entry, live)
+    filtered = filter_nodes(groups.nodes, entry, knobs.policy, holders)
+    filtered.skipped.update(dict.fromkeys(groups.twice, "claimed_twice"))
+    filtered.messages.update(groups.twice)
     kept = []
     if settings.keep_transient:
         kept = [name for name, reason in filtered.skipped.items() if is_transient(reason) and name in live]
-    return _Draft(mesh, entry, knobs, filtered, live, node_of, kept)
+    return _Draft(mesh, entry, knobs, filtered, live, node_of, groups.led_by, kept)
 
 
 def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings) -> SourcePlan:
@@ -263,8 +274,8 @@ def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Setti
     )
     names = [str(node["name"]) for node in valid]
     return SourcePlan(
-        mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, reasons,
-        frozenset(draft.kept), anchor, draft.filtered.bootstrapping,
+        mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
+        reasons, frozenset(draft.kept), anchor, draft.filtered.bootstrapping,
     )  # fmt: skip
 
 

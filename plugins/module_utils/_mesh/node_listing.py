@@ -29,7 +29,7 @@ class Listing(t.NamedTuple):
 def read_listing(cluster: str, listing: t.Any) -> Listing:
     """One cluster's part of the listings: ``{"nodes": [Node]}`` or ``{"error": {reason, message}}``.
 
-    A node becomes {name, podCIDR, podCIDRs, annotations, addresses}. Anything that is no Node is refused by name.
+    A node becomes {name, podCIDR, podCIDRs, annotations, labels, addresses}. Anything that is no Node is refused by name.
     """
     problem = _failure(listing)
     if problem is not None:
@@ -49,6 +49,7 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
             "podCIDR": spec.get("podCIDR"),
             "podCIDRs": spec.get("podCIDRs"),
             "annotations": _mapping(metadata, "annotations"),
+            "labels": _mapping(metadata, "labels"),
             "addresses": _list(_mapping(item, "status"), "addresses"),
         }
     return Listing(nodes, refused, None)
