@@ -43,6 +43,7 @@ TIMEOUT = 60 * SLOW
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
+    config.addinivalue_line("markers", "other_kernel: runs in the virtual machine too, on the kernel of a distribution")
 
 
 class Answer(dict):
