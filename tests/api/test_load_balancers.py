@@ -97,3 +97,121 @@ def test_an_address_of_the_pool_and_back(server, api):
     mark = server.mark()
     result = load_balancers.run(request_for(server, {"state": "absent"}))
     assert not result["changed"] and server.writes(mark) == []
+
+
+def test_claims_of_service_authors(server, api):
+    make_service(api, "web")
+    load_balancers.run(request_for(server))
+    make_service(api, "thief", "203.0.113.0")
+    make_service(api, "by-annotation", metallb_io__loadBalancerIPs="203.0.113.0")
+    make_service(api, "metadata", "169.254.169.254")
+    make_service(api, "own", "203.0.113.1")
+    make_service(api, "plain")
+    result = load_balancers.run(request_for(server))
+    assert reasons(result) == {
+        ("service aws/lb-test/thief", "claimed_twice"), ("service aws/lb-test/metadata", "special_address"),
+    }  # fmt: skip
+    # an address that its owner wrote is in use, although it lies in the pool and nobody reserved it
+    assert {get(api, name)["spec"]["loadBalancerIP"] for name in ("plain", "by-annotation")} == {"203.0.113.2", "203.0.113.3"}
+    assert get(api, "own")["spec"]["loadBalancerIP"] == "203.0.113.1" and get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    assert "203.0.113.1" not in ledger(api)
+
+
+def test_an_address_that_we_wrote_is_corrected_and_one_of_the_owner_stays(server, api):
+    make_service(api, "web")
+    load_balancers.run(request_for(server))
+    api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": "203.0.113.5"}}, "kubectl-edit")
+    result = load_balancers.run(request_for(server))
+    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.5"
+    assert any("its owner chose" in text for text in result["warnings"]) and "203.0.113.0" in ledger(api)
+    api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl-edit")
+    load_balancers.run(request_for(server))
+    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+
+
+def test_the_pool_ends_and_the_others_go_on(server, api):
+    for name in ("a", "b", "c"):
+        make_service(api, name)
+    result = load_balancers.run(request_for(server, pool=["203.0.113.0/31"]))
+    assert reasons(result) == {("service aws/lb-test/c", "quota")} and len(ledger(api)) == 2
+    result = load_balancers.run(request_for(server, pool=["203.0.113.0/31", "198.51.100.1-198.51.100.9"]))
+    assert not result["refused"] and get(api, "c")["spec"]["loadBalancerIP"] == "198.51.100.1"
+
+
+def test_the_prefix_limit_holds_before_any_call(server, api):
+    for name in ("a", "b", "c"):
+        make_service(api, name)
+    result = load_balancers.run(request_for(server, max_prefixes=2))
+    assert reasons(result) == {("service aws/lb-test/c", "prefix_limit")} and len(ledger(api)) == 2
+    assert result["load_balancers"]["aws"]["cost"]["limit"] == 2
+
+
+def test_what_is_kept_and_what_is_swept(server, api):
+    make_service(api, "kept", metal_equinix_com__eip_reclaim="retain")
+    for name in ("a", "b"):
+        make_service(api, name)
+    load_balancers.run(request_for(server))
+    api.delete(SERVICES + "/a")
+    result = load_balancers.run(request_for(server, gc_orphans=False))
+    assert not result["changed"] and len(ledger(api)) == 3  # nobody asked for the sweep
+    result = load_balancers.run(request_for(server, reclaim_policy="retain"))
+    assert not result["changed"] and len(ledger(api)) == 3
+    # a Service that is no load balancer any more loses the address that we set
+    api.merge_patch(SERVICES + "/b", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}, "kubectl")
+    result = load_balancers.run(request_for(server))
+    assert sorted(entry["service"] for entry in ledger(api).values()) == ["lb-test/kept"]
+    assert not get(api, "b")["spec"].get("loadBalancerIP")
+    # nothing is left: an empty list of Services needs a word
+    api.delete(SERVICES + "/kept")
+    api.delete(SERVICES + "/b")
+    assert not load_balancers.run(request_for(server))["changed"]
+
+
+def test_events_concern_the_named_services_only(server, api):
+    for name in ("a", "b"):
+        make_service(api, name)
+    load_balancers.run(request_for(server, {"mode": "add", "services": ["lb-test/b"]}))
+    assert "loadBalancerIP" not in get(api, "a")["spec"] and get(api, "b")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    load_balancers.run(request_for(server))
+    api.delete(SERVICES + "/b")
+    result = load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/b"]}))
+    assert result["plan"]["delete"] == 1 and [entry["service"] for entry in ledger(api).values()] == ["lb-test/a"]
+
+
+def test_a_damaged_record_stops_the_cluster(server, api):
+    make_service(api, "web")
+    load_balancers.run(request_for(server))
+    api.merge_patch(LEDGER, {"data": {"203.0.113.0": "no JSON"}}, "somebody")
+    make_service(api, "other")
+    mark = server.mark()
+    result = load_balancers.run(request_for(server))
+    assert [(one["cluster"], one["reason"]) for one in result["failures"]] == [("aws", "config_parse")] and server.writes(mark) == []
+
+
+def test_a_list_that_fails_changes_nothing(server, api, monkeypatch):
+    make_service(api, "web")
+    load_balancers.run(request_for(server))
+    given = request_for(server)
+    given["clusters"] = [dict(given["clusters"][0], api_url="https://127.0.0.1:1")]
+    result = load_balancers.run(dict(given, timeout=3))
+    assert result["failures"] and not result["changed"] and len(ledger(api)) == 1
+
+
+def test_another_run_at_work_is_waited_for(server, api):
+    make_service(api, "web")
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": load_balancers.LEASE, "namespace": "kube-system"},
+             "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 15}}  # fmt: skip
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    api.create(path, lease, "test")
+    try:
+        result = load_balancers.run(request_for(server, {"lock_timeout": 0.1}))
+        assert [one["reason"] for one in result["failures"]] == ["lease_held"] and ledger(api) == {}
+    finally:
+        api.delete(path + "/" + load_balancers.LEASE)
+
+
+def test_pools_of_two_clusters_must_not_meet(server):
+    request = request_for(server)
+    request["settings"].append(dict(request["settings"][0], cluster="gcp", pool=["203.0.113.4"]))
+    with pytest.raises(ValueError, match=r"203\.0\.113\.4"):
+        load_balancers.run(request)

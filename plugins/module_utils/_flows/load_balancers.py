@@ -11,10 +11,10 @@ read again, and then the provider is asked, the ledger written, the Services, th
 
 from __future__ import annotations
 
-import os
 import time
 import typing as t
 
+from .._io.settings_source import environment, read_text
 from .._kubernetes.client import Client
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
@@ -73,12 +73,8 @@ def read_setups(request: t.Mapping[str, t.Any]) -> t.Dict[str, Setup]:
     files: t.Dict[str, t.Optional[str]] = {}
     for entry in request["settings"]:
         if entry.get("config_file"):
-            try:
-                with open(entry["config_file"], encoding="utf-8") as stream:
-                    files[str(entry["cluster"])] = stream.read(1048576)
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueRefused("config_parse", "{0}: {1}".format(entry["config_file"], getattr(error, "strerror", "no text"))) from None
-    env = os.environ if request.get("use_environment") else {}
+            files[str(entry["cluster"])] = read_text(entry["config_file"])
+    env = environment(("METAL_", "PACKET_")) if request.get("use_environment") else {}
     return parse_setups(request["settings"], env, files)
 
 

@@ -299,4 +299,3 @@ class Run:
                 "before": cost.before, "after": cost.after, "limit": cost.limit,
             },
         }  # fmt: skip
-

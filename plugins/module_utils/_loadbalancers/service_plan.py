@@ -39,7 +39,8 @@ class Context(t.NamedTuple):
     """What is the same for all Services of a run.
 
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
-    ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first. ``reports_status``: the back end does not report addresses.
+    ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
+    ``reports_status``: the back end does not report addresses.
     """
 
     owner: Owner

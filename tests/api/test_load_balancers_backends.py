@@ -1,0 +1,278 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What MetalLB and kube-vip are told, over a real API server with MetalLB's own schemas."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import pathlib
+import time
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+
+CRDS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "crds" / "metallb.yml"
+SPACE, METALLB = "lb-backend", "metallb-system"
+SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+CONFIG = "/api/v1/namespaces/{0}/configmaps".format(METALLB)
+GROUP = "/apis/metallb.io/{0}/namespaces/" + METALLB + "/{1}"
+POOLS, ADVERTISEMENTS = GROUP.format("v1beta1", "ipaddresspools"), GROUP.format("v1beta1", "bgpadvertisements")
+PEERS = GROUP.format("v1beta2", "bgppeers")
+SECRETS = "/api/v1/namespaces/{0}/secrets".format(METALLB)
+USERS = """# the user's own
+bgp-communities:
+  no-advertise: 65535:65282
+bfd-profiles:
+- {name: fast, receive-interval: 100}
+peers:
+# the core router
+- peer-address: 10.0.0.254
+  peer-asn: 64999
+  my-asn: 64998
+  ebgp-multihop: true
+  keepalive-time: 5s
+address-pools:
+- name: own          # layer 2
+  protocol: layer2
+  addresses: ["192.168.1.240-192.168.1.250"]
+- name: borders
+  protocol: bgp
+  addresses:
+  - 198.51.100.0/28
+  bgp-advertisements:
+  - {aggregation-length: 32, localpref: 100, communities: [no-advertise]}
+  future-key: {stays: true}
+"""
+BGP = [{"name": "lb-%d" % number, "source_ip": "10.66.0.%d" % number, "peers": ["169.254.255.1", "169.254.255.2"], "password": "Secret-pass-%d" % number}
+       for number in (1, 2)]  # fmt: skip
+
+
+def put(client, path, body):
+    try:
+        client.create(path, body, "kubectl")
+    except Conflict:
+        pass
+
+
+def clear(client, path):
+    for item in client.list(path).items:
+        client.delete(path + "/" + item["metadata"]["name"])
+
+
+def specs(client, path):
+    return {item["metadata"]["name"]: item["spec"] for item in client.list(path).items}
+
+
+def service(client, name, address=None):
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+    if address:
+        spec["loadBalancerIP"] = address
+    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+
+
+def node(client, name):
+    meta = {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {"example.com/own": "stays"}}
+    put(client, "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta})
+
+
+@pytest.fixture(scope="module")
+def kinds(server):
+    client = server.client()
+    for name in (SPACE, METALLB):
+        put(client, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for body in yaml.safe_load_all(CRDS.read_text("utf-8")):
+        put(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    deadline = time.monotonic() + 20
+    while client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def api(server, kinds):
+    client = server.client()
+    for number in (1, 2):
+        node(client, "lb-%d" % number)
+    yield client
+    for path in (SERVICES, POOLS, ADVERTISEMENTS, PEERS, "/api/v1/nodes"):
+        clear(client, path)
+    for path, name in ((CONFIG, "config"), ("/api/v1/namespaces/kube-system/configmaps", "metal-ccm-static-pool")):
+        client.delete(path + "/" + name)
+    for item in client.list(SECRETS, label_selector="cloud-provider=equinix-metal").items:
+        client.delete(SECRETS + "/" + item["metadata"]["name"])
+
+
+def request_for(server, more=None, **settings):
+    given = dict({"cluster": "aws", "load_balancer": "metallb:///metallb-system?crdConfiguration=true", "pool": ["203.0.113.0/29"],
+                  "bgp_nodes": copy.deepcopy(BGP), "gc_orphans": True}, **settings)  # fmt: skip
+    return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 20}, **(more or {}))
+
+
+def run(server, more=None, **settings):
+    result = load_balancers.run(request_for(server, more, **settings))
+    assert not result["failures"], result["failures"]
+    assert "Secret-pass" not in json.dumps(result)
+    return result
+
+
+def twice(server, **settings):
+    mark = server.mark()
+    result = run(server, **settings)
+    assert not result["changed"], result["diff"]
+    assert server.writes(mark) == []
+
+
+def test_custom_resources(server, api):
+    api.create(POOLS, {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "own"},
+                       "spec": {"addresses": ["198.51.100.0/28"]}}, "kubectl")  # fmt: skip
+    service(api, "web")
+    service(api, "db")
+    result = run(server)
+    assert not result["refused"]
+    assert specs(api, POOLS) == {
+        "own": {"addresses": ["198.51.100.0/28"]},
+        "lb-backend.db": {"addresses": ["203.0.113.0/32"], "autoAssign": False},
+        "lb-backend.web": {"addresses": ["203.0.113.1/32"], "autoAssign": False},
+    }
+    assert {name: sorted(spec["ipAddressPools"]) for name, spec in specs(api, ADVERTISEMENTS).items()} == {
+        "equinix-metal-bgp-adv": ["lb-backend.db", "lb-backend.web"]
+    }
+    assert specs(api, PEERS)["lb-1-1"] == {
+        "myASN": 65000, "peerASN": 65530, "peerAddress": "169.254.255.2", "peerPort": 179, "sourceAddress": "10.66.0.1",
+        "passwordSecret": {"name": "bgp-password-lb-1-1", "namespace": METALLB},
+        "nodeSelectors": [{"matchLabels": {"kubernetes.io/hostname": "lb-1"}}],
+    }  # fmt: skip
+    secret = api.get(SECRETS + "/bgp-password-lb-2-0")
+    assert secret["type"] == "kubernetes.io/basic-auth" and base64.b64decode(secret["data"]["password"]) == b"Secret-pass-2"
+    assert result["load_balancers"]["aws"]["announce"] == []  # MetalLB's business
+    twice(server)
+
+    # a password that changes, a node that goes, a Service that goes: in place, and nothing of the user's
+    given = copy.deepcopy(BGP[:1])
+    given[0]["peer_asn"] = 65531
+    api.delete(SERVICES + "/db")
+    api.delete("/api/v1/nodes/lb-2")
+    result = run(server, bgp_nodes=given)
+    assert sorted(specs(api, PEERS)) == ["lb-1-0", "lb-1-1"] and specs(api, PEERS)["lb-1-0"]["peerASN"] == 65531
+    assert sorted(specs(api, POOLS)) == ["lb-backend.web", "own"]
+    assert specs(api, ADVERTISEMENTS)["equinix-metal-bgp-adv"]["ipAddressPools"] == ["lb-backend.web"]
+    twice(server, bgp_nodes=given)
+
+    run(server, {"state": "absent"})
+    assert list(specs(api, POOLS)) == ["own"] and specs(api, PEERS) == {} and specs(api, ADVERTISEMENTS) == {}
+    assert api.list(SECRETS, label_selector="cloud-provider=equinix-metal").items == []
+    assert api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"] == {"example.com/own": "stays"}
+
+
+def test_objects_of_others_under_our_names(server, api):
+    body = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "lb-backend.web"}, "spec": {"addresses": ["198.51.100.0/28"]}}
+    api.create(POOLS, body, "kubectl")
+    old = {"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer", "metadata": {"name": "lb-1-0", "labels": {"cloud-provider": "equinix-metal"}},
+           "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"}}  # fmt: skip
+    api.create(PEERS, old, "cloud-provider-equinix-metal")
+    service(api, "web")
+    service(api, "good")
+    result = run(server)
+    assert ("service lb-backend/web", "conflict") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert ("BGPPeer aws/metallb-system/lb-1-0", "adoptable") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert specs(api, POOLS)["lb-backend.web"]["addresses"] == ["198.51.100.0/28"] and "lb-backend.good" in specs(api, POOLS)
+    assert specs(api, PEERS)["lb-1-0"]["myASN"] == 1
+    run(server, {"adopt": True})
+    assert specs(api, PEERS)["lb-1-0"]["myASN"] == 65000
+
+
+def test_one_peer_for_each_router(server, api):
+    service(api, "web")
+    plain = [dict(one, password=None) for one in BGP]
+    run(server, bgp_nodes=plain, metallb_peer_mode="frr")
+    assert sorted(specs(api, PEERS)) == ["169.254.255.1", "169.254.255.2"]
+    spec = specs(api, PEERS)["169.254.255.1"]
+    assert "sourceAddress" not in spec and [one["matchLabels"]["kubernetes.io/hostname"] for one in spec["nodeSelectors"]] == ["lb-1", "lb-2"]
+    twice(server, bgp_nodes=plain, metallb_peer_mode="frr")
+
+
+def config(client):
+    return client.get(CONFIG + "/config")
+
+
+def test_the_configmap_keeps_what_the_user_wrote(server, api):
+    setting = {"load_balancer": "metallb://metallb-system:config"}
+    service(api, "web")
+    result = run(server, **setting)
+    assert any("does not exist" in text for text in result["warnings"])
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS, "other": "stays"}}
+    api.create(CONFIG, body, "kubectl")
+    run(server, **setting)
+    text = config(api)["data"]["config"]
+    assert config(api)["data"]["other"] == "stays" and "Secret-pass" not in text
+    assert all(line in text.splitlines() for line in USERS.splitlines())
+    document, users = yaml.safe_load(text), yaml.safe_load(USERS)
+    assert document["peers"][0] == users["peers"][0] and document["address-pools"][:2] == users["address-pools"]
+    assert document["address-pools"][2] == {"name": "lb-backend/web", "protocol": "bgp", "addresses": ["203.0.113.0/32"], "auto-assign": False}
+    assert [(peer["peer-address"], peer["node-selectors"]) for peer in document["peers"][1:]] == [
+        (router, [{"match-labels": {"kubernetes.io/hostname": name}}]) for name in ("lb-1", "lb-2") for router in ("169.254.255.1", "169.254.255.2")
+    ]
+    known = {"peer-address", "peer-asn", "my-asn", "node-selectors"}  # what every release of MetalLB reads
+    assert all(set(peer) <= known for peer in document["peers"][1:])
+    twice(server, **setting)
+
+    run(server, bgp_nodes=BGP[:1], **setting)
+    assert len(yaml.safe_load(config(api)["data"]["config"])["peers"]) == 3
+    api.delete(SERVICES + "/web")
+    result = run(server, **setting)
+    assert ("aws", "delete_budget") in {(one["object"], one["reason"]) for one in result["refused"]}
+    run(server, {"confirm_empty": ["aws"]}, bgp_nodes=[], **setting)
+    run(server, {"state": "absent"}, **setting)
+    assert config(api)["data"]["config"] == USERS and "annotations" not in config(api)["metadata"]
+
+
+def test_a_configuration_that_cannot_be_read_is_left_alone(server, api):
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": "peers: {a: [}\npassword: hunter2-hunter2"}}
+    api.create(CONFIG, body, "kubectl")
+    service(api, "web")
+    result = run(server, load_balancer="metallb://")
+    assert ("ConfigMap aws/metallb-system/config", "config_parse") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert "hunter2" not in json.dumps(result) and config(api)["data"] == body["data"]
+    assert api.get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"  # the rest goes on
+
+
+def test_annotations_for_kube_vip(server, api):
+    setting = {"load_balancer": "kube-vip://"}
+    service(api, "web")
+    run(server, **setting)
+    found = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
+    own = {key.partition("/")[2]: value for key, value in found.items() if key.startswith("metal.equinix.com/")}
+    assert own == {
+        "node-asn": "65000", "peer-asns": "65530", "peer-ips": "169.254.255.1,169.254.255.2", "src-ip": "10.66.0.1",
+        "bgp-peers-0-node-asn": "65000", "bgp-peers-0-peer-asn": "65530", "bgp-peers-0-peer-ip": "169.254.255.1", "bgp-peers-0-src-ip": "10.66.0.1",
+        "bgp-peers-1-node-asn": "65000", "bgp-peers-1-peer-asn": "65530", "bgp-peers-1-peer-ip": "169.254.255.2", "bgp-peers-1-src-ip": "10.66.0.1",
+    }  # fmt: skip
+    twice(server, **setting)
+    # one router less: its numbers go; a node whose facts are missing keeps what it has
+    run(server, bgp_nodes=[dict(BGP[0], peers=["169.254.255.1"])], **setting)
+    found = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
+    assert not [key for key in found if "bgp-peers-1" in key] and found["example.com/own"] == "stays"
+    assert "metal.equinix.com/bgp-peers-1-peer-ip" in api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"]
+    # publishing a password must be asked for, and its value is never shown
+    result = run(server, publish_bgp_password=True, **setting)
+    found = api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"]
+    assert base64.b64decode(found["metal.equinix.com/bgp-peers-0-bgp-pass"]) == b"Secret-pass-2"
+    assert found["metal.equinix.com/bgp-peers-0-bgp-pass"] not in json.dumps(result)
+    run(server, **setting)
+    assert "metal.equinix.com/bgp-peers-0-bgp-pass" not in api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"]
+    run(server, {"state": "absent"}, **setting)
+    assert api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"] == {"example.com/own": "stays"}
+
+
+def test_facts_outside_the_grants_are_refused_by_node(server, api):
+    service(api, "web")
+    nodes = [BGP[0], dict(BGP[1], peers=["198.51.100.66"])]
+    result = run(server, bgp_nodes=nodes, bgp_grants={"peers": ["169.254.255.0/24"], "sources": ["10.66.0.0/16"], "local_asns": [65000]})
+    assert {(one["object"], one["reason"]) for one in result["refused"]} == {("node aws/lb-2", "outside_grant")}
+    assert sorted(specs(api, PEERS)) == ["lb-1-0", "lb-1-1"]
