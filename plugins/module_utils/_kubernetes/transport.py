@@ -84,9 +84,26 @@ def libraries(cluster: str) -> t.Tuple[t.Any, t.Any]:
     return kubernetes.client, urllib3
 
 
+class SteadyContext(ssl.SSLContext):
+    """A context that several threads may open connections with at once.
+
+    urllib3 sets the protocols anew for each connection. OpenSSL replaces its list then, unprotected, while another thread's
+    connection is just copying it, and the server gets a ClientHello that it cannot read.
+    """
+
+    _protocols: t.Optional[t.List[str]] = None
+
+    def set_alpn_protocols(self, alpn_protocols: t.Any) -> None:
+        """As the base class, once for each list."""
+        if self._protocols != list(alpn_protocols):
+            super().set_alpn_protocols(alpn_protocols)
+            self._protocols = list(alpn_protocols)
+
+
 def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
     """A client context for one cluster. Raises Untrusted when its CA or client certificate is unusable."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = SteadyContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["http/1.1"])  # here, where there is one thread only
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = DeadlineSocket
     try:
