@@ -14,6 +14,7 @@ from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import ListIncomplete, NotFound
+from .._kubernetes.fanout import at_once
 from .._kubernetes.objects import apply_writes
 from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
 from .._plan.object_plan import Key, Read, Write, plan_objects
@@ -21,7 +22,8 @@ from .._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
 from .._plan.plan import CREATE, Change, Plan
 from .._services.claims import Guard
 from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
-from .._services.mirror_plan import plan_cluster, recreated
+from .._services.mirror_plan import plan_cluster
+from .._services.mirror_writes import recreated
 from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, read_offers
 from .._services.outage import OUTAGES, judge, outage_record, read_record, record_name
 from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
@@ -39,15 +41,20 @@ _CONCERNED = GRANTS + ("inventory_hostname", "name")
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused."""
+    # the collector would look at every object of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     fabric = load(request)
     options = read_options(request, fabric)
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     sources, destinations = chosen(request, fabric, clusters)
     listed = gather(clusters, request, options, sources, destinations)
-    with gc_paused():
-        offers = offered(clusters, fabric, listed, options, request)
-        whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
+    offers = offered(clusters, fabric, listed, options, request)
+    whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
     whole.refused = sorted(set(whole.refused))
     missing = check_namespaces(clusters, request, listed, whole, writes, options.namespace)
     done = whole
@@ -160,8 +167,18 @@ def gather(
 
 def _read_cluster(client: Client, mirror_as: str, options: Options, source: bool, destination: bool) -> Listed:
     """One LIST for each kind: of the whole cluster where it is a source, of the mirror namespace otherwise."""
+    services, ends = at_once(
+        lambda: _list(client, "/api/v1", "services", None if source else options.namespace),
+        lambda: _read_endpoints(client, mirror_as, options, source, destination),
+    )
+    return Listed(services, *ends)
+
+
+def _read_endpoints(
+    client: Client, mirror_as: str, options: Options, source: bool, destination: bool
+) -> t.Tuple[t.Sequence[t.Any], t.Sequence[t.Any], str, t.Optional[str]]:
+    """(Endpoints, slices, the form in which mirrors are written, the version of slices)."""
     here = options.namespace
-    services = _list(client, "/api/v1", "services", None if source else here)
     slices: t.Sequence[t.Any] = ()
     version: t.Optional[str] = None
     shared = options.global_selector is not None
@@ -187,7 +204,7 @@ def _read_cluster(client: Client, mirror_as: str, options: Options, source: bool
         endpoints = _list(client, "/api/v1", "endpoints", None if source else here)
     elif destination:
         endpoints = _list(client, "/api/v1", "endpoints", here, "mirrored-svc=true")
-    return Listed(services, endpoints, slices, form, version)
+    return endpoints, slices, form, version
 
 
 def _list(client: Client, base: str, plural: str, namespace: t.Optional[str], labels: t.Optional[str] = None) -> t.List[t.Any]:

@@ -79,6 +79,15 @@ def fan_out(
     return {name: outcomes[name] for name in tasks}
 
 
+def at_once(*tasks: t.Callable[[], t.Any]) -> t.List[t.Any]:
+    """Run a few functions of one cluster side by side; results in order. The first KubeError is raised once all have ended."""
+    outcomes = list(fan_out({str(index): task for index, task in enumerate(tasks)}).values())
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [outcome.value for outcome in outcomes]
+
+
 def in_flight(tasks: t.Sequence[t.Callable[[], t.Any]], parallel: int = 8) -> t.List[t.Any]:
     """Run functions with at most ``parallel`` at once, results in order. They must not raise."""
     if len(tasks) <= 1:

@@ -102,10 +102,11 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     our name, the way to own objects that have no content. Annotations that we patch onto a Node (operation Update), or
     labels applied onto somebody's Namespace, do not make these ours, so no purge can ever take them.
     """
-    tree = owned_tree(obj, manager, "Apply")
-    if any(name.startswith("f:") and name != "f:metadata" for name in tree):
-        return True
-    label = tree.get("f:metadata", {}).get("f:labels", {}).get("f:" + MANAGED_BY)
+    for entry in _entries(obj):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and entry.get("subresource") in (None, ""):
+            if any(name.startswith("f:") and name != "f:metadata" for name in entry["fieldsV1"]):
+                return True
+    label = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {}).get("f:" + MANAGED_BY)
     labels = obj.get("metadata", {}).get("labels") or {}
     return label is not None and labels.get(MANAGED_BY) == MANAGED_BY_US
 

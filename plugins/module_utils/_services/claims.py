@@ -15,13 +15,15 @@ import re
 import typing as t
 
 from .._plan.plan import Refusal
-from .._values.addresses import Address, parse_address, parse_network, special_kind
+from .._values.addresses import Address, parse_address, parse_network, plain_address, special_kind
 from .._values.ranges import RangeSet
 from .._values.refused import ValueRefused, quoted
 from .endpoints import Endpoint, Group
 from .mirror_services import Object
 
 Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
+#: None: it holds; else (reason word, why).
+Verdict = t.Optional[t.Tuple[str, str]]
 RANGES = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 #: More endpoints of one Service than any cluster has are an attack on our memory (T21).
 MOST_ENDPOINTS = 50_000
@@ -60,16 +62,25 @@ class Guard:
             self._others[name] = RangeSet(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
         common = _addresses(servers)
         self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
-        self._known: t.Dict[t.Tuple[str, str], t.Optional[t.Tuple[str, str]]] = {}
+        self._server_texts = {name: {str(address) for address in found} for name, found in self._servers.items()}
+        self._known: t.Dict[str, t.Dict[str, Verdict]] = {}
 
-    def refusal(self, source: str, text: str) -> t.Optional[t.Tuple[str, str]]:
+    def refusal(self, source: str, text: str) -> Verdict:
         """None when the source may name this address, else (reason word, why)."""
-        key = (source, text)
-        if key not in self._known:
-            self._known[key] = self._judge(source, text)
-        return self._known[key]
+        known = self._known.setdefault(source, {})
+        if text not in known:
+            known[text] = None if self._plainly_holds(source, text) else self._judge(source, text)
+        return known[text]
 
-    def _judge(self, source: str, text: str) -> t.Optional[t.Tuple[str, str]]:
+    def _plainly_holds(self, source: str, text: str) -> bool:
+        """True for nearly all addresses of honest sources, quickly. False decides nothing."""
+        number = plain_address(text)
+        return (
+            number is not None and source in self._granted and self._granted[source].has_plain(number)
+            and not self._others[source].has_plain(number) and text not in self._server_texts[source]
+        )  # fmt: skip
+
+    def _judge(self, source: str, text: str) -> Verdict:
         try:
             address: Address = parse_address(text)
         except ValueRefused:
@@ -129,6 +140,7 @@ def check_groups(
 def _endpoint(
     endpoint: Endpoint, family: t.Optional[str], source: str, guard: Guard, bad: t.Dict[str, t.List[str]]
 ) -> t.Optional[Endpoint]:
+    """The endpoint with what of it holds, None without any address that does."""
     held = []
     for text in endpoint.addresses[:100]:
         refused = guard.refusal(source, text)
@@ -142,6 +154,11 @@ def _endpoint(
         return None
     if len(held) != len(endpoint.addresses):
         endpoint = endpoint._replace(addresses=tuple(held))
+    return endpoint if endpoint.bare else _named(endpoint, bad)
+
+
+def _named(endpoint: Endpoint, bad: t.Dict[str, t.List[str]]) -> Endpoint:
+    """The endpoint without those names that cannot be any."""
     if endpoint.hostname and not _HOSTNAME.match(endpoint.hostname):
         bad.setdefault("name_invalid", []).append("the hostname {0}".format(quoted(endpoint.hostname)))
         endpoint = endpoint._replace(hostname=None)
@@ -149,8 +166,9 @@ def _endpoint(
         endpoint = endpoint._replace(zone=None)
     if endpoint.node and not _OBJECT.match(endpoint.node):
         endpoint = endpoint._replace(node=None)
-    if endpoint.target and not all(len(value) <= 253 and value.isprintable() for value in endpoint.target.values()):
-        endpoint = endpoint._replace(target=None)
+    for value in (endpoint.target or {}).values():
+        if len(value) > 253 or not value.isprintable():
+            return endpoint._replace(target=None)
     return endpoint
 
 

@@ -41,9 +41,17 @@ class Endpoint(t.NamedTuple):
     target: t.Optional[t.Mapping[str, t.Any]] = None
 
     @property
+    def bare(self) -> bool:
+        """True when nothing is named but addresses."""
+        return self[2:] == _NO_NAMES
+
+    @property
     def ready(self) -> bool:
         """Kubernetes takes an unknown readiness for ready."""
         return self.conditions.get("ready") is not False
+
+
+_NO_NAMES = (None, None, None, None)
 
 
 class Group(t.NamedTuple):
@@ -79,15 +87,16 @@ def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
     for subset in _list(obj.get("subsets")):
         found, seen = [], set()
         for key, ready in (("addresses", True), ("notReadyAddresses", False)):
+            conditions = {"ready": ready}
             for address in _list(subset.get(key)):
+                text = str(address.get("ip"))
+                # without the uid two pods of one host are one address, and the server would merge them
+                if fields == SAFE and (text, ready) in seen:
+                    continue
+                seen.add((text, ready))
                 node = _text(address.get("nodeName")) if fields == ALL else None
                 target = _target(address.get("targetRef"), fields)
-                # without the uid two pods of one host are one address, and the server would merge them
-                if fields == SAFE and (address.get("ip"), ready) in seen:
-                    continue
-                seen.add((address.get("ip"), ready))
-                texts = (str(address.get("ip")),)
-                found.append(Endpoint(texts, {"ready": ready}, _text(address.get("hostname")), None, node, target))
+                found.append(Endpoint((text,), conditions, _text(address.get("hostname")), None, node, target))
         groups.append(Group(None, _ports(subset.get("ports")), tuple(found)))
     return groups
 
@@ -125,14 +134,18 @@ def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
     for group in _joined(groups):
         sides: t.Dict[str, t.List[Manifest]] = {"addresses": [], "notReadyAddresses": []}
         for endpoint in group.endpoints:
-            if not endpoint.ready and endpoint.conditions.get("terminating"):
+            ready = endpoint.ready
+            if not ready and endpoint.conditions.get("terminating"):
                 continue  # Endpoints know no such state, Kubernetes leaves these out too
             for text in endpoint.addresses[:1]:
                 address: Manifest = {"ip": text}
-                for field, value in (("hostname", endpoint.hostname), ("nodeName", endpoint.node), ("targetRef", endpoint.target)):
-                    if value:
-                        address[field] = value
-                sides["addresses" if endpoint.ready else "notReadyAddresses"].append(address)
+                if endpoint.hostname:
+                    address["hostname"] = endpoint.hostname
+                if endpoint.node:
+                    address["nodeName"] = endpoint.node
+                if endpoint.target:
+                    address["targetRef"] = endpoint.target
+                sides["addresses" if ready else "notReadyAddresses"].append(address)
         subset: Manifest = {key: side for key, side in sides.items() if side}
         if group.ports:
             subset["ports"] = [dict(port) for port in group.ports]
@@ -244,9 +257,12 @@ def flat(subsets: t.Any) -> t.FrozenSet[t.Any]:
 
 def aligned(wanted: Manifest, actual: t.Optional[Object]) -> Manifest:
     """The wanted Endpoints with the server's own order, where that is all that differs."""
-    if actual is None or wanted["subsets"] == actual.get("subsets") or flat(wanted["subsets"]) != flat(actual.get("subsets")):
+    if actual is None:
         return wanted
-    return dict(wanted, subsets=actual.get("subsets") or [])
+    subsets = actual.get("subsets") or []
+    if wanted["subsets"] == subsets or flat(wanted["subsets"]) == flat(subsets):
+        return dict(wanted, subsets=subsets)
+    return wanted
 
 
 def not_ready(obj: Object, emptied: bool) -> Manifest:

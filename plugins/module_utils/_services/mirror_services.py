@@ -40,7 +40,10 @@ def labels_of(obj: t.Optional[Object]) -> t.Dict[str, str]:
     labels = meta.get("labels") if isinstance(meta, dict) else None
     if not isinstance(labels, dict):
         return {}
-    return {key: value for key, value in labels.items() if isinstance(value, str)}
+    for value in labels.values():
+        if not isinstance(value, str):
+            return {key: value for key, value in labels.items() if isinstance(value, str)}
+    return labels
 
 
 def is_mirror(labels: t.Mapping[str, str], prefix: t.Optional[str] = None) -> bool:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
@@ -49,6 +50,7 @@ def separator(text: str) -> str:
     return text.encode("utf-8").hex()
 
 
+@functools.lru_cache(maxsize=65536)
 def mirror_name(prefix: str, namespace: str, name: str) -> Name:
     """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
     parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _SERVICE.match(name))

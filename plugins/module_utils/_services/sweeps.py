@@ -5,46 +5,153 @@
 # Private to this collection: may change at any time.
 """What a sweep may delete: objects in the mirror namespace that carry our labels and have no source any more.
 
-A source list that is unknown (None) never deletes anything (semaphore 2.3, T14).
+A source list that is unknown (None, or a source that is not ``known``) never deletes anything (semaphore 2.3, T14).
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from .._plan.budget import check_budget
+from .._plan.object_plan import Key
+from .._plan.plan import Refusal
 from .global_services import GLOBAL
 from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
-from .mirror_services import is_mirror
+from .mirror_services import PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
+from .mirror_writes import Settled, owned
 from .names import global_name, global_slice_name, mirror_name
+from .offers import Offers, Options
+from .slices import SERVICE_NAME
 
 #: Names of local objects with their labels.
 Labelled = t.Mapping[str, t.Mapping[str, str]]
 Keys = t.Iterable[t.Tuple[str, str]]
 
+MIRROR, SLICE, SHARED = "mirror", "slice", "shared"
+#: What the budget calls the source of global Services.
+EVERYBODY = "global services"
+_OTHER_FORM = {"Endpoints": "EndpointSlice", "EndpointSlice": "Endpoints"}
+
+
+def mark_of(labels: t.Mapping[str, str]) -> t.Optional[t.Tuple[str, str]]:
+    """(what it is, whose) of an object that carries the labels of one of ours: a mirror's prefix, a slice's cluster."""
+    if is_mirror(labels):
+        return MIRROR, labels[PREFIX_LABEL]
+    if labels.get(MIRRORED_SLICE) == "true" and CLUSTER_LABEL in labels:
+        return SLICE, labels[CLUSTER_LABEL]
+    if labels.get(GLOBAL) == "true":
+        return SHARED, EVERYBODY
+    return None
+
 
 def stale_mirrors(prefix: str, sources: t.Optional[Keys], local: Labelled, sweep: bool = True) -> t.List[str]:
     """Mirrors of one prefix whose Service is not among ``sources`` (namespace, name)."""
-    if not sweep or sources is None:
+    if sources is None:
         return []
-    wanted = {mirror_name(prefix, *key).name for key in sources}
-    return sorted(name for name, labels in local.items() if is_mirror(labels, prefix) and name not in wanted)
+    return _unwanted((MIRROR, prefix), {mirror_name(prefix, *key).name for key in sources}, local, sweep)
 
 
 def stale_global_services(sources: t.Optional[Keys], local: Labelled, sweep: bool = True) -> t.List[str]:
     """Global Services that no cluster exports; ``sources`` is None unless every cluster was listed."""
-    if not sweep or sources is None:
+    if sources is None:
         return []
-    wanted = {global_name(*key).name for key in sources}
-    return sorted(name for name, labels in local.items() if labels.get(GLOBAL) == "true" and name not in wanted)
+    return _unwanted((SHARED, EVERYBODY), {global_name(*key).name for key in sources}, local, sweep)
 
 
 def stale_slices(cluster: str, sources: t.Optional[t.Iterable[str]], local: Labelled, sweep: bool = True) -> t.List[str]:
     """Copies of one cluster's slices (by name) that are gone there."""
-    if not sweep or sources is None:
+    if sources is None:
         return []
-    wanted = {global_slice_name(name).name for name in sources}
-    return sorted(
-        name
-        for name, labels in local.items()
-        if labels.get(MIRRORED_SLICE) == "true" and labels.get(CLUSTER_LABEL) == cluster and name not in wanted
-    )
+    return _unwanted((SLICE, cluster), {global_slice_name(name).name for name in sources}, local, sweep)
+
+
+def _unwanted(mark: t.Tuple[str, str], wanted: t.Set[str], local: Labelled, sweep: bool) -> t.List[str]:
+    return sorted(name for name, labels in local.items() if sweep and name not in wanted and mark_of(labels) == mark)
+
+
+class Scope(t.NamedTuple):
+    """What a run speaks of in one cluster.
+
+    ``speaking``: clusters whose mirrors it is about. ``taking_part``: those whose Services make up the global ones.
+    ``offers``: of those that were listed completely. ``state``: present, absent or released.
+    """
+
+    local: str
+    offers: t.Mapping[str, Offers]
+    speaking: t.Collection[str]
+    taking_part: t.Collection[str]
+    options: Options
+    manager: str
+    state: str
+
+    @property
+    def present(self) -> bool:
+        """False when things are to be taken away or given back: then it does not matter who could be listed."""
+        return self.state == "present"
+
+    def source_of(self, mark: t.Tuple[str, str]) -> str:
+        """The cluster's name; what is left over from a cluster that the inventory no longer has keeps its prefix."""
+        if mark[0] != MIRROR:
+            return mark[1]
+        return next((name for name, prefix in self.options.prefixes.items() if prefix == mark[1]), mark[1])
+
+    def may_sweep(self, mark: t.Tuple[str, str], source: str) -> bool:
+        """Whether what has no source any more may go: it is what the run speaks of, and its source was listed."""
+        what, options = mark[0], self.options
+        if what == SHARED:
+            spoken = self.present or set(self.speaking) >= set(options.prefixes)
+            known = set(self.taking_part) <= set(self.offers)
+        else:
+            left = source not in options.prefixes
+            spoken = left or source in (self.speaking if what == MIRROR else self.taking_part)
+            # a cluster has no mirrors of itself
+            known = left or source in self.offers or (what == MIRROR and source == self.local)
+        sweep = options.sweep_slices if what == SLICE else options.sweep_services
+        return spoken and sweep and (known or not self.present)
+
+
+def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
+    """What is ours and nobody wants, within the budget of each source and kind (ruling 38), and what stops at it."""
+    replacing = {(key.kind, labels_of(manifest).get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
+    found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
+    mine: t.Dict[t.Tuple[str, str], int] = {}
+    doomed: t.List[Key] = []
+    sources: t.Dict[t.Tuple[str, str], t.Tuple[str, bool]] = {}
+    for key, obj in objects.items():
+        labels = labels_of(obj)
+        mark = mark_of(labels)
+        if mark is None or (mark[0] == SHARED and key.kind != "Service"):
+            continue
+        if not (scope.options.adopt or owned(obj, scope.manager)):
+            continue
+        if mark not in sources:
+            source = scope.source_of(mark)
+            sources[mark] = (source, scope.may_sweep(mark, source))
+        source, sweeping = sources[mark]
+        mine[source, key.kind] = mine.get((source, key.kind), 0) + 1
+        if not sweeping or key in settled.manifests or key in settled.keep:
+            continue
+        service = labels.get(SERVICE_NAME, key.name)
+        fewer = key.kind == "EndpointSlice" and mark[0] == MIRROR and (key.kind, service) in replacing
+        if fewer or (_OTHER_FORM.get(key.kind, ""), service) in replacing:
+            doomed.append(key)  # the same endpoints, in their new form or in fewer slices
+        else:
+            found.setdefault((source, key.kind), []).append(key)
+    refused = []
+    for (source, kind), keys in sorted(found.items()):
+        refusal = _over_budget(scope, settled.manifests, source, kind, mine[source, kind], len(keys)) if scope.present else None
+        if refusal:
+            refused.append(refusal)
+        else:
+            doomed += keys
+    return sorted(doomed), refused
+
+
+def _over_budget(
+    scope: Scope, manifests: t.Mapping[Key, Manifest], source: str, kind: str, mine: int, deletes: int
+) -> t.Optional[Refusal]:
+    options = scope.options
+    marks = [mark_of(labels_of(manifest)) for key, manifest in manifests.items() if key.kind == kind]
+    remaining = sum(1 for mark in marks if mark is not None and scope.source_of(mark) == source)
+    refusal = check_budget(source, kind, mine, deletes, remaining, options.max_deletes, source in options.confirm_empty)
+    return refusal._replace(object="{0}: {1}".format(scope.local, source)) if refusal else None

@@ -38,6 +38,10 @@ class RangeSet:
     def __contains__(self, address: Address) -> bool:
         return self._covers(address.version, int(address), int(address))
 
+    def has_plain(self, number: int) -> bool:
+        """Whether an IPv4 address, given as a number, is in the set."""
+        return self._covers(4, number, number)
+
     def covers(self, network: Network) -> bool:
         """True when every address of the network is in the set."""
         return self._covers(*span(network))

@@ -51,7 +51,11 @@ def parse_selector(text: object, word: str = "selector_syntax") -> t.List[Requir
 
 def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> bool:
     """True when every term holds."""
-    return all(requirement.matches(labels or {}) for requirement in requirements)
+    labels = labels or {}
+    for requirement in requirements:
+        if not requirement.matches(labels):
+            return False
+    return True
 
 
 class _Parser:

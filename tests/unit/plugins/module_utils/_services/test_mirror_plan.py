@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
-from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster, recreated
+from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_writes import recreated
 from ansible_collections.multicluster.network.plugins.module_utils._services.offers import Listed, Options, read_offers
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
 

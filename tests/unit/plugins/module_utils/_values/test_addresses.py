@@ -22,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.addre
     parse_address,
     parse_endpoint,
     parse_network,
+    plain_address,
     plain_network_key,
     special_kind,
 )
@@ -244,3 +245,13 @@ def test_the_short_way_for_endpoints_passes_only_what_the_long_way_passes(text):
 @pytest.mark.parametrize("text", BAD_NETWORKS + ["fd00::/64", "10.0.0.1/24", "0.0.0.0/0\n", None, 7])
 def test_nothing_else_is_plain(text):
     assert plain_network_key(text) is None and not is_plain_endpoint(text)
+
+
+@pytest.mark.parametrize("text", BAD_ADDRESSES + ["::1", "fd00::1", "10.0.0.1\n", "10.0.0.256", "127.0.0.1", "0.1.2.3", "169.254.169.254", "224.0.0.1", None, 7])
+def test_no_address_that_is_bad_or_special_is_plain(text):
+    assert plain_address(text) is None
+
+
+@given(st.ip_addresses(v=4))
+def test_a_plain_address_is_an_ordinary_one(address):
+    assert plain_address(str(address)) == (None if special_kind(address) else int(address))

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""From what a cluster should have in its mirror namespace to the writes that get it there, in an order that opens no hole. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.object_plan import Key, Read, Write, plan_objects
+from .._plan.objects import is_ours, owned_tree
+from .._plan.plan import DELETE, UPDATE, Change, Plan
+from .global_services import GLOBAL
+from .global_slices import MIRRORED_SLICE
+from .mirror_services import MIRRORED, Manifest, Object
+
+#: What others need comes first, when things are made and the other way round when they go.
+_ORDER = ("Service", "EndpointSlice", "Endpoints")
+_OUR_LABELS = (MIRRORED, GLOBAL, MIRRORED_SLICE)
+_NOTHING: t.FrozenSet[t.Any] = frozenset()
+
+
+class Settled(t.NamedTuple):
+    """What may be written, once it is clear whose every object is.
+
+    ``manifests``: what should be there. ``keep``: keys that are left alone. ``ghosts``: keys that are deleted before they are
+    made anew. ``adopted``: keys of the original program's objects that are taken over.
+    """
+
+    manifests: t.Dict[Key, Manifest]
+    keep: t.Set[Key]
+    ghosts: t.Set[Key]
+    adopted: t.Set[Key]
+
+
+def owned(obj: Object, manager: str) -> bool:
+    """True when our field manager applied the object: something outside its metadata, or the label that marks it.
+
+    Endpoints without any address have nothing but their labels.
+    """
+    if is_ours(obj, manager):
+        return True
+    labels = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {})
+    return any("f:" + label in labels for label in _OUR_LABELS)
+
+
+def plan_writes(
+    local: str, settled: Settled, objects: t.Mapping[Key, Object], stale: t.Iterable[Key], manager: str
+) -> t.Tuple[Plan, t.List[Write]]:
+    """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
+    plan = Plan()
+    ghosts, adopted = settled.ghosts, settled.adopted
+    there = {key: obj for key, obj in objects.items() if key not in ghosts}
+    todo = {
+        key: manifest
+        for key, manifest in settled.manifests.items()
+        if key not in there or key in adopted or not _same(manifest, there[key])
+    }
+    plan.unchanged += len(settled.manifests) - len(todo)
+    # whose an object is was settled before; what we own is repaired, whoever edited it
+    part, writes = plan_objects(local, todo, _read(there), manager, adopt=True)
+    plan.refused.extend(part.refused)
+    plan.unchanged += part.unchanged
+    for key in sorted(adopted - {write.key for write in writes}):
+        # as wanted already, but for whose it is
+        meta = there[key]["metadata"]
+        change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": None}, {"owner": manager})
+        writes.append(Write(change, key, dict(settled.manifests[key]), meta.get("uid"), meta.get("resourceVersion"), True))
+        plan.unchanged -= 1
+    # a name that was free when it was looked at is not taken by force
+    writes = [write._replace(force=False) if write.uid is None else write for write in writes]
+    writes.sort(key=_making)
+    writes = _deletes(local, objects, ghosts, manager) + writes + _deletes(local, objects, stale, manager)
+    plan.changes.extend(write.change for write in writes)
+    return plan, writes
+
+
+def plan_release(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> t.Tuple[Plan, t.List[Write]]:
+    """Objects given back as they are: nothing of them changes but that nobody is on record as their owner (ruling 1).
+
+    A write's manifest is the merge patch that does it.
+    """
+    plan, writes = Plan(), []
+    for key in sorted(keys):
+        meta = objects[key]["metadata"]
+        change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": manager}, {"owner": None})
+        # an empty entry is the API's way to say that nobody is on record any more
+        patch = {"metadata": {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"), "managedFields": [{}]}}
+        writes.append(Write(change, key, patch, meta.get("uid"), meta.get("resourceVersion"), False))
+    plan.changes.extend(write.change for write in writes)
+    return plan, writes
+
+
+def _read(objects: t.Mapping[Key, Object]) -> Read:
+    return Read(objects, _NOTHING, _NOTHING, {})
+
+
+def _same(manifest: Manifest, actual: Object) -> bool:
+    """True when an object of ours plainly is as wanted. False says nothing: the slower comparison then knows.
+
+    Most objects of most runs end here. Nothing that we ever applied can be left over in these fields.
+    """
+    meta, found = manifest["metadata"], actual["metadata"]
+    if found.get("labels") != meta["labels"] or found.get("deletionTimestamp"):
+        return False
+    if manifest["kind"] != "Service":
+        return all(actual.get(name) == value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata"))
+    spec, wanted = actual.get("spec") or {}, manifest["spec"]
+    if (found.get("annotations") or {}) != (meta.get("annotations") or {}):
+        return False
+    if "sessionAffinity" not in wanted and spec.get("sessionAffinity", "None") != "None":
+        return False
+    return all(spec.get(name) == value for name, value in wanted.items())
+
+
+def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> t.List[Write]:
+    there = {key: objects[key] for key in keys}
+    dummy, writes = plan_objects(local, {key: {} for key in there}, _read(there), manager, state="absent", adopt=True)
+    writes = [write for write in writes if write.change.action == DELETE]
+    writes.sort(key=_unmaking)
+    return writes
+
+
+def _making(write: Write) -> t.Tuple[int, Key]:
+    return _ORDER.index(write.key.kind), write.key
+
+
+def _unmaking(write: Write) -> t.Tuple[int, Key]:
+    return -_ORDER.index(write.key.kind), write.key
+
+
+def recreated(writes: t.Iterable[Write]) -> t.Set[str]:
+    """Names of Services that are deleted and made anew: Kubernetes may take their Endpoints away in between."""
+    gone = {write.key.name for write in writes if write.manifest is None and write.key.kind == "Service"}
+    return gone & {write.key.name for write in writes if write.manifest is not None and write.key.kind == "Service"}
