@@ -16,6 +16,7 @@ class SshKeys:
         self.folder = folder
         self.client_key = folder / "id_ed25519"
         self.known_hosts = folder / "known_hosts"
+        self.control_paths = folder / "cp"
         # The controller is not on the underlay: each connection enters it by a relay of its own.
         self.proxy_command = f"nsenter --net={underlay_namespace} nc -q 1 %h %p"
 
