@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
-from test_service_mirror import NAMESPACE, Two, endpoints, namespace, other, piece, service, two  # pylint: disable=unused-import
+from mirror_clusters import NAMESPACE, Two, endpoints, namespace, other, piece, service, two  # pylint: disable=unused-import
 
 __all__ = ["other", "two"]
 

@@ -14,7 +14,7 @@ import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
-from test_service_mirror import NAMESPACE, endpoints, namespace, other, service, two  # pylint: disable=unused-import
+from mirror_clusters import NAMESPACE, endpoints, namespace, other, service, two  # pylint: disable=unused-import
 
 __all__ = ["other", "two"]
 COUNT = 12
