@@ -7,19 +7,24 @@
 
 ``desired`` of gather, plan and apply: ``{"table": of plan_table's wanted, "owner": text, "adopt": bool, "state": "present"
 or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` says that somebody else
-keeps them once the set is there (ruling 35).
+keeps them once the set is there (ruling 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from .._linux import nft
+from .._linux import nft, nft_text
 from .._linux.collector import without_collector
-from .._linux.stats import Stats
-from .._mesh.nft_plan import TablePlan, plan_absent, plan_table
+from .._linux.errors import LinuxError
+from .._linux.stats import Stats, total
+from .._mesh.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_table
+from .._mesh.nft_wanted import parse_table
 
 Data = t.Dict[str, t.Any]
+#: How often a run begins anew when somebody else changes nftables between its read and its commit.
+_TRIES = 5
+_ELEMENT_STEPS = ("add_elements", "delete_elements")
 
 
 @without_collector
@@ -52,4 +57,64 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     stats, table = Stats(), desired["table"]
     generation = actual["table"]["generation"] if actual["table"] else None
     stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], planned.steps, generation))
+    return stats.as_dict()
+
+
+def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
+
+    wanted: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    """
+    desired = parse_table(wanted)
+    if desired["state"] == "present":
+        meant = nft_text.compile_chains(desired["table"])
+        for chain in desired["table"]["chains"]:
+            chain["code"] = chain["texts"] = meant.get(chain["name"], [])
+    for _attempt in range(_TRIES):
+        actual = _gather_text(desired)
+        planned = plan(desired, actual)
+        planned.refused.extend(desired["refused"])
+        stats, after = actual["stats"], actual["table"]
+        if planned.changed and not check:
+            try:
+                stats = total(stats, _apply_text(desired, actual, planned))
+            except nft.GenerationChanged:
+                continue
+            read_back = _gather_text(desired)
+            stats, after = total(stats, read_back["stats"]), read_back["table"]
+            for change in plan(desired, read_back).changes:
+                planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+        elif planned.changed:
+            after = None if desired["state"] == "absent" else desired["table"]
+        shown = None if planned.foreign or after is None else shown_table(after)
+        return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
+    raise LinuxError("set", "nftables table {family} {name}".format(**desired["table"]), "nftables changes too often")
+
+
+def _gather_text(desired: t.Mapping[str, t.Any]) -> Data:
+    """As gather, with every chain's rules as nft lists them."""
+    actual, table = gather(desired), desired["table"]
+    if actual["table"] is not None and desired["state"] == "present" and owned(actual["table"], desired["owner"]):
+        listed = nft_text.list_chains(table["family"], table["name"])
+        for chain in actual["table"]["chains"]:
+            chain["code"] = chain["texts"] = listed.get(chain["name"], [])
+    return actual
+
+
+def _apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
+    """Elements alone, and the end of a table, go the short way. nft gets the rest; a new table has its mark from us first."""
+    operations = {step["op"] for step in planned.steps}
+    if operations <= {*_ELEMENT_STEPS, "delete_table"}:
+        return apply(desired, actual, planned)
+    stats, table = Stats(), desired["table"]
+    first = [step for step in planned.steps if step["op"] == "new_table"]
+    # a table without chains has no effect on anything
+    written = nft.apply_steps(table["family"], table["name"], first)
+    try:
+        written += nft_text.apply_text(table, [step for step in planned.steps if step not in first])
+    except LinuxError:
+        if first:
+            nft.apply_steps(table["family"], table["name"], [{"op": "delete_table"}])
+        raise
+    stats.add("netlink_writes", written)
     return stats.as_dict()

@@ -16,8 +16,8 @@ import typing as t
 from .._plan.plan import Plan
 from .constants import is_our_alias
 from .kubespan_nft import rule_text
-from .kubespan_ranges import range_text
-from .kubespan_targets import set_delta
+from .kubespan_ranges import Span, range_text
+from .kubespan_targets import Delta, set_delta
 
 Data = t.Dict[str, t.Any]
 Step = t.Dict[str, t.Any]
@@ -149,13 +149,13 @@ class _Difference:
             return
         else:
             current = there["elements"] or ()
-        delta = set_delta(current, item.get("elements") or ())
+        goal = item.get("elements") or ()
+        delta = _delta(current, goal)
         if delta.delete:
             parts["elements"].append({"op": "delete_elements", "set": form, "spans": delta.delete})
         if delta.add:
             parts["elements"].append({"op": "add_elements", "set": form, "spans": delta.add})
-        count = len(item.get("elements") or ())
-        after = dict(_shown_set(item), elements=count, added=_shown(delta.add, item["type"]))
+        after = dict(_shown_set(item), elements=len(goal), added=_shown(delta.add, item["type"]))
         if there is None:
             self.todo.create("nftables set", self._name(name), after)
         elif replaced or delta:
@@ -194,6 +194,13 @@ class _Difference:
         parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in chain["rules"])
 
 
+def _delta(current: t.Sequence[Span], goal: t.Sequence[Span]) -> Delta:
+    """As set_delta; that nothing differs, or that nothing is there, needs no sets of a hundred thousand pairs."""
+    if not current:
+        return Delta([], list(goal))
+    return Delta([], []) if list(current) == list(goal) else set_delta(current, tuple(goal))
+
+
 def _same_set(item: t.Mapping[str, t.Any], there: t.Mapping[str, t.Any]) -> bool:
     return item["type"] == there["type"] and set(item["flags"]) == set(there["flags"])
 
@@ -210,13 +217,29 @@ def _shown_set(item: t.Mapping[str, t.Any]) -> Data:
 def shown_chain(chain: t.Mapping[str, t.Any]) -> Data:
     """A chain as a diff shows it."""
     shown = {name: chain.get(name) for name in ("type", "hook", "priority", "policy") if chain.get("hook")}
-    texts = chain.get("texts") or [rule if isinstance(rule, str) else rule_text(rule) for rule in chain["rules"]]
+    texts = chain["texts"] if "texts" in chain else [rule if isinstance(rule, str) else rule_text(rule) for rule in chain["rules"]]
     return dict(shown, rules=list(texts))
+
+
+def shown_table(table: t.Mapping[str, t.Any]) -> Data:
+    """A table for a result: names, forms and counts; elements may be a hundred thousand."""
+    sets = [
+        dict(_shown_set(item), name=item["name"], elements=None if item.get("elements") is None else len(item["elements"]))
+        for item in table["sets"]
+        if "anonymous" not in item["flags"]
+    ]
+    chains = [dict(shown_chain(chain), name=chain["name"]) for chain in table["chains"]]
+    return {
+        "family": table["family"],
+        "name": table["name"],
+        "sets": sorted(sets, key=lambda item: item["name"]),
+        "chains": sorted(chains, key=lambda chain: chain["name"]),
+    }
 
 
 def _shown(spans: t.Sequence[t.Tuple[int, int]], kind: str) -> t.List[str]:
     version = _VERSIONS.get(kind)
-    texts = [range_text(version, span) if version else "{0}-{1}".format(*span) for span in spans[:SHOWN_ELEMENTS]]
+    texts = [range_text(version, span) if version else "-".join(map(str, sorted(set(span)))) for span in spans[:SHOWN_ELEMENTS]]
     if len(spans) > SHOWN_ELEMENTS:
         texts.append("and {0} more".format(len(spans) - SHOWN_ELEMENTS))
     return texts

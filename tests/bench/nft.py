@@ -1,0 +1,192 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Elements of one interval set: the table flow beside `nft -f`, on two tables of the same form.
+
+Run by `tests/run bench`. Every round does the same change to both tables, ours first in one round and theirs first in the
+next; `nft list set` must show the same elements of both before a round counts. Ours is timed in a fresh interpreter as a
+module runs in one, from its first read to its last write (the start of Python and the imports are shown by themselves:
+Ansible pays them whatever a module does); theirs is the whole command, which reads the set itself before it changes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+OURS, THEIRS = "bench_ours", "bench_theirs"
+SET = "targets"
+CHANGES = 10
+PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils."
+
+
+def elements(count, changed, changes=CHANGES):
+    """Pairs of (first, last) as numbers; ``changed`` of them, spread over the set, are one address shorter."""
+    step = max(count // changes, 1)
+    shorter = {(number % changes) * step + number // changes for number in range(changed)}
+    return [(0x0A000000 + index * 4, 0x0A000000 + index * 4 + (0 if index in shorter else 1)) for index in range(count)]
+
+
+DRIVER = inspect.getsource(elements).replace("=CHANGES", "") + """
+import importlib, json, sys, time
+ask = json.load(sys.stdin)
+flow = importlib.import_module({0!r} + "_flows.nft_table")
+spans = elements(ask["count"], ask["changed"], {2})
+chain = {{"name": "out", "type": "filter", "hook": "output", "priority": 0, "policy": "accept", "rules": [
+    [{{"match": "daddr", "family": 4, "set": {1!r}}}, {{"verdict": "accept"}}]]}}
+members = {{"name": {1!r}, "type": "ipv4_addr", "flags": ["interval"], "elements": spans}}
+wanted = {{"owner": "multicluster.network", "state": ask["state"], "table": {{
+    "family": "inet", "name": ask["table"], "sets": [members], "chains": [chain]}}}}
+clock = time.perf_counter
+started = clock()
+actual = flow.gather(wanted)
+read = clock()
+todo = flow.plan(wanted, actual)
+planned = clock()
+stats = flow.apply(wanted, actual, todo) if todo.changed else {{}}
+written = clock()
+print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started,
+    "messages": stats.get("netlink_writes", 0)}}))
+""".format(PACKAGE, SET, CHANGES)
+
+
+def command(*words, stdin=None):
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit("{0}: {1}".format(" ".join(words[:4]), done.stderr.strip()[-2000:]))
+    return done.stdout
+
+
+def ours(count, changed, state="present"):
+    """Times of one run in seconds; ``process`` is the wall clock of its whole interpreter."""
+    ask = json.dumps({"table": OURS, "count": count, "changed": changed, "state": state})
+    started = time.perf_counter()
+    answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=ask))
+    answer["process"] = time.perf_counter() - started
+    return answer
+
+
+def text(span):
+    first, last = (".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0)) for value in span)
+    return first if first == last else first + "/31"
+
+
+def listed(spans):
+    return "{ " + ", ".join(text(span) for span in spans) + " }"
+
+
+class Theirs:
+    """What somebody writes into files for nft."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def _apply(self, lines):
+        path = os.path.join(self.folder, "change.nft")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        started = time.perf_counter()
+        command("nft", "-f", path)
+        return {"whole": time.perf_counter() - started}
+
+    def load(self, spans, flush=False):
+        """The whole table; flush: onto one that is there."""
+        head = ["flush set inet {0} {1}".format(THEIRS, SET), "flush chain inet {0} out".format(THEIRS)] if flush else []
+        return self._apply(head + [
+            "table inet {0} {{".format(THEIRS),
+            "set {0} {{ type ipv4_addr; flags interval; elements = {1} }}".format(SET, listed(spans)),
+            "chain out {{ type filter hook output priority filter; policy accept; ip daddr @{0} accept; }}".format(SET), "}",
+        ])  # fmt: skip
+
+    def change(self, before, after):
+        """What differs, in one transaction."""
+        where = "element inet {0} {1} ".format(THEIRS, SET)
+        gone, new = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+        return self._apply(["delete " + where + listed(gone), "add " + where + listed(new)])
+
+    def remove(self):
+        command("nft", "add table inet {0}; delete table inet {0}".format(THEIRS))
+
+
+def check(count):
+    shown = [command("nft", "list", "set", "inet", table, SET).split("elements", maxsplit=1)[1] for table in (OURS, THEIRS)]
+    if shown[0] != shown[1] or shown[0].count(",") != count - 1:
+        raise SystemExit("the two sets do not show the same {0} elements: no time counts".format(count))
+
+
+def both(number, mine, other, count):
+    """One change on both tables; their times, once both show the same."""
+    sides = {OURS: mine, THEIRS: other}
+    order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
+    times = {name: sides[name]() for name in order}
+    check(count)
+    return times
+
+
+def rows(count, rounds, theirs):
+    cold, ten, none = [], [], []
+    plain = elements(count, 0)
+    for number in range(rounds):
+        ours(count, 0, "absent")
+        theirs.remove()
+        cold.append(both(number, lambda: ours(count, 0), lambda: theirs.load(plain), count))
+    before = plain
+    for number in range(rounds):
+        changed = (number + 1) * CHANGES
+        after = elements(count, changed)
+        ten.append(both(number, lambda: ours(count, changed), lambda: theirs.change(before, after), count))
+        before = after
+    for number in range(rounds):
+        none.append(both(number, lambda: ours(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count))
+        if none[-1][OURS]["messages"]:
+            raise SystemExit("nothing differed, and yet something was written")
+    yield "cold, apply of a known delta", "the whole table", cold, "write"
+    yield "cold, whole reconcile", "the whole table", cold, "whole"
+    yield "{0} changed, apply of a known delta".format(CHANGES), "the {0} elements".format(CHANGES), ten, "write"
+    yield "{0} changed, whole reconcile".format(CHANGES), "the {0} elements".format(CHANGES), ten, "whole"
+    yield "none changed, whole reconcile", "flush and add", none, "whole"
+
+
+def median(rounds, side, key):
+    return statistics.median(times[side][key] for times in rounds) * 1000
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--elements", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    print("elements of an interval set, Linux {0}, {1}; medians of {2} interleaved runs, ms".format(
+        os.uname().release, command("nft", "--version").split(" (")[0], asked.rounds
+    ))
+    print("ours: read, plan and write of the flow behind nft_table; theirs: `nft -f FILE`\n")
+    print("| elements | change | theirs: nft -f of | ours | read + plan + write | theirs | ratio ours/theirs |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = Theirs(folder)
+        for count in asked.elements:
+            for what, file, rounds, key in rows(count, asked.rounds, theirs):
+                mine, other = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
+                parts = " + ".join("{0:.1f}".format(median(rounds, OURS, part)) for part in ("read", "plan", "write"))
+                shown = parts if key == "whole" else "-"
+                row = "| {0} | {1} | {2} | {3:.1f} | {4} | {5:.1f} | {6:.3f} |"
+                print(row.format(count, what, file, mine, shown, other, mine / other), flush=True)
+            started = time.perf_counter()
+            command("nft", "list", "set", "inet", OURS, SET)
+            floor = (time.perf_counter() - started) * 1000
+            extra = median(rounds, OURS, "process") - median(rounds, OURS, "whole")
+            print("| {0} | for comparison | `nft list set` alone {1:.1f} | start of Python and imports {2:.1f} | | | |".format(count, floor, extra), flush=True)
+            ours(count, 0, "absent")
+            theirs.remove()
+
+
+if __name__ == "__main__":
+    main()

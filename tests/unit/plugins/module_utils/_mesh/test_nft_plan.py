@@ -1,0 +1,228 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables of nftables: what is wanted is read strictly, and the steps of one transaction lead there from anywhere."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_nft, nft_plan, nft_wanted
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+HOSTILE = json.loads((pathlib.Path(__file__).parents[4] / "fixtures" / "hostile" / "nft_rules.json").read_text("utf-8"))
+OWNER = "multicluster.network/demo"
+
+
+class Kernel:
+    """A table as the kernel would keep it; it refuses what the kernel refuses."""
+
+    def __init__(self):
+        self.table = None
+
+    def apply(self, steps):
+        for step in steps:
+            getattr(self, step["op"])(step)
+
+    def new_table(self, step):
+        assert self.table is None
+        self.table = {"family": "inet", "name": "t", "owner": step["owner"], "sets": [], "chains": []}
+
+    def delete_table(self, _step):
+        self.table = None
+
+    def _find(self, part, name):
+        return next(item for item in self.table[part] if item["name"] == name)
+
+    def flush_chain(self, step):
+        self._find("chains", step["chain"])["rules"] = []
+
+    def delete_chain(self, step):
+        chain = self._find("chains", step["chain"])
+        assert not chain["rules"]
+        self.table["chains"].remove(chain)
+
+    def delete_set(self, step):
+        used = [item.get("set") for chain in self.table["chains"] for rule in chain["rules"] for item in rule]
+        assert step["set"] not in used, "the set is busy"
+        self.table["sets"].remove(self._find("sets", step["set"]))
+
+    def new_set(self, step):
+        assert step["set"]["name"] not in [item["name"] for item in self.table["sets"]]
+        self.table["sets"].append(dict(step["set"], elements=[]))
+
+    def new_chain(self, step):
+        assert step["chain"]["name"] not in [item["name"] for item in self.table["chains"]]
+        self.table["chains"].append(dict(step["chain"], device=None, owner=step["owner"], rules=[]))
+
+    def set_policy(self, step):
+        self._find("chains", step["chain"]["name"])["policy"] = step["chain"]["policy"]
+
+    def delete_elements(self, step):
+        item = self._find("sets", step["set"]["name"])
+        assert set(step["spans"]) <= set(item["elements"])
+        item["elements"] = [span for span in item["elements"] if span not in step["spans"]]
+
+    def add_elements(self, step):
+        item = self._find("sets", step["set"]["name"])
+        item["elements"] = sorted(item["elements"] + list(step["spans"]))
+        ends = [end for span in item["elements"] for end in span]
+        assert ends == sorted(ends) and len(set(item["elements"])) == len(item["elements"]), "they overlap"
+
+    def add_rule(self, step):
+        for item in step["rule"]:
+            if item.get("match") == "daddr":
+                self._find("sets", item["set"])
+        self._find("chains", step["chain"])["rules"].append(step["rule"])
+
+
+spans = st.lists(st.integers(0, 30), max_size=6, unique=True).map(
+    lambda numbers: tuple((a, b) for a, b in zip(*[iter(sorted(numbers))] * 2))
+)
+sets = st.lists(
+    st.builds(
+        lambda name, kind, flags, elements, external: {"name": name, "type": kind, "flags": flags, "elements": elements, "external": external},
+        st.sampled_from(["s4", "s6"]), st.sampled_from(["ipv4_addr", "ipv6_addr"]), st.sampled_from([["interval"]]), spans, st.booleans(),
+    ),
+    max_size=2, unique_by=lambda item: item["name"],
+)  # fmt: skip
+
+
+@st.composite
+def tables(draw):
+    members = draw(sets)
+    rule = st.one_of(
+        st.sampled_from([[{"verdict": "accept"}], [{"match": "oifname", "value": "lo"}, {"verdict": "accept"}]]),
+        st.sampled_from([item["name"] for item in members] or ["none"]).map(lambda name: [{"match": "daddr", "family": 4, "set": name}] if members else []),
+    )
+    chains = st.builds(
+        lambda name, hook, priority, policy, rules: {
+            "name": name, "type": "filter" if hook else None, "hook": hook, "priority": priority if hook else 0, "policy": policy if hook else None,
+            "rules": rules,
+        },
+        st.sampled_from(["one", "two", "three"]), st.sampled_from([None, "input", "output"]), st.integers(0, 1), st.sampled_from(["accept", "drop"]),
+        st.lists(rule, max_size=3),
+    )  # fmt: skip
+    return {"family": "inet", "name": "t", "sets": members, "chains": draw(st.lists(chains, max_size=3, unique_by=lambda chain: chain["name"]))}
+
+
+def shape(table):
+    return {
+        "sets": sorted((item["name"], item["type"], tuple(item["elements"])) for item in table["sets"]),
+        "chains": sorted(
+            (chain["name"], str(chain["type"]), str(chain["hook"]), chain["priority"], str(chain["policy"]), json.dumps(chain["rules"]))
+            for chain in table["chains"]
+        ),
+    }
+
+
+@given(tables(), tables())
+def test_one_transaction_leads_from_any_table_to_any_other(first, second):
+    kernel = Kernel()
+    for wanted in (first, second):
+        before = {item["name"]: item for item in kernel.table["sets"]} if kernel.table else {}
+        plan = nft_plan.plan_table(wanted, copy.deepcopy(kernel.table), OWNER)
+        assert not plan.refused and bool(plan.steps) == plan.changed
+        kernel.apply(plan.steps)
+        goal = copy.deepcopy(wanted)
+        for item in goal["sets"]:  # what somebody else keeps stays as it was, while the set is the same
+            old = before.get(item["name"])
+            if item["external"] and old and old["type"] == item["type"]:
+                item["elements"] = old["elements"]
+        assert shape(kernel.table) == shape(goal)
+        again = nft_plan.plan_table(wanted, copy.deepcopy(kernel.table), OWNER)
+        assert not again.steps and not again.changes and again.unchanged == len(wanted["sets"]) + len(wanted["chains"])
+        assert not any(step["op"] in ("new_table", "delete_table") for step in again.steps)
+    gone = nft_plan.plan_absent("inet", "t", kernel.table, OWNER)
+    kernel.apply(gone.steps)
+    assert kernel.table is None and not nft_plan.plan_absent("inet", "t", None, OWNER).changed
+
+
+@given(tables())
+def test_a_table_that_was_taken_over_is_ours_by_its_chains(wanted):
+    kernel = Kernel()
+    kernel.apply(nft_plan.plan_table(wanted, None, OWNER).steps)
+    kernel.table["owner"] = None
+    for chain in kernel.table["chains"]:
+        chain["owner"] = None
+    refused = nft_plan.plan_table(wanted, kernel.table, OWNER)
+    assert refused.foreign and [entry.reason for entry in refused.refused] == ["adoptable"] and not refused.steps
+    assert [entry.reason for entry in nft_plan.plan_absent("inet", "t", kernel.table, OWNER).refused] == ["not_ours"]
+    plan = nft_plan.plan_table(wanted, kernel.table, OWNER, adopt=True)
+    kernel.apply(plan.steps)
+    if wanted["chains"]:
+        assert nft_plan.owned(kernel.table, OWNER) and not nft_plan.plan_table(wanted, kernel.table, OWNER).changed
+
+
+def test_a_diff_shows_a_hundred_elements_and_counts_the_rest():
+    wanted = dict(kubespan_nft.table(), chains=[])
+    wanted["sets"][0]["elements"] = tuple((number * 2, number * 2) for number in range(1000))
+    plan = nft_plan.plan_table(wanted, None, OWNER)
+    assert "and 900 more" in plan.diff()["after"] and "elements: 1000" in plan.diff()["after"]
+
+
+@pytest.mark.parametrize("text", HOSTILE["rules"])
+def test_hostile_rules(text):
+    with pytest.raises(ValueRefused) as refused:
+        nft_wanted.parse_table({"name": "t", "chains": [{"name": "c", "rules": ["accept", text]}]})
+    assert refused.value.word == "bad_rule" and "chains[0].rules[1]" in refused.value.message
+
+
+@pytest.mark.parametrize("name", HOSTILE["names"])
+def test_hostile_names(name):
+    for raw in ({"name": name}, {"name": "t", "chains": [{"name": name}]}, {"name": "t", "sets": [{"name": name, "type": "ipv4_addr"}]}):
+        with pytest.raises(ValueRefused) as refused:
+            nft_wanted.parse_table(raw)
+        assert refused.value.word == "bad_name"
+
+
+@pytest.mark.parametrize("kind, text", [(kind, text) for kind, texts in HOSTILE["elements"].items() for text in texts])
+def test_hostile_elements(kind, text):
+    good = {"ipv4_addr": "10.0.0.1", "ipv6_addr": "fd00::1", "inet_service": 80}[kind]
+    parsed = nft_wanted.parse_table({"name": "t", "sets": [{"name": "s", "type": kind, "elements": [text, good]}]})
+    assert [entry.reason for entry in parsed["refused"]] == ["bad_element"] and len(parsed["table"]["sets"][0]["elements"]) == 1
+
+
+@pytest.mark.parametrize("value", HOSTILE["priorities"])
+def test_hostile_priorities(value):
+    with pytest.raises(ValueRefused) as refused:
+        nft_wanted.parse_priority(value)
+    assert refused.value.word == "bad_chain"
+
+
+@pytest.mark.parametrize("value, number", [("filter", 0), ("mangle - 5", -155), ("srcnat+1", 101), (-300, -300), ("12", 12), ("raw", -300)])
+def test_priorities(value, number):
+    assert nft_wanted.parse_priority(value) == number
+
+
+@pytest.mark.parametrize(
+    "raw, word",
+    [
+        ({"name": "t", "family": "netdev"}, "bad_name"), ({"name": "t", "owner": "a/b"}, "bad_name"),
+        ({"name": "t", "chains": [{"name": "c"}, {"name": "c"}]}, "bad_name"), ({"name": "t", "chains": [{"name": "c", "policy": "drop"}]}, "bad_chain"),
+        ({"name": "t", "chains": [{"name": "c", "hook": "ingress"}]}, "bad_chain"),
+        ({"name": "t", "chains": [{"name": "c", "hook": "input", "policy": "queue"}]}, "bad_chain"),
+        ({"name": "t", "sets": [{"name": "s", "type": "mark"}]}, "bad_set"),
+    ],
+)  # fmt: skip
+def test_tables_that_nobody_meant(raw, word):
+    with pytest.raises(ValueRefused) as refused:
+        nft_wanted.parse_table(raw)
+    assert refused.value.word == word
+
+
+def test_elements_become_ranges():
+    raw = {"name": "s", "type": "ipv4_addr", "elements": ["10.0.0.0/25", "10.0.0.128-10.0.0.255", "10.0.0.3", "10.9.9.9"]}
+    hosts = {"name": "h", "type": "inet_service", "interval": False, "elements": ["80", 443, "80", "1-2"]}
+    parsed = nft_wanted.parse_table({"name": "t", "sets": [raw, hosts]})
+    assert parsed["table"]["sets"][0]["elements"] == ((0x0A000000, 0x0A0000FF), (0x0A090909, 0x0A090909))
+    assert parsed["table"]["sets"][1]["elements"] == ((80, 80), (443, 443)) and len(parsed["refused"]) == 1
+    assert nft_wanted.check_rule("  tcp   dport 80\taccept".replace("\t", " ")) == "tcp dport 80 accept"
+    assert nft_wanted.check_rule('log prefix "a;  b # c \\"') == 'log prefix "a;  b # c \\"'
