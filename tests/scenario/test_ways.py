@@ -121,6 +121,19 @@ def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric
     assert touched == set(fabric.nodes), "etcd-1 and a-bastion are none of our business"
 
 
+def test_hosts_that_come_from_the_clusters_themselves(fabric):
+    folder = fabric.state / "from-nodes"
+    (folder / "group_vars").mkdir(parents=True, exist_ok=True)
+    (folder / "10-clusters.yml").write_text(yaml.safe_dump({"all": {"children": {"clusters": fabric.tree["clusters"]}}}))
+    (folder / "20-cluster_nodes.yml").write_text("plugin: multicluster.network.cluster_nodes\naddress: none\n")
+    for group, body in fabric.tree.items():
+        if group != "clusters":
+            (folder / "group_vars" / (group + ".yml")).write_text(yaml.safe_dump(body["vars"]))
+    run = fabric.play("site", inventory=folder).ok()
+    assert "all green" in run.out and not run.changed
+    assert {host for host, row in run.recap.items() if row["ok"]} == set(fabric.nodes)
+
+
 def test_everything_wrong_with_an_inventory_is_told_at_once_before_anything_is_asked(fabric):
     tree = yaml.safe_load(fabric.inventory.read_text())
     clusters = tree["all"]["children"]["clusters"]["hosts"]

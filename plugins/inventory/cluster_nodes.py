@@ -1,0 +1,247 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster_nodes
+short_description: Nodes of Kubernetes clusters as hosts
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Asks the API server of every cluster for its nodes and makes each of them a host of the group C(CLUSTER_nodes), with the
+    variables that the mesh needs. The clusters themselves stay in an inventory of their own.
+  - The source is a YAML file whose name ends in C(cluster_nodes.yml) or C(cluster_nodes.yaml).
+  - The inventory is trusted, what a cluster says of its nodes is not. An address counts only inside the C(node_cidrs) of its
+    cluster, and a node never takes the name of a host that is no node of this cluster. Such nodes are left out with a warning.
+requirements:
+  - kubernetes (Python library, 25 or newer) on the controller
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [multicluster.network.cluster_nodes]
+  clusters:
+    description:
+      - The clusters, each a dictionary with C(name), the access to its API server and C(node_cidrs). The access has the options of
+        M(multicluster.network.mesh_plan#module), such as C(kubeconfig), C(context), C(api_url), C(token_file) and C(ca_cert).
+      - Without it, the hosts of O(clusters_group) in sources that were read before this one are the clusters, with the same
+        variables. Sources of one directory are read in the order of their names.
+    type: list
+    elements: dict
+  clusters_group:
+    description: The group whose hosts are the clusters when O(clusters) is not given.
+    type: str
+    default: clusters
+  kubeconfig:
+    description: Path of the kubeconfig of clusters that name no access of their own. Each is then found by its C(context).
+    type: path
+    env:
+      - name: MULTICLUSTER_KUBECONFIG
+      - name: K8S_AUTH_KUBECONFIG
+  address:
+    description:
+      - Which of a node's addresses becomes C(ansible_host). V(Hostname) is the node's name, for clusters whose names resolve.
+        V(none) sets nothing, for hosts that are reached in another way.
+    type: str
+    choices: [InternalIP, ExternalIP, Hostname, none]
+    default: InternalIP
+    env:
+      - name: MULTICLUSTER_NODE_ADDRESS
+  label_selector:
+    description: Only nodes with these labels.
+    type: str
+    env:
+      - name: MULTICLUSTER_NODE_SELECTOR
+  prefix_cluster:
+    description: Begin each host's name with the name of its cluster and a dash, for clusters whose nodes have equal names.
+    type: bool
+    default: false
+    env:
+      - name: MULTICLUSTER_PREFIX_CLUSTER
+  timeout:
+    description: Seconds for everything that is read from one cluster. Clusters are read side by side.
+    type: float
+    default: 60
+    env:
+      - name: MULTICLUSTER_TIMEOUT
+  skip_failed:
+    description:
+      - Go on without the nodes of a cluster that could not be read, with a warning.
+      - By default the source fails, since an inventory that lacks hosts looks like one that was made smaller on purpose.
+    type: bool
+    default: false
+    env:
+      - name: MULTICLUSTER_SKIP_FAILED
+extends_documentation_fragment:
+  - constructed
+  - inventory_cache
+notes:
+  - Variables of each host are C(node_name), C(node_labels), C(node_roles), C(ansible_host) as O(address) says, and by its group
+    C(multicluster_cluster). Labels that Kubernetes would not accept are left out.
+  - The cache holds names, labels and addresses of nodes, no credential.
+seealso:
+  - module: multicluster.network.mesh_plan
+"""
+
+EXAMPLES = r"""
+# inventory/10-clusters.yml:
+# clusters:
+#   hosts:
+#     aws: {kubeconfig: ~/.kube/aws, node_cidrs: [10.66.23.0/24], pod_cidrs: [10.2.0.0/16], service_cidrs: [10.3.0.0/16]}
+#     gcp: {kubeconfig: ~/.kube/gcp, node_cidrs: [10.22.22.0/24], pod_cidrs: [10.4.0.0/16], service_cidrs: [10.5.0.0/16]}
+
+# inventory/20-cluster_nodes.yml:
+---
+plugin: multicluster.network.cluster_nodes
+label_selector: "!node.kubernetes.io/exclude-from-mesh"
+keyed_groups:
+  - key: node_roles
+    prefix: kube
+"""
+
+import re
+import typing as t
+
+from ansible.errors import AnsibleParserError
+from ansible.inventory.helpers import get_group_vars
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils.vars import combine_vars
+from ansible.vars.plugins import get_vars_from_inventory_sources
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_nodes
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_hosts import Grant
+from ansible_collections.multicluster.network.plugins.module_utils._values.names import parse_cluster_name
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+_SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
+#: What gives access; one of them must come from the cluster itself, or O(kubeconfig) is taken.
+_WAYS_IN = ("kubeconfig", "api_url")
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Hosts of the clusters' own Node objects."""
+
+    NAME = "multicluster.network.cluster_nodes"
+
+    def verify_file(self, path: str) -> bool:
+        """True for sources of this plugin, by their names."""
+        return super().verify_file(path) and path.endswith(_SUFFIXES)
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        """Add hosts and groups. Raises AnsibleParserError, which names the variable to mend."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        self.load_cache_plugin()
+        try:
+            clusters = self._clusters(path)
+            read = self._read(clusters, self.get_cache_key(path), cache)
+            grants = {name: self._grant(name, entry) for name, entry in clusters.items()}
+            found, refused = cluster_nodes.hosts(read, grants, self.get_option("address"), self._taken())
+        except ValueRefused as error:
+            raise AnsibleParserError("{0}: {1} [{2}]".format(path, error.message, error.word)) from None
+        for refusal in refused:
+            self.display.warning("node {0} is no host: {1} [{2}]".format(refusal.object, refusal.message, refusal.reason))
+        for cluster, rows in found.items():
+            group = self._group(cluster)
+            for row in rows:
+                self._add(group, row)
+
+    # --- what is asked ------------------------------------------------------------------------------------------
+
+    def _clusters(self, path: str) -> t.Dict[str, t.Dict[str, t.Any]]:
+        """{cluster: its access and node_cidrs}, from the source or from the group of clusters."""
+        given = self.get_option("clusters")
+        rows = self._of_group() if given is None else [self._templated(dict(row), {}) for row in given]
+        if not rows:
+            message = "{0}: there are no clusters; give them here, or as hosts of the group {1} in a source that is read before"
+            raise AnsibleParserError(message.format(path, self.get_option("clusters_group")))
+        clusters: t.Dict[str, t.Dict[str, t.Any]] = {}
+        for row in rows:
+            name = parse_cluster_name(row.get("name"))
+            if name in clusters:
+                raise ValueRefused("duplicate_remote_name", "clusters names {0} twice".format(name))
+            if not any(row.get(key) for key in _WAYS_IN) and self.get_option("kubeconfig"):
+                row["kubeconfig"] = self.get_option("kubeconfig")
+            clusters[name] = row
+        return clusters
+
+    def _of_group(self) -> t.List[t.Dict[str, t.Any]]:
+        group = self.inventory.groups.get(self.get_option("clusters_group"))
+        sources = getattr(self.inventory, "processed_sources", None) or []
+        rows = []
+        for host in group.get_hosts() if group else ():
+            known = get_group_vars(host.get_groups())
+            known = combine_vars(known, get_vars_from_inventory_sources(self.loader, sources, host.get_groups(), "all"))
+            known = combine_vars(known, host.get_vars())
+            known = combine_vars(known, get_vars_from_inventory_sources(self.loader, sources, [host], "all"))
+            row = {key: known[key] for key in (*ACCESS_OPTIONS, "node_cidrs") if key in known and key != "name"}
+            rows.append(dict(self._templated(row, dict(known, inventory_hostname=host.name)), name=host.name))
+        return rows
+
+    def _templated(self, row: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+        """Values of the operator's own files may be templates, such as a lookup of a secret."""
+        self.templar.available_variables = dict(self._vars or {}, **variables)
+        return {key: self.templar.template(value) for key, value in row.items()}
+
+    def _grant(self, name: str, entry: t.Mapping[str, t.Any]) -> Grant:
+        ranges = entry.get("node_cidrs") or []
+        needs = self.get_option("address") in ("InternalIP", "ExternalIP")
+        if not isinstance(ranges, (list, tuple)) or (needs and not ranges):
+            raise ValueRefused("missing_grant", "cluster {0}: node_cidrs must list the ranges of its nodes' addresses".format(name))
+        return Grant([str(text) for text in ranges], name + "-" if self.get_option("prefix_cluster") else "")
+
+    def _taken(self) -> t.Dict[str, t.Set[str]]:
+        """{existing host: clusters whose node it is}."""
+        taken: t.Dict[str, t.Set[str]] = {}
+        for name, host in self.inventory.hosts.items():
+            known = combine_vars(get_group_vars(host.get_groups()), host.get_vars())
+            taken[name] = {str(known[key]) for key in ("multicluster_cluster",) if key in known}
+        return taken
+
+    # --- what is read -------------------------------------------------------------------------------------------
+
+    def _read(self, clusters: t.Mapping[str, t.Dict[str, t.Any]], key: str, use_cache: bool) -> t.Dict[str, t.Any]:
+        cached: t.Dict[str, t.Any] = {}
+        if self.get_option("cache") and use_cache:
+            try:
+                cached = {name: nodes for name, nodes in self._cache[key].items() if name in clusters}
+            except KeyError:
+                cached = {}
+        accesses = {name: {key: entry[key] for key in ACCESS_OPTIONS if key in entry} for name, entry in clusters.items()}
+        ask = [access for name, access in accesses.items() if name not in cached]
+        read, failures = cluster_nodes.gather(ask, self.get_option("label_selector"), self.get_option("timeout")) if ask else ({}, [])
+        texts = ["cluster {cluster}: {message} [{reason}]".format(**failure) for failure in failures]
+        if texts and not self.get_option("skip_failed"):
+            raise AnsibleParserError("; ".join(texts))
+        for text in texts:
+            self.display.warning(text)
+        read.update(cached)
+        if self.get_option("cache"):
+            self._cache[key] = read
+        return read
+
+    # --- what is added ------------------------------------------------------------------------------------------
+
+    def _group(self, cluster: str) -> str:
+        group = self.inventory.add_group(re.sub(r"[^A-Za-z0-9_]", "_", cluster) + "_nodes")
+        self.inventory.set_variable(group, "multicluster_cluster", cluster)
+        return group
+
+    def _add(self, group: str, row: t.Any) -> None:
+        self.inventory.add_host(row.name, group=group)
+        variables = {"node_name": row.node_name, "node_labels": row.labels, "node_roles": row.roles}
+        if row.address is not None:
+            variables["ansible_host"] = row.address
+        known = self.inventory.get_host(row.name).get_vars()
+        for key, value in variables.items():
+            if key not in known:  # what the inventory says by hand wins
+                self.inventory.set_variable(row.name, key, value)
+        strict = self.get_option("strict")
+        everything = combine_vars(known, variables)
+        self._set_composite_vars(self.get_option("compose"), everything, row.name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), everything, row.name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), everything, row.name, strict=strict)

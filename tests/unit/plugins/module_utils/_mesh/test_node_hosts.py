@@ -1,0 +1,65 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hosts from nodes: what a node says of itself does not lead Ansible anywhere else."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_hosts import Grant, node_hosts
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_listing import read_listing
+
+GRANTS = {"aws": Grant(["10.66.23.0/24", "fd00:66::/64"]), "gcp": Grant(["10.22.22.0/24"])}
+
+
+def node(name: t.Any, *addresses: str, labels: t.Any = None) -> t.Dict[str, t.Any]:
+    rows = [{"type": "InternalIP", "address": address} for address in addresses]
+    return {"metadata": {"name": name, "labels": labels}, "status": {"addresses": rows}}
+
+
+def hosts(aws: t.Sequence[t.Any] = (), gcp: t.Sequence[t.Any] = (), **more: t.Any) -> t.Any:
+    listings = {"aws": read_listing("aws", {"nodes": list(aws)}), "gcp": read_listing("gcp", {"nodes": list(gcp)})}
+    return node_hosts(listings, GRANTS, **more)
+
+
+@pytest.mark.parametrize("address", ["10.22.22.1", "127.0.0.1", "169.254.169.254", "0.0.0.0", "10.66.23.1 ", "::ffff:10.22.22.1", "evil.example"])
+def test_an_address_outside_the_grant_is_no_host(address: str) -> None:
+    found, refused = hosts([node("one", address), node("two", "10.66.23.2")])
+    assert [host.name for host in found["aws"]] == ["two"]
+    assert [(row.object, row.reason) for row in refused][0][0] == "aws/one"
+
+
+def test_the_first_granted_address_counts() -> None:
+    found, refused = hosts([node("one", "192.0.2.1", "fd00:66::1", "10.66.23.1")])
+    assert found["aws"][0].address == "fd00:66::1" and not refused
+
+
+def test_names() -> None:
+    found, refused = hosts([node("one", "10.66.23.1")], [node("one", "10.22.22.1"), node("bad name", "10.22.22.2"), node("localhost", "10.22.22.3")],
+                           taken={"localhost": ()})  # fmt: skip
+    assert [host.name for host in found["aws"]] == ["one"] and not found["gcp"]
+    assert {row.reason for row in refused} == {"claimed_twice", "name_invalid"}
+    assert hosts([node("one", "10.66.23.1")], taken={"one": {"aws"}})[0]["aws"][0].name == "one"
+
+
+def test_labels_are_labels() -> None:
+    labels = {"zone": "{{ lookup('pipe', 'id') }}", "a{{b": "c", "node-role.kubernetes.io/worker": "", "disk": "ssd", "n": 1, 2: "x"}
+    host = hosts([node("one", "10.66.23.1", labels=labels)])[0]["aws"][0]
+    assert host.labels == {"node-role.kubernetes.io/worker": "", "disk": "ssd"} and host.roles == ["worker"]
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20) | st.ip_addresses().map(str)), max_size=6), st.dictionaries(st.text(), st.text(), max_size=4))
+def test_whatever_a_server_sends(rows: t.Any, labels: t.Any) -> None:
+    found, _refused = hosts([node(name, address, labels=labels) for name, address in rows])
+    grants = [ipaddress.ip_network(text) for text in GRANTS["aws"].node_cidrs]
+    for host in found["aws"]:
+        address = ipaddress.ip_address(host.address)
+        assert any(address in network for network in grants if network.version == address.version)
+        assert "{" not in "".join([host.name, host.node_name, *host.labels, *host.labels.values()])
