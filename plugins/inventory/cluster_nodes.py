@@ -27,7 +27,7 @@ options:
   clusters:
     description:
       - The clusters, each a dictionary with C(name), the access to its API server and C(node_cidrs). The access has the options of
-        M(multicluster.network.mesh_plan#module), such as C(kubeconfig), C(context), C(api_url), C(token_file) and C(ca_cert).
+        M(multicluster.network.mesh_plan), such as C(kubeconfig), C(context), C(api_url), C(token_file) and C(ca_cert).
       - Without it, the hosts of O(clusters_group) in sources that were read before this one are the clusters, with the same
         variables. Sources of one directory are read in the order of their names.
     type: list
