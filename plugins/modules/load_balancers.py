@@ -43,6 +43,12 @@ options:
     type: list
     elements: str
     default: []
+  release:
+    description:
+      - Whether this run releases what no Service wants. With V(false) it only tells, in RV(load_balancers), what another run would
+        release, so that nodes can stop announcing first.
+    type: bool
+    default: true
   lock_timeout:
     description: Seconds to wait for another run on the same cluster to end.
     type: float
@@ -122,6 +128,7 @@ load_balancers:
           state: Mapped
       announce: [203.0.113.1/32]
       nodes: [aws-node-1, aws-node-2]
+      releases: []
       cost: {orders: [], before: 1, after: 1, limit: null}
 failures:
   description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
@@ -147,6 +154,7 @@ def argument_spec() -> dict:
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "mode": {"type": "str", "choices": ["sync", "add", "remove"], "default": "sync"},
         "services": {"type": "list", "elements": "str", "default": []},
+        "release": {"type": "bool", "default": True},
         "lock_timeout": {"type": "float", "default": 30.0},
         **common_spec(),
     }

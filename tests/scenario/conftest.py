@@ -22,7 +22,7 @@ def fabric(request):
 
     MCN_LAB_PREFIX keeps the labs of two runs apart on one machine.
     """
-    name = os.environ.get("MCN_LAB_PREFIX", "sc-") + request.module.__name__.replace("test_", "")[:8]
+    name = os.environ.get("MCN_LAB_PREFIX", "sc-") + request.module.__name__.replace("test_", "").replace("_", "-")[:8]
     made = Fabric(name, topology=getattr(request.module, "TOPOLOGY", "two"))
     made.lab("down")
     made.lab("up", "--topology", made.topology)

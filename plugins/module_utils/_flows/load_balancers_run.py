@@ -64,6 +64,7 @@ class Run:
         self.before = dict(self.ledger)
         self.nodes: t.List[NodeBgp] = []
         self.refusals: t.Dict[str, Refusal] = {}
+        self.releases: t.List[str] = []
 
     # -- what belongs to the pass ------------------------------------------------------------------------------------
 
@@ -238,6 +239,9 @@ class Run:
         if refusal is not None:
             self.plan.refused.append(refusal)
             return
+        self.releases = [str(action.address or action.id) for action in releases]
+        if self.request.get("release") is False:
+            return
         self._write(self._service_puts([action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
         for action in releases:
             self._give_back(action)
@@ -294,6 +298,7 @@ class Run:
             "services": rows,
             "announce": announce,
             "nodes": [node.name for node in self.nodes],
+            "releases": self.releases,
             "cost": {
                 "orders": [order["service"] for order in cost.orders] if self.dry else [],
                 "before": cost.before, "after": cost.after, "limit": cost.limit,

@@ -115,3 +115,11 @@ def list_folder(path: str) -> t.List[str]:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def give_to_group(path: str, group: int) -> bool:
+    """Let a group own the file (its mode stays); False when it does already."""
+    if os.lstat(path).st_gid == group:
+        return False
+    os.chown(path, -1, group, follow_symlinks=False)
+    return True

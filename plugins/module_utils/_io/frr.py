@@ -1,0 +1,127 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A bgpd of our own: checked before it is started, spoken to through its own socket. The user's FRR is never touched.
+
+It neither listens nor knows zebra: it opens sessions to routers, announces, and puts no route into the kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import typing as t
+
+from .._values.refused import ValueRefused
+
+UNIT = "multicluster-bgp.service"
+RUN = "/run/multicluster-bgp"
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+_SECONDS = 30
+
+
+def programs() -> t.Tuple[str, str]:
+    """Paths of bgpd and vtysh. Raises ValueRefused ``frr_missing``."""
+    found = [shutil.which(name, path=_PATH) for name in ("bgpd", "vtysh")]
+    if not all(found):
+        raise ValueRefused("frr_missing", "bgpd and vtysh were not found; install the package frr")
+    return str(found[0]), str(found[1])
+
+
+def group() -> int:
+    """The number of FRR's group, so that its daemon can read the file that others must not. Raises ValueRefused."""
+    try:
+        return pwd.getpwnam("frr").pw_gid
+    except KeyError:
+        raise ValueRefused("frr_missing", "there is no user frr; install the package frr") from None
+
+
+def _absolute(name: str) -> str:
+    return shutil.which(name, path=_PATH) or "/usr/bin/" + name
+
+
+def unit_text(config: str) -> str:
+    """The systemd unit."""
+    bgpd, unused = programs()
+    words = [bgpd, "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", config,
+             "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
+    return (
+        "[Unit]\nDescription=BGP speaker of multicluster.network\nAfter=network-online.target\nWants=network-online.target\n\n"
+        "[Service]\nExecStartPre={0} -d -o frr -g frr -m 0750 {1}\nExecStart={2}\nExecStopPost={3} -rf {1}\nRestart=on-failure\nRestartSec=2\n\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    ).format(_absolute("install"), RUN, " ".join(words), _absolute("rm"))
+
+
+def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
+    """Raises ValueRefused ``config_refused`` with FRR's words: vtysh knows the grammar, bgpd what the lines mean."""
+    folder = tempfile.mkdtemp(prefix="multicluster-bgp-")
+    path = os.path.join(folder, "candidate")
+    try:
+        for place, mode in ((folder, 0o750), (path, 0o640)):
+            if place == path:
+                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+                    stream.write(text)
+            # bgpd reads it as its own user, and takes an unreadable file for an empty one
+            os.chown(place, -1, group())
+            os.chmod(place, mode)
+        said = _checked(path)
+    finally:
+        shutil.rmtree(folder)
+    if said is not None:
+        for secret in secrets:
+            said = said.replace(secret, "<masked>")
+        raise ValueRefused("config_refused", "FRR does not take the configuration: {0}".format(said.strip()[:500] or "no reason given"))
+
+
+def _checked(path: str) -> t.Optional[str]:
+    """What FRR says against a file, None when nothing."""
+    bgpd, vtysh = programs()
+    done = _run([vtysh, "--dryrun", "--inputfile", path])
+    if done.returncode == 0:
+        done = _run([bgpd, "--dryrun", "--config_file", path])
+        # it says that a line failed, and ends with success
+        if done.returncode == 0 and "%" not in done.stdout + done.stderr and "Config Failed" not in done.stdout + done.stderr:
+            return None
+    return done.stdout + done.stderr
+
+
+def tell(lines: t.Sequence[str]) -> None:
+    """Commands for the running speaker. Raises ValueRefused ``speaker_failed``."""
+    unused, vtysh = programs()
+    words = [vtysh, "--vty_socket", RUN]
+    for line in lines:
+        words += ["-c", line]
+    done = _run(words)
+    if done.returncode or "%" in done.stdout:
+        raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format((done.stdout + done.stderr).strip()[:500]))
+
+
+def ask(command: str) -> t.Any:
+    """The JSON that a command of the running speaker gives; None when it does not run or says nothing."""
+    unused, vtysh = programs()
+    done = _run([vtysh, "--vty_socket", RUN, "-c", command])
+    try:
+        return json.loads(done.stdout) if done.returncode == 0 else None
+    except ValueError:
+        return None
+
+
+def systemctl(*words: str) -> bool:
+    """Whether systemd did it."""
+    return _run(["systemctl", *words]).returncode == 0
+
+
+def _run(words: t.Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
+            env={"LC_ALL": "C", "PATH": _PATH},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(words, 127, "", str(error))

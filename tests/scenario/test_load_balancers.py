@@ -1,0 +1,243 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Addresses of Services announced by BGP to a real router, reached from beyond it. The tests build on each other, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+
+from harness import LAB
+
+ROUTER, NODES = "10.66.23.1", {"aws-node-1": "10.66.23.31", "aws-node-2": "10.66.23.32"}
+WEB, OTHER = "203.0.113.0", "203.0.113.1"
+HOLD = 9
+SERVER = """
+import http.server, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(sys.argv[1].encode())
+    def log_message(self, *unused): pass
+http.server.HTTPServer(("", 8080), Answer).serve_forever()
+"""
+ROUTER_CONFIG = """frr defaults traditional
+hostname router
+router bgp 65530
+ bgp router-id {0}
+ no bgp ebgp-requires-policy
+ bgp bestpath as-path multipath-relax
+ neighbor nodes peer-group
+ neighbor nodes remote-as 65000
+ neighbor nodes timers 3 9
+ bgp listen range 10.66.23.0/24 peer-group nodes
+ address-family ipv4 unicast
+  maximum-paths 8
+ exit-address-family
+exit
+""".format(ROUTER)
+STATE = {}
+
+
+class Router:
+    """FRR in the lab's underlay, through which everything between the clusters goes."""
+
+    def __init__(self, fabric):
+        self.namespace = "mcn.{0}.underlay".format(fabric.name)
+        self.folder = pathlib.Path("/run/mcn-router-" + fabric.name)
+        self.pids = []
+
+    def start(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        (self.folder / "bgpd.conf").write_text(ROUTER_CONFIG)
+        for path in (self.folder, self.folder / "bgpd.conf"):
+            shutil.chown(path, "frr", "frr")
+        # flows are spread by their ports, as routers do
+        self.sh("sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=1")
+        for name, more in (("zebra", ["-f", "/dev/null"]), ("bgpd", ["-f", str(self.folder / "bgpd.conf")])):
+            pid = self.folder / (name + ".pid")
+            program = next(path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path))
+            self.sh(program, "-d", "-i", str(pid), "-z", str(self.folder / "zserv"), "--vty_socket", str(self.folder), "-P", "0", *more)
+            self.pids.insert(0, int(pid.read_text()))
+
+    def stop(self):
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sh(self, *words):
+        done = subprocess.run(["ip", "netns", "exec", self.namespace, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def via(self, address):
+        """The nodes to which the router's kernel sends an address."""
+        rows = json.loads(self.sh("ip", "-j", "route", "show", address) or "[]")
+        hops = [hop["gateway"] for row in rows for hop in row.get("nexthops") or [row] if "gateway" in hop]
+        return {name for name, own in NODES.items() if own in hops}
+
+    def wait(self, address, nodes, within=60.0):
+        """Seconds until the router sends an address to exactly these nodes."""
+        began = time.monotonic()
+        while self.via(address) != set(nodes):
+            assert time.monotonic() - began < within, "{0} goes to {1}, not to {2}".format(address, self.via(address), nodes)
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+
+def api(fabric):
+    return Client(parse_access({"name": "aws", "kubeconfig": str(fabric.state / "aws" / "kubeconfig")}))
+
+
+def make_service(fabric, name):
+    """A Service of the two pods, as hand-made Endpoints."""
+    client, base = api(fabric), "/api/v1/namespaces/default/"
+    ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    client.create(base + "services", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                                      "spec": {"type": "LoadBalancer", "ports": ports}}, "test")  # fmt: skip
+    subsets = [{"addresses": [{"ip": ip} for ip in STATE["pods"]], "ports": [{"name": "http", "port": 8080}]}]
+    client.create(base + "endpoints", {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": subsets}, "test")
+
+
+def address_of(fabric, name):
+    return api(fabric).get("/api/v1/namespaces/default/services/" + name)["spec"].get("loadBalancerIP")
+
+
+def ledger(fabric):
+    name = "metal-ccm-static-pool"
+    rows = api(fabric).list("/api/v1/namespaces/kube-system/configmaps", field_selector="metadata.name=" + name).items
+    return sorted(key for row in rows for key in row.get("data") or {})
+
+
+def answers(fabric, address, tries=20, within=60.0):
+    """Who answers behind an address, asked from the other cluster's node, which is beyond the router."""
+    seen, began = [], time.monotonic()
+    while len(seen) < tries:
+        done = fabric.lab("exec", "gcp-node-1", "--", "curl", "-s", "-m", "5", "http://{0}/".format(address), check=False)
+        if done.stdout:
+            seen.append(done.stdout)
+        assert time.monotonic() - began < within, "{0} answered {1} times".format(address, len(seen))
+    return set(seen)
+
+
+def play(fabric, *arguments, **variables):
+    return fabric.play("loadbalancers", *arguments, inventory=STATE["inventory"], variables=variables)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def surroundings(fabric, tmp_path_factory):
+    """The router, kube-proxy on both nodes, a small HTTP server in each pod, and what the inventory says of all that."""
+    folder = tmp_path_factory.mktemp("inventory")
+    (folder / "hosts.yml").symlink_to(fabric.inventory)
+    more = {"all": {"children": {
+        "clusters": {"hosts": {"aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}}}},
+        "aws_nodes": {"vars": {"bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 20,
+                               "bgp_speaker_hold_time": HOLD, "bgp_speaker_neighbors": [{"address": ROUTER, "asn": 65530}]}},
+    }}}  # fmt: skip
+    (folder / "more.yml").write_text(yaml.safe_dump(more))
+    STATE["inventory"] = folder
+    router, started = Router(fabric), []
+    STATE["router"] = router
+    router.start()
+    try:
+        for node in NODES:
+            fabric.lab("kube-proxy-start", node)
+        for node in NODES:
+            pod = node + "-pod-1"
+            words = ["/usr/bin/python3", str(LAB), "pod-exec", "--name", fabric.name, pod, "--", "/usr/bin/python3", "-c", SERVER, pod]
+            started.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True))
+        shown = [fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout for node in NODES]
+        STATE["pods"] = [json.loads(text)[0]["addr_info"][0]["local"] for text in shown]
+        STATE["before"] = fabric.snapshot("aws-node-1")
+        yield
+    finally:
+        router.stop()
+        for process in started:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=10)
+
+
+def test_a_service_is_reached_over_both_nodes(fabric):
+    make_service(fabric, "web")
+    with fabric.witness() as writes:
+        run = play(fabric, "--check", "--diff").ok()
+    assert not writes and WEB in run.out and not STATE["router"].via(WEB)
+    play(fabric).ok()
+    assert address_of(fabric, "web") == WEB and ledger(fabric) == [WEB]
+    STATE["router"].wait(WEB, NODES)
+    assert answers(fabric, WEB) <= {node + "-pod-1" for node in NODES}
+
+
+def test_the_second_run_writes_nothing(fabric):
+    with fabric.witness() as writes:
+        run = play(fabric).ok()
+    assert not run.changed and not writes
+
+
+def test_another_service_leaves_the_sessions_standing(fabric):
+    count = "show bgp summary json"
+    def made():
+        text = fabric.sh("aws-node-1", "vtysh", "--vty_socket", "/run/multicluster-bgp", "-c", count)
+        return json.loads(text)["ipv4Unicast"]["peers"][ROUTER]["connectionsEstablished"]
+    before = made()
+    make_service(fabric, "other")
+    play(fabric).ok()
+    STATE["router"].wait(OTHER, NODES)
+    assert made() == before and answers(fabric, OTHER, 4)
+
+
+def test_a_bad_change_heals_by_itself(fabric):
+    run = play(fabric, bgp_speaker_asn=64999)
+    assert run.rc != 0 and "session_lost" in run.out and "has its former BGP speaker again" in run.out
+    STATE["router"].wait(WEB, NODES)
+    assert answers(fabric, WEB, 4)
+    assert not play(fabric).ok().changed
+
+
+def test_the_route_of_a_dead_node_goes_and_comes_back(fabric):
+    fabric.lab("node-stop", "aws-node-2")
+    seconds = STATE["router"].wait(WEB, ["aws-node-1"])
+    fabric.ran("withdrawn after {0:.1f} s, the hold time is {1} s".format(seconds, HOLD))
+    assert seconds < HOLD * 3  # a slow machine's timers are late, but a default of minutes would show
+    assert answers(fabric, WEB, 4)
+    fabric.lab("node-rebuild", "aws-node-2")
+    STATE["router"].wait(WEB, NODES)  # the unit is enabled; nobody ran a playbook
+    fabric.lab("kube-proxy-start", "aws-node-2")
+
+
+def test_deletion_withdraws_and_releases(fabric):
+    api(fabric).delete("/api/v1/namespaces/default/services/web")
+    api(fabric).delete("/api/v1/namespaces/default/endpoints/web")
+    play(fabric).ok()
+    STATE["router"].wait(WEB, [])
+    assert ledger(fabric) == [OTHER] and STATE["router"].via(OTHER) == set(NODES)
+
+
+def test_a_dead_api_server_changes_nothing(fabric):
+    fabric.lab("api-stop", "aws")
+    assert play(fabric).rc != 0
+    assert STATE["router"].via(OTHER) == set(NODES)
+    fabric.lab("api-start", "aws")
+
+
+def test_absent_leaves_nothing(fabric):
+    assert play(fabric, load_balancers_state="absent").ok().changed
+    STATE["router"].wait(OTHER, [])
+    assert not address_of(fabric, "other") and ledger(fabric) == []
+    assert not play(fabric, load_balancers_state="absent").ok().changed
+    for node in NODES:
+        assert fabric.sh(node, "sh", "-c", "ls /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp.service 2>/dev/null; true") == ""
