@@ -25,7 +25,9 @@ import urllib3
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+from tenant_servers import lab, tenant, tenant_sides  # pylint: disable=unused-import
 
+__all__ = ["lab", "tenant", "tenant_sides"]
 TOKEN = "admin-token-of-the-tests"
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",

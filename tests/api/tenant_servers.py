@@ -10,8 +10,9 @@ import pathlib
 import time
 import typing as t
 
+import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants
+from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_attach, tenants_side
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, CLUSTER_KINDS, ONMETAL, SOURCE, plural
 
@@ -19,6 +20,8 @@ FILES = pathlib.Path(__file__).resolve().parents[2] / "roles" / "tenants_crds" /
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACE = "apinet-system"
 TEAM = "team-a"
+PREFIXES = ["203.0.113.0/28", "2001:db8::/120"]
+ZONE = ONMETAL.zone
 SOURCE_KINDS = ("Network", "NetworkInterface", "VirtualIP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "Prefix")
 APINET_KINDS = (
     "NetworkInterface", "LoadBalancerRouting", "NATGatewayAutoscaler", "NATTable", "Instance", "DaemonSet", "LoadBalancer",
@@ -120,6 +123,38 @@ class Lab:
     def sync(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
         return tenants.run(self.request(**more), check)
 
+    def allocate(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
+        return tenants_side.allocate(self.request(**dict({"public_prefixes": PREFIXES}, **more)), check)
+
+    def schedule(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
+        return tenants_side.schedule(self.request(**more), check)
+
+    def attach(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
+        return tenants_attach.run(self.request(**more), check)
+
+    def settle(self, limit: int = 12, **more: t.Any) -> t.Dict[str, t.Any]:
+        """Both programs and the nodes' agents in turn, until nobody writes; the last result of the mapping."""
+        for _turn in range(limit):
+            rounds = [self.sync(**more), self.allocate(), self.schedule()]
+            for result in rounds:
+                assert result["failures"] == [], result["failures"]
+            if not any([result["changed"] for result in rounds] + [self.agents()]):
+                return rounds[0]
+        raise AssertionError("it does not settle")
+
+    def agents(self) -> bool:
+        """What the nodes' agents do: every interface is ready and shows its addresses."""
+        wrote = False
+        for twin in self.list(APINET, "NetworkInterface"):
+            public = [entry["ip"] for entry in twin["spec"].get("publicIPs") or ()]
+            wanted = {"state": "Ready", "publicIPs": public}
+            status = twin.get("status") or {}
+            if any((status.get(field) or []) != (value or []) for field, value in wanted.items()):
+                meta = twin["metadata"]
+                self.status(APINET, "NetworkInterface", meta["namespace"], meta["name"], wanted)
+                wrote = True
+        return wrote
+
     def mark(self) -> t.Dict[str, int]:
         return {side: server.mark() for side, server in self.servers.items()}
 
@@ -134,3 +169,85 @@ def source(kind: str, name: str, spec: t.Optional[t.Any] = None, namespace: str 
     """An object of the tenant-facing side."""
     obj = {"apiVersion": ONMETAL.group_version(SOURCE, kind), "kind": kind, "metadata": {"namespace": namespace, "name": name}}
     return dict(obj, **({"spec": spec} if spec is not None else {}), **more)
+
+
+def interface(name: str, address: str, virtual_ip: str = "", namespace: str = TEAM, network: str = "net-1") -> t.Dict[str, t.Any]:
+    spec: t.Dict[str, t.Any] = {"networkRef": {"name": network}, "ipFamilies": ["IPv4"], "ips": [{"value": address}]}
+    if virtual_ip:
+        spec["virtualIP"] = {"virtualIPRef": {"name": virtual_ip}}
+    return source("NetworkInterface", name, spec, namespace)
+
+
+def seed() -> t.List[t.Dict[str, t.Any]]:
+    """A network, two interfaces (one with a virtual IP, one behind NAT), load balancers of both types, a gateway."""
+    network = {"networkRef": {"name": "net-1"}}
+    return [
+        source("Network", "net-1", {}),
+        source("VirtualIP", "vip-1", {"type": "Public", "ipFamily": "IPv4"}),
+        interface("nic-1", "192.168.178.1", "vip-1"),
+        interface("nic-2", "192.168.178.2"),
+        source("LoadBalancer", "lb-1", dict(network, type="Public", ipFamilies=["IPv4", "IPv6"], ports=[{"port": 80}])),
+        source("LoadBalancer", "lb-2", dict(network, type="Internal", ipFamilies=["IPv4"], ips=[{"value": "10.1.0.9"}])),
+        source("NATGateway", "nat-1", dict(network, type="Public", ipFamily="IPv4")),
+    ]
+
+
+def nodes() -> t.List[t.Dict[str, t.Any]]:
+    made = []
+    for name, zone in (("node-a", "a"), ("node-b", "a"), ("node-c", "b")):
+        made.append({"apiVersion": ONMETAL.apinet, "kind": "Node", "metadata": {"name": name, "labels": {ZONE: zone}}, "spec": {}})
+    return made
+
+
+def routing(lab: Lab, name: str = "lb-1", targets: t.Sequence[str] = ("nic-1",)) -> None:
+    """What the tenant-facing side's own controller writes once interfaces are available."""
+    destinations = []
+    for target in targets:
+        found = lab.get(SOURCE, "NetworkInterface", TEAM, target)
+        reference = {"uid": found["metadata"]["uid"], "name": target, "providerID": found["spec"].get("providerID", "")}
+        destinations.append({"ip": found["spec"]["ips"][0]["value"], "targetRef": reference})
+    network = lab.get(SOURCE, "Network", TEAM, "net-1")["metadata"]
+    body = source("LoadBalancerRouting", name, networkRef={"name": "net-1", "uid": network["uid"]}, destinations=destinations)
+    lab.create(SOURCE, body)
+
+
+def attachments(*names: str) -> t.List[t.Dict[str, str]]:
+    return [{"namespace": TEAM, "name": name, "node": "node-a"} for name in names]
+
+
+@pytest.fixture(scope="session")
+def tenant_sides(server, tmp_path_factory):
+    """The session's API server as the tenants' one, and one more as the fabric's."""
+    more = type(server)(tmp_path_factory.mktemp("fabric"))
+    try:
+        more.start()
+        install(server, SOURCE)
+        install(more, APINET)
+        make_namespace(server, TEAM)
+        make_namespace(more, NAMESPACE)
+        yield Lab(server, more)
+    finally:
+        more.stop()
+
+
+@pytest.fixture
+def lab(tenant_sides):
+    """Both sides, with nothing on them before and after."""
+    tenant_sides.clear()
+    yield tenant_sides
+    tenant_sides.clear()
+
+
+@pytest.fixture
+def tenant(lab):
+    """The seed's tenant, settled: interfaces attached, routing written."""
+    for obj in nodes():
+        lab.create(APINET, obj)
+    for obj in seed():
+        lab.create(SOURCE, obj)
+    lab.settle()
+    lab.attach(interfaces=attachments("nic-1", "nic-2"), require_ready=False)
+    lab.settle()
+    routing(lab)
+    lab.settle()
+    return lab

@@ -12,35 +12,13 @@ import sys
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants_store import ApiStore
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
-from tenant_servers import NAMESPACE, TEAM, Lab, install, make_namespace, source
+from tenant_servers import NAMESPACE, TEAM, source
 
 UNIT = pathlib.Path(__file__).resolve().parents[1] / "unit" / "plugins" / "module_utils" / "_tenants"
 sys.path.insert(0, str(UNIT))
 from store_contract import CONTRACT, MANAGER  # noqa: E402  pylint: disable=wrong-import-position,import-error
 
 sys.path.remove(str(UNIT))
-
-
-@pytest.fixture(scope="module")
-def servers(server, tmp_path_factory):
-    """The session's API server as the tenants' one, and one more as the fabric's."""
-    more = type(server)(tmp_path_factory.mktemp("fabric"))
-    try:
-        more.start()
-        install(server, SOURCE)
-        install(more, APINET)
-        make_namespace(server, TEAM)
-        make_namespace(more, NAMESPACE)
-        yield Lab(server, more)
-    finally:
-        more.stop()
-
-
-@pytest.fixture
-def lab(servers):
-    servers.clear()
-    yield servers
-    servers.clear()
 
 
 @pytest.mark.parametrize("rule", CONTRACT, ids=lambda rule: rule.__name__)

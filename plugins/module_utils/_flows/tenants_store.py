@@ -93,12 +93,18 @@ def _told(error: KubeError) -> StoreError:
     return StoreError(next((word for kind, word in _WORDS if isinstance(error, kind)), error.word), error.message)
 
 
-def gather(clusters: Clusters, stores: t.Mapping[str, ApiStore], options: Options, more: t.Iterable[t.Tuple[str, str]] = ()) -> View:
+def gather(
+    clusters: Clusters,
+    stores: t.Mapping[str, ApiStore],
+    options: Options,
+    reads: t.Optional[t.Iterable[t.Tuple[str, str]]] = None,
+) -> View:
     """All lists at once, one for each kind and side. What could not be read is a failure and unread in the view.
 
-    ``more``: further (side, kind) to read. Sides without a store are left out.
+    ``reads``: the (side, kind) to read, when it is not what the mapping needs. A side without a store is unread.
     """
-    wanted = [pair for pair in sorted(set(needed(options)) | set(more)) if pair[0] in stores]
+    pairs = sorted(set(needed(options) if reads is None else reads))
+    wanted = [pair for pair in pairs if pair[0] in stores]
 
     def read(side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
         try:
@@ -110,7 +116,7 @@ def gather(clusters: Clusters, stores: t.Mapping[str, ApiStore], options: Option
     with gc_paused():
         answers = fan_out(tasks, clusters.timeout + 5, operation="list")
     found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
-    unread = []
+    unread = [pair for pair in pairs if pair[0] not in stores]
     for (side, kind), outcome in zip(wanted, answers.values()):
         if outcome.error is None:
             found[side].extend(outcome.value)
@@ -127,34 +133,29 @@ def _within(side: str, kind: str, options: Options) -> str:
 
 
 class Writer:
-    """Performs the steps of a pass, some at a time. Takes the Lease before the first write.
+    """Performs the steps of a pass, some at a time. Takes the Lease, if there is one, before the first write.
 
     The first sign that a server is gone ends the work on it: the rest fails without being tried.
     """
 
-    def __init__(self, stores: t.Mapping[str, ApiStore], options: Options, lease: Lease, wait: float) -> None:
+    def __init__(self, stores: t.Mapping[str, ApiStore], options: Options, lease: t.Optional[Lease] = None, wait: float = 0.0) -> None:
         self._stores, self._options, self._lease, self._wait = stores, options, lease, wait
         self._gone: t.Dict[str, str] = {}
-        self.written = False
 
     def __call__(self, steps: t.List[t.Tuple[Step, Object]]) -> t.List[t.Any]:
         if not steps:
             return []
-        if not self._lease.held:
+        if self._lease is not None and not self._lease.held:
             self._lease.acquire(self._wait)
-            self.taken()
-        self.written = True
         return in_flight([lambda one=one: self._one(*one) for one in steps], WRITES)
-
-    def taken(self) -> None:
-        """Called once the Lease is ours."""
 
     def _one(self, step: Step, body: Object) -> t.Any:
         store = self._stores[step.side]
         if step.side in self._gone:
             return StoreError("not_tried", "not tried: " + self._gone[step.side])
         try:
-            self._lease.check()
+            if self._lease is not None:
+                self._lease.check()
         except KubeError as error:
             return StoreError(error.word, error.message)
         answer = perform_step(store, step, body, self._options)

@@ -21,6 +21,19 @@ def _rule(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
     return dict(rule, resourceNames=names.split(",")) if names else rule
 
 
+#: API groups of tenant networks, under the project's former and present name.
+_TENANT = "networking.api.onmetal.de,networking.ironcore.dev"
+_IPAM = "ipam.api.onmetal.de,ipam.ironcore.dev"
+_CORE = "core.apinet.api.onmetal.de,core.apinet.ironcore.dev"
+_MAPPED = "networks,networkinterfaces,virtualips,loadbalancers,natgateways"
+_TENANT_RULES = (
+    _rule(_TENANT, _MAPPED, "get,list,patch"),
+    _rule(_TENANT, ",".join(kind + "/status" for kind in _MAPPED.split(",")), "patch"),
+    _rule(_TENANT, "loadbalancerroutings", "get,list"),
+    _rule(_IPAM, "prefixes", "get,list"),
+)
+_LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
+
 #: Exactly what is used, capability by capability (semaphore 7). Nothing watches, and nothing reads Secrets.
 CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     # publishes keys and endpoints on nodes of its own cluster
@@ -50,6 +63,12 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read
     "service_mirror_read": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    # the tenant-facing side of tenant networks; and the same where tenants' objects are deleted for them
+    "tenants_source": _TENANT_RULES,
+    "tenants_source_leave": _TENANT_RULES + (_rule(_TENANT, _MAPPED + ",loadbalancerroutings", "delete"),),
+    # the network side: what the mapping writes; and the same with attaching and the network side's own work
+    "tenants_apinet": (_rule(_CORE, "networkids,ipaddresses", "get,list"),),
+    "tenants_network": (_rule(_CORE, "networkids,ipaddresses", "get,list,create,delete"), _rule(_CORE, "nodes", "get,list")),
 }
 #: Further rights in one namespace only, which has to exist.
 NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
@@ -59,6 +78,17 @@ NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
         # since when a source is not reachable
         _rule("", "configmaps", "get,list,create,patch,delete"),
         _rule("", "namespaces", "get"),
+    ),
+    "tenants_apinet": (
+        _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
+        _rule(_CORE, "networkinterfaces", "get,list,patch"),
+        _LEASES,
+    ),
+    "tenants_network": (
+        _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
+        _rule(_CORE, "networkinterfaces,nattables,daemonsets,instances", "get,list,create,patch,delete"),
+        _rule(_CORE, "natgateways/status", "patch"),
+        _LEASES,
     ),
 }
 
