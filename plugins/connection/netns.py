@@ -168,6 +168,10 @@ class Connection(ConnectionBase):
     def close(self) -> None:
         self._connected = False
 
+    def reset(self) -> None:
+        """Every command enters anew, so there is nothing to reset."""
+        self.close()
+
     def exec_command(self, cmd, in_data=None, sudoable=True):
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         display.vvv(f"EXEC {to_text(cmd)}", host=self.get_option("netns_leader"))

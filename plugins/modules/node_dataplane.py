@@ -45,7 +45,9 @@ options:
     type: int
     default: 0
   transaction:
-    description: The C(transaction.id) that the change returned, for V(confirmed) and V(reverted).
+    description:
+      - The C(transaction.id) that the change returned, for V(confirmed) and V(reverted).
+      - Without it V(reverted) takes back whatever change waits for its confirmation.
     type: str
   devices:
     description: The node's WireGuard devices, one for each remote cluster.
@@ -82,6 +84,16 @@ options:
         type: str
         choices: [auto, kernel, userspace]
         default: auto
+      addresses:
+        description:
+          - All addresses of the device, with prefix lengths.
+          - Without it the device has no IPv4 address, and IPv6 addresses are left alone.
+        type: list
+        elements: str
+      up:
+        description: Whether the device is up.
+        type: bool
+        default: true
       routes:
         description: Networks that lead into the device.
         type: list
@@ -259,6 +271,8 @@ DEVICE = {
     "listen_port": {"type": "int", "required": True},
     "private_key_file": {"type": "path", "required": True, "no_log": False},
     "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
+    "addresses": {"type": "list", "elements": "str"},
+    "up": {"type": "bool", "default": True},
     "routes": {"type": "list", "elements": "str", "default": []},
     "overlay": {"type": "list", "elements": "str", "default": []},
     "peers": {"type": "list", "elements": "dict", "default": []},
@@ -284,7 +298,7 @@ def main() -> None:
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
-        required_if=[("state", "confirmed", ["transaction"]), ("state", "reverted", ["transaction"])],
+        required_if=[("state", "confirmed", ["transaction"])],
     )
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)

@@ -160,7 +160,7 @@ def test_the_play_can_take_it_back_at_once_and_the_next_run_does(host):
     host.run(wish())
     before = host.seen()
     made = host.run(wish(rollback_seconds=600, **CHANGED))
-    assert host.decide(made["transaction"]["id"], "revert")["changed"]
+    assert host.decide(made["transaction"]["id"], "revert")["changed"] and not host.decide(None, "revert")["changed"]
     assert host.seen() == before and host.outcome() == "rolled_back"
     host.run(wish(rollback_seconds=600, **CHANGED))
     checked = host.run(wish(), check=True)

@@ -96,6 +96,8 @@ class Fabric:
         done = self.lab("ping-matrix", "--json", check=False)
         return json.loads(done.stdout)
 
+    lab_program = LAB
+
     def all_reach(self, within=30.0):
         """The rows of a matrix in which everybody answers; fails with the names when that does not come within the seconds.
 

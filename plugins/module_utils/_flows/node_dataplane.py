@@ -101,10 +101,10 @@ def confirm(fabric: str, ident: str) -> Data:
     return dict(transaction.confirm(fabric, ident, LOCK_SECONDS), changed=True)
 
 
-def revert(fabric: str, ident: str) -> Data:
-    """Take a change back now; ``changed`` is False when there was nothing to take back. Raises one of FAILURES."""
-    record = transaction.revert(fabric, ident, LOCK_SECONDS)
-    return dict(record or {"id": ident, "outcome": "unknown", "message": "there is no such change"}, changed=record is not None)
+def revert(fabric: str, ident: t.Optional[str]) -> Data:
+    """Take a change back now (None: whichever waits); ``changed`` is False when it was over. Raises one of FAILURES."""
+    record, changed = transaction.revert(fabric, ident, LOCK_SECONDS)
+    return dict(record, changed=changed)
 
 
 def settle(fabric: str, message: str) -> t.Optional[Data]:

@@ -188,13 +188,16 @@ def _device_step(name: str, was: t.Any) -> t.Callable[[], None]:
     return step
 
 
-def revert(fabric: str, ident: str, lock_seconds: float) -> t.Optional[Data]:
-    """Put back now, on request. None when there is nothing to put back."""
+def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[Data, bool]:
+    """Put back now, on request. (what became of the change, whether that was done now). None: whichever change waits."""
     with HostLock(alias_of(fabric), lock_seconds):
         journal = pending(fabric)
-        if journal is None or journal["id"] != ident:
-            return None
-        return settle(fabric, "on request of the play")
+        if journal is not None and ident in (None, journal["id"]):
+            return settle(fabric, "the play asked for it") or {}, True
+    last = persistence.load_json(persistence.outcome_path(fabric)) or {}
+    if last and ident in (None, last.get("id")):
+        return last, False
+    return {"id": ident, "outcome": "unknown", "message": "the node knows no such change"}, False
 
 
 def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A play that cuts its own path to a node, over SSH through the underlay: the node puts back what it had (ruling 45).
+
+The controller is the gateway of the node range, where every connection of the lab's SSH inventory comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+NODE, CONTROLLER = "aws-node-1", "10.66.23.1"
+OTHER = "gcp-node-1"
+#: Seconds until the node takes a change back.
+TIMER = 16
+STATE = {}
+#: A new connection for every task: nothing that survives a change can be taken for a proof.
+FRESH = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPersist=no", "ANSIBLE_TIMEOUT": "5"}
+DEVICES = "{{ node_dataplane_mesh | multicluster.network.node_devices(inventory_hostname) | map('combine', bad) | list }}"
+BAD = {
+    "a route takes the controller's address": {"routes": ["10.4.0.0/16", CONTROLLER + "/32"]},
+    "the controller's address is the node's own": {"addresses": [CONTROLLER + "/32"]},
+}
+
+
+def ssh_inventory(fabric):
+    return fabric.state / "inventory-ssh" / "hosts.yml"
+
+
+def play(fabric, book, *arguments, inventory=None, environment=None, **variables):
+    os.environ.update(FRESH if environment is None else environment)
+    try:
+        return fabric.play(book, *arguments, inventory=inventory or ssh_inventory(fabric), variables=variables or None)
+    finally:
+        for name in FRESH:
+            os.environ.pop(name, None)
+
+
+def change(fabric, node, bad, seconds=TIMER, inventory=None, **variables):
+    return play(
+        fabric, "mesh", "--limit", node, inventory=inventory, bad=bad, __node_dataplane_devices=DEVICES,
+        node_dataplane_rollback_seconds=seconds, **variables,
+    )
+
+
+def reachable(fabric, node, inventory=None):
+    done = subprocess.run(
+        ["ansible", "-i", str(inventory or ssh_inventory(fabric)), node, "-m", "ping"], capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL, env=dict(os.environ, **FRESH),
+    )
+    return done.returncode == 0
+
+
+def pending(fabric, node):
+    return fabric.lab("exec", node, "--", "test", "-e", "/var/lib/multicluster-network/default/transaction.json", check=False).returncode == 0
+
+
+class Pending(threading.Thread):
+    """Watches from inside the node how long a change waits for its confirmation."""
+
+    def __init__(self, fabric, node):
+        super().__init__(daemon=True)
+        self.fabric, self.node, self.seconds, self.over = fabric, node, None, False
+
+    def run(self):
+        began = None
+        while not self.over:
+            waits = pending(self.fabric, self.node)
+            if waits and began is None:
+                began = time.monotonic()
+            if began is not None and not waits:
+                self.seconds = time.monotonic() - began
+                return
+            time.sleep(0.1)
+
+
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def outcome(fabric, node):
+    return json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default.json"))["outcome"]
+
+
+def test_site_over_ssh_keeps_its_changes(fabric):
+    """With connections that persist, as most people have them: they are let go before the confirmation."""
+    run = play(fabric, "site", environment={}).ok()
+    assert "all green" in run.out
+    STATE["good"] = fabric.snapshot(*fabric.nodes)
+    for node in fabric.nodes:
+        assert not pending(fabric, node) and outcome(fabric, node) == "confirmed"
+        assert "rollback" not in fabric.sh(node, "systemctl", "list-timers", "--all")
+    with fabric.witness() as writes:
+        assert not play(fabric, "site").ok().changed
+    assert not writes
+
+
+@pytest.mark.parametrize("name", sorted(BAD))
+def test_what_cuts_the_controller_off_is_taken_back(fabric, name):
+    watch = Pending(fabric, NODE)
+    watch.start()
+    run = change(fabric, NODE, BAD[name])
+    watch.over = True
+    watch.join()
+    fabric.ran("{0}: pending for {1:.1f} s of {2}".format(name, watch.seconds or -1, TIMER))
+    assert run.rc != 0 and run.recap[NODE]["failed"] == 1, run.out[-3000:]
+    assert "rolled back" in run.out or "put back" in run.out, run.out[-3000:]
+    assert outcome(fabric, NODE) == "rolled_back"
+    assert watch.seconds is not None and watch.seconds < TIMER + 30
+    assert reachable(fabric, NODE)
+    assert fabric.snapshot(NODE)[NODE] == STATE["good"][NODE]
+
+
+def test_without_the_rollback_the_same_play_loses_the_node(fabric):
+    """The control: what the tests above do is worth something."""
+    run = subprocess.Popen(
+        ["ansible-playbook", "-i", str(ssh_inventory(fabric)), "multicluster.network.mesh", "--limit", NODE, "-e", json.dumps({
+            "bad": BAD["a route takes the controller's address"], "__node_dataplane_devices": DEVICES, "node_dataplane_rollback_seconds": 0,
+        })],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=dict(os.environ, **FRESH), start_new_session=True,
+    )
+    wait_until(lambda: CONTROLLER in fabric.sh(NODE, "ip", "route"))
+    time.sleep(TIMER + 5)
+    assert not reachable(fabric, NODE)
+    run.kill()
+    run.wait()
+    wait_until(lambda: not fabric.sh(NODE, "pgrep", "-f", "AnsiballZ", check=False).strip())
+    fabric.play("mesh", "--limit", NODE).ok()
+    assert fabric.snapshot(NODE)[NODE] == STATE["good"][NODE] and reachable(fabric, NODE)
+
+
+def test_a_reboot_in_between_boots_the_confirmed_state(fabric):
+    """The power goes while the change waits."""
+    worker = threading.Thread(target=change, args=(fabric, NODE, BAD["a route takes the controller's address"], 300))
+    worker.start()
+    wait_until(lambda: CONTROLLER in fabric.sh(NODE, "ip", "route"))
+    fabric.lab("node-rebuild", NODE)
+    wait_until(lambda: reachable(fabric, NODE))
+    assert not pending(fabric, NODE)
+    assert fabric.snapshot(NODE)[NODE] == STATE["good"][NODE]
+    worker.join()
+    assert fabric.snapshot(NODE)[NODE] == STATE["good"][NODE]
+
+
+def test_a_batch_is_taken_back_with_its_lost_node(fabric):
+    """The canary batch has one good node and one that is lost: both have their old state, the next batch was not begun."""
+    run = play(
+        fabric, "mesh", "--limit", "aws-node-1,aws-node-2,gcp-node-1", __node_dataplane_devices=DEVICES, multicluster_serial=[2, 1],
+        bad="{{ {'mtu': 1300} | combine({'routes': ['10.4.0.0/16', '" + CONTROLLER + "/32']} if inventory_hostname == 'aws-node-1' else {}) }}",
+        node_dataplane_rollback_seconds=2 * TIMER,
+    )
+    assert run.rc != 0
+    for node in ("aws-node-1", "aws-node-2"):
+        assert run.recap[node]["failed"] == 1, run.out[-3000:]
+    assert not run.recap["gcp-node-1"]["changed"]
+    wait_until(lambda: not any(pending(fabric, node) for node in fabric.nodes))
+    assert fabric.snapshot(*fabric.nodes) == STATE["good"]
+
+
+def test_the_path_through_the_tunnel_itself(fabric, tmp_path):
+    """The controller reaches the node only over a device that the play takes down, or takes the address from."""
+    fabric.play("mesh", "--limit", OTHER, variables={
+        "bad": {"addresses": ["10.4.7.254/32"]}, "__node_dataplane_devices": DEVICES,
+    }).ok()
+    good = fabric.snapshot(OTHER)[OTHER]
+    # every connection comes from a pod of the other cluster
+    proxy = "/usr/bin/python3 {0} pod-exec --name {1} aws-node-1-pod-1 -- nc -q 1 %h %p".format(
+        fabric.lab_program, fabric.name)
+    words = "'-o' 'ProxyCommand={0}' '-o' 'StrictHostKeyChecking=no' '-o' 'UserKnownHostsFile=/dev/null' '-o' 'ConnectTimeout=5'".format(proxy)
+    inventory = tmp_path / "through.yml"
+    text = ssh_inventory(fabric).read_text()
+    inventory.write_text(text)
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / (OTHER + ".yml")).write_text(json.dumps({"ansible_host": "10.4.7.254", "ansible_ssh_common_args": words}))
+    wait_until(lambda: reachable(fabric, OTHER, inventory))
+    for bad in ({"addresses": ["10.4.7.254/32"], "up": False}, {"addresses": ["10.4.7.253/32"]}):
+        run = change(fabric, OTHER, bad, inventory=inventory)
+        assert run.rc != 0 and run.recap[OTHER]["failed"] == 1, run.out[-3000:]
+        wait_until(lambda: reachable(fabric, OTHER, inventory))
+        assert outcome(fabric, OTHER) == "rolled_back" and fabric.snapshot(OTHER)[OTHER] == good
+    # and an MTU that is none never reaches the node
+    run = change(fabric, OTHER, {"addresses": ["10.4.7.254/32"], "mtu": 68}, inventory=inventory)
+    assert run.rc != 0 and "mtu_out_of_range" in run.out or "68 is not between" in run.out
+    assert fabric.snapshot(OTHER)[OTHER] == good
