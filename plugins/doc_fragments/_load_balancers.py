@@ -74,6 +74,10 @@ options:
       base_url:
         description: URL of the provider's API.
         type: str
+      allow_plain_http:
+        description: Allow a O(settings[].base_url) that sends the token in clear text.
+        type: bool
+        default: false
       metro:
         description: Where addresses are ordered. An annotation of the Service wins.
         type: str

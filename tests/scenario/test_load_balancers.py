@@ -189,10 +189,10 @@ def test_the_second_run_writes_nothing(fabric):
 
 
 def test_another_service_leaves_the_sessions_standing(fabric):
-    count = "show bgp summary json"
     def made():
-        text = fabric.sh("aws-node-1", "vtysh", "--vty_socket", "/run/multicluster-bgp", "-c", count)
+        text = fabric.sh("aws-node-1", "vtysh", "--vty_socket", "/run/multicluster-bgp", "-c", "show bgp summary json")
         return json.loads(text)["ipv4Unicast"]["peers"][ROUTER]["connectionsEstablished"]
+
     before = made()
     make_service(fabric, "other")
     play(fabric).ok()

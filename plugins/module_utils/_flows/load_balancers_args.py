@@ -29,6 +29,7 @@ def settings_spec() -> Spec:
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         pool={"type": "list", "elements": "str", "default": []},
         config_file={"type": "path"},
+        allow_plain_http={"type": "bool", "default": False},
         api_key={"type": "str", "no_log": True},
         bgp_pass={"type": "str", "no_log": True},
         local_asn={"type": "int"},

@@ -48,6 +48,7 @@ def gather(setup: Setup, provider: t.Any, state: t.Any, mode: str, dry: bool, pl
             switched_on = not dry
             if not dry:
                 provider.enable_project_bgp(wanted)
+                wanted = project_bgp(provider.read_project_bgp(), int(values["local_asn"]))  # which limit we have got
         limit = prefix_limit(limit, wanted.max_prefixes)
     found, private, failed = [], {}, False
     objects = [{"name": name, "labels": node["metadata"].get("labels") or {}} for name, node in state.nodes.items()]

@@ -17,6 +17,7 @@ from .._plan.objects import owners
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused
 from . import load_balancers_backends as backends
+from .load_balancers_equinix import EquinixMetal
 from .load_balancers_static import StaticProvider
 
 SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
@@ -59,8 +60,14 @@ def read_state(client: Client, setup: Setup) -> State:
 ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
 
 
-def make_provider(setup: Setup, state: State, now: str) -> t.Any:
+def make_provider(setup: Setup, state: State, now: str, seconds: float = 120.0) -> t.Any:
     """The provider of one cluster."""
+    if not setup.static:
+        values = setup.settings.values
+        return EquinixMetal(
+            str(values["api_key"]), str(values["project_id"]), str(values["base_url"]), int(values["local_asn"]), int(values["peer_asn"]),
+            str(values["bgp_pass"]), bool(setup.given.get("allow_plain_http")), now=now, total_s=max(5.0, seconds / 2),
+        )  # fmt: skip
     held = {entry.address for entry in state.ledger.values()}
     texts = {text for service in state.services for text in (address_of(service, setup.balancer.type), *service.ingress)}
     return StaticProvider(setup, state.ledger, sorted(_good(texts) - held), now)

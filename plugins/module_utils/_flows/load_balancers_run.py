@@ -58,7 +58,7 @@ class Run:
         self.plan.warnings += setup.warnings
         self.mode = "absent" if request.get("state") == "absent" else request.get("mode") or "sync"
         self.state: State = read_state(client, setup)
-        self.provider = make_provider(setup, self.state, now)
+        self.provider = make_provider(setup, self.state, now, float(request.get("timeout") or 120.0))
         self.held: t.List[Reservation] = self.provider.list_addresses() if setup.balancer.enabled else []
         self.ledger: Ledger = self.state.ledger
         self.before = dict(self.ledger)

@@ -13,8 +13,12 @@ configuration passwords plain (the original has no other place for them). The cl
 
 from __future__ import annotations
 
+import json
 import typing as t
+import urllib.parse
 
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_equinix as equinix_metal
+from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     areas,
     bgp,
@@ -253,6 +257,64 @@ def provider_contract(data: Input) -> Answer:
     return dict(answers[-1], addresses=[answer["address"] for answer in answers])
 
 
+def api_client(data: Input) -> Answer:
+    given = dict(data.get("input") or {}, **(data.get("args") or {}), **(data.get("config") or {}))
+    answers = list(data.get("responses") or [data.get("response") or {}])
+    sent: t.List[t.Dict[str, t.Any]] = []
+
+    def send(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], seconds: float) -> json_api.Answer:
+        parts = urllib.parse.urlsplit(url)
+        sent.append({"method": method, "url": url.partition("?")[0], "path": parts.path.partition("/metal/v1")[2] or parts.path,
+                     "headers": dict(headers), "body": json.loads(body) if body else None, "query": dict(urllib.parse.parse_qsl(parts.query))})
+        row = answers[min(len(sent), len(answers)) - 1]
+        if not isinstance(row.get("status"), int):
+            return json_api.Answer(None, reason=str(row.get("status") or row.get("error") or "no answer"))
+        text = row.get("raw") if "raw" in row else "" if row.get("body") is None else json.dumps(row["body"])
+        return json_api.Answer(row["status"], {key.lower(): str(value) for key, value in (row.get("headers") or {}).items()}, text.encode())
+
+    waits: t.List[float] = []
+    try:
+        one = equinix_metal.EquinixMetal(given.get("api_key") or "k", given.get("project_id") or "P", given.get("base_url") or "",
+                                         plain_http=True, send=send, sleep=waits.append)
+        value = _call(one, data["operation"], given)
+        answer: t.Dict[str, t.Any] = {"ok": True, "status": 200, "result": value, "count": len(value) if isinstance(value, list) else None}
+        if isinstance(value, bool):
+            answer["changed"] = value
+    except ValueRefused as refused:
+        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message,
+                  "message_contains_all": [text for text in refused.message.partition(": ")[2].split("; ") if text]}
+    shown = dict(sent[0], times=len(sent)) if sent else {}
+    return dict(answer, waits=waits, delays=waits, requests=sent, _request=shown, _requests=sent)
+
+
+def _call(one: equinix_metal.EquinixMetal, operation: str, given: Input) -> t.Any:
+    ident = given.get("id") or given.get("device_id") or given.get("device") or "D"
+    calls: t.Dict[str, t.Callable[[], t.Any]] = {
+        "list_reservations": one.list_addresses,
+        "list_addresses": one.list_addresses,
+        "list_devices": one.list_devices,
+        "get_device": lambda: one.get_device(ident),
+        "get_project_bgp": one.read_project_bgp,
+        "project_bgp": one.read_project_bgp,
+        "enable_project_bgp": lambda: one.enable_project_bgp(bgp.project_bgp({}, given.get("asn") or 65000, given.get("md5") or "")),
+        "reserve": lambda: one.order(given.get("body") or {"type": "public_ipv4", "quantity": 1, "tags": given.get("tags") or []}),
+        "release": lambda: one.release_address(given.get("id") or "R"),
+        "unassign": lambda: one.unassign(given.get("id") or "A"),
+        "assign": lambda: one.assign(given.get("address") or "147.75.200.9", ident),
+        "neighbors": lambda: one.neighbours(ident),
+        "bgp_neighbors": lambda: one.neighbours(ident),
+        "get_neighbors": lambda: one.neighbours(ident),
+        "list_neighbors": lambda: one.neighbours(ident),
+        "create_session": lambda: one.ensure_node_bgp(ident),
+        "create_bgp_session": lambda: one.ensure_node_bgp(ident),
+        "ensure_node_bgp": lambda: one.ensure_node_bgp(ident),
+        "update_reservation": lambda: one.update_address(given.get("id") or "R", given.get("body") or {}),
+    }
+    if operation not in calls:
+        raise Unhandled("no call {0}".format(operation))
+    return calls[operation]()
+
+
 HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
     "config_precedence": refusing(config_precedence),
     "eip_location": refusing(eip_location),
@@ -278,4 +340,5 @@ HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
     "core_loop": internal,
     "garbage_collection": refusing(garbage_collection),
     "provider_contract": refusing(provider_contract),
+    "api_client": api_client,
 }

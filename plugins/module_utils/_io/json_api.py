@@ -1,0 +1,151 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A vendor's JSON API: verified TLS, no redirects, limits on size and time, and repeats only where they are safe (T21, T22)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+import typing as t
+import urllib.parse
+
+from .._values.refused import ValueRefused, quoted
+
+USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
+ANSWER_BYTES = 32 * 1024 * 1024
+
+
+class Answer(t.NamedTuple):
+    """``status`` None: there was no answer, and ``reason`` says why; header names in lower case."""
+
+    status: t.Optional[int]
+    headers: t.Mapping[str, str] = {}
+    body: bytes = b""
+    reason: str = ""
+
+
+class ApiFailed(ValueRefused):
+    """A call that did not do what it was for. ``status`` None: whether it did is not known."""
+
+    def __init__(self, word: str, message: str, status: t.Optional[int]) -> None:
+        super().__init__(word, message)
+        self.status = status
+
+
+Transport = t.Callable[[str, str, t.Mapping[str, str], t.Optional[bytes], float], Answer]
+
+
+class Manners(t.NamedTuple):
+    """What one vendor's API is like: the text of an error's body, its word, which failures may be repeated (status None: no answer)."""
+
+    text: t.Callable[[t.Any], str]
+    word: t.Callable[[t.Optional[int], str, str], str]
+    repeats: t.Callable[[t.Optional[int], str], bool]
+
+
+class JsonApi:
+    """``send``: one exchange; ``sleep`` and ``clock`` for tests. ``calls`` counts the requests that were sent."""
+
+    def __init__(
+        self, base_url: str, headers: t.Mapping[str, str], manners: Manners, send: t.Optional[Transport] = None, plain_http: bool = False,
+        sleep: t.Callable[[float], None] = time.sleep, clock: t.Callable[[], float] = time.monotonic,
+        tries: int = 5, request_s: float = 30.0, total_s: float = 120.0,
+    ) -> None:  # fmt: skip
+        parts = urllib.parse.urlsplit(base_url)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query or parts.fragment:
+            raise ValueRefused("api", "{0} is no URL of an API".format(quoted(base_url)))
+        if parts.scheme == "http" and not plain_http:
+            raise ValueRefused("api", "{0} would send the token in clear text; allow_plain_http allows it".format(quoted(base_url)))
+        self.base = base_url.rstrip("/")
+        self._headers, self._manners = dict(headers), manners
+        self._send = send or https
+        self._sleep, self._clock, self._tries, self._request_s, self._total_s = sleep, clock, tries, request_s, total_s
+        self.calls = 0
+
+    def call(
+        self, method: str, path: str, query: t.Optional[t.Mapping[str, t.Any]] = None, body: t.Optional[t.Mapping[str, t.Any]] = None,
+        missing_ok: bool = False,
+    ) -> t.Any:  # fmt: skip
+        """The decoded answer, None for one without body or, with ``missing_ok``, for a 404. Raises ApiFailed."""
+        url = self.base + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        headers = dict(self._headers, Accept="application/json", **{"User-Agent": USER_AGENT})
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body).encode("utf-8")
+        deadline = self._clock() + self._total_s
+        for attempt in range(1, self._tries + 1):
+            self.calls += 1
+            answer = self._send(method, url, headers, data, min(self._request_s, max(0.1, deadline - self._clock())))
+            if answer.status is not None and 200 <= answer.status < 300:
+                return self._decoded(method, path, answer)
+            if answer.status == 404 and missing_ok:
+                return None
+            pause = _pause(answer, attempt)
+            if not self._manners.repeats(answer.status, method) or attempt == self._tries or self._clock() + pause >= deadline:
+                raise self._failure(method, path, answer)
+            self._sleep(pause)
+        raise AssertionError("no try was made")
+
+    def _decoded(self, method: str, path: str, answer: Answer) -> t.Any:
+        if not answer.body.strip():
+            return None
+        try:
+            return json.loads(answer.body.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise ApiFailed("api", "{0} {1}: the answer is no JSON".format(method, path), answer.status) from None
+
+    def _failure(self, method: str, path: str, answer: Answer) -> ApiFailed:
+        try:
+            said = self._manners.text(json.loads(answer.body.decode("utf-8")))
+        except (ValueError, RecursionError):
+            said = ""
+        said = "".join(char if char.isprintable() else " " for char in said)[:2000]
+        for secret in self._headers.values():
+            said = said.replace(secret, "<masked>")
+        word = self._manners.word(answer.status, method, path)
+        what = answer.reason if answer.status is None else "status {0}".format(answer.status)
+        return ApiFailed(word or "api", "{0} {1}: {2}".format(method, path, said or what), answer.status)
+
+
+def _pause(answer: Answer, attempt: int) -> float:
+    """Seconds before the next try: what the server asks for, else growing."""
+    given = answer.headers.get("retry-after", "")
+    if given.isascii() and given.isdigit():
+        return float(min(int(given), 3600))
+    return float(min(30, 2 ** (attempt - 1)))
+
+
+def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], seconds: float) -> Answer:
+    """One exchange over a connection of its own."""
+    parts = urllib.parse.urlsplit(url)
+    deadline = time.monotonic() + seconds
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=seconds, context=ssl.create_default_context())
+    else:
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=seconds)
+    try:
+        connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, dict(headers))
+        response = connection.getresponse()
+        chunks: t.List[bytes] = []
+        size = 0
+        while True:
+            chunk = response.read1(65536)
+            if not chunk:
+                break
+            size += len(chunk)
+            if size > ANSWER_BYTES or time.monotonic() > deadline:
+                return Answer(None, reason="the answer is too large or too slow")
+            chunks.append(chunk)
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(chunks))
+    except (OSError, http.client.HTTPException, socket.timeout) as error:
+        return Answer(None, reason=str(getattr(error, "strerror", None) or type(error).__name__))
+    finally:
+        connection.close()

@@ -1,0 +1,269 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The provider equinix_metal over HTTP against the double, with Services of a real API server."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
+
+DOUBLE = pathlib.Path(__file__).resolve().parents[1] / "doubles" / "equinix_metal" / "server.py"
+PROJECT, TOKEN = "0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "token-of-the-double"
+SPACE = "lb-metal"
+SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+class Double:
+    """The running double."""
+
+    def __init__(self, folder):
+        port = folder / "port"
+        self.process = subprocess.Popen([sys.executable, str(DOUBLE), str(port)], stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while not port.exists():
+            assert time.monotonic() < deadline and self.process.poll() is None
+            time.sleep(0.05)
+        self.root = "http://127.0.0.1:" + port.read_text()
+
+    def ask(self, route, **body):
+        request = urllib.request.Request(self.root + "/_double" + route, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read())
+
+    def calls(self):
+        return ["{method} {path}".format(**row) for row in self.ask("/log")]
+
+    def held(self):
+        return self.ask("/state")["reservations"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory):
+    one = Double(tmp_path_factory.mktemp("double"))
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def api(server, double):
+    client = server.client()
+    try:
+        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl")
+    except Conflict:
+        pass
+    double.ask("/reset")
+    for number in (1, 2, 3):
+        device = double.ask("/devices", hostname="metal-%d" % number, number=number)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": device["hostname"]}, "spec": {"providerID": "equinixmetal://" + device["id"]}}
+        client.create("/api/v1/nodes", node, "kubelet")
+    yield client
+    for item in client.list(SERVICES).items:
+        client.delete(SERVICES + "/" + item["metadata"]["name"])
+    for item in client.list("/api/v1/nodes").items:
+        client.delete("/api/v1/nodes/" + item["metadata"]["name"])
+    client.delete(CONFIGMAPS + "/metal-ccm-reservations")
+
+
+def service(client, name, address=None, **annotations):
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+    if address:
+        spec["loadBalancerIP"] = address
+    meta = {"name": name, "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()}}
+    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, "kubectl")
+
+
+def address_of(client, name):
+    return client.get(SERVICES + "/" + name)["spec"].get("loadBalancerIP")
+
+
+def request_for(server, double, more=None, **settings):
+    given = dict({"cluster": "aws", "provider": "equinix_metal", "load_balancer": "kube-vip://", "base_url": double.root + "/metal/v1",
+                  "allow_plain_http": True, "api_key": TOKEN, "project_id": PROJECT, "metro": "da", "gc_orphans": True}, **settings)  # fmt: skip
+    return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {}))
+
+
+def run(server, double, more=None, check=False, **settings):
+    result = load_balancers.run(request_for(server, double, more, **settings), check=check)
+    assert TOKEN not in json.dumps(result) and "Abcdef1234" not in json.dumps(result)
+    return result
+
+
+def reasons(result):
+    return {(one["object"], one["reason"]) for one in result["refused"]} | {(one["cluster"], one["reason"]) for one in result["failures"]}
+
+
+def uid(client):
+    return client.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+
+
+def tags_of(client, name):
+    return service_tags(Owner("metal-ccm", uid(client)), SPACE, name)
+
+
+def test_order_use_and_release(server, double, api):
+    for number in range(4):
+        service(api, "web-%d" % number)
+    result = run(server, double, check=True, bgp_pass="Abcdef1234")
+    assert not result["failures"] and not [call for call in double.calls() if not call.startswith("GET ")]
+    assert result["load_balancers"]["aws"]["cost"] == {"orders": ["lb-metal/web-%d" % n for n in range(4)], "before": 0, "after": 4, "limit": None}
+
+    result = run(server, double, bgp_pass="Abcdef1234")
+    assert reasons(result) == set()
+    order = next(row for row in double.ask("/log") if row["method"] == "POST" and row["path"].endswith("/ips"))
+    assert {key: order["body"][key] for key in ("type", "quantity", "metro", "fail_on_approval_required", "tags")} == {
+        "type": "public_ipv4", "quantity": 1, "metro": "da", "fail_on_approval_required": True, "tags": tags_of(api, "web-0"),
+    }  # fmt: skip
+    enable = next(row for row in double.ask("/log") if row["path"].endswith("/bgp-configs"))
+    assert enable["body"] == {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer", "md5": "Abcdef1234"}
+    assert address_of(api, "web-0") == "147.75.10.1"
+    annotations = api.get("/api/v1/nodes/metal-2")["metadata"]["annotations"]
+    assert annotations["metal.equinix.com/bgp-peers-1-peer-ip"] == "169.254.255.2" and annotations["metal.equinix.com/src-ip"] == "10.66.2.5"
+    assert annotations["metal.equinix.com/network-4-private"] == "10.66.2.0/25" and not [key for key in annotations if "bgp-pass" in key]
+
+    # calls of an unchanged run: the project, two lists, and one read for each node, however many Services there are
+    before, mark = len(double.calls()), server.mark()
+    result = run(server, double, bgp_pass="Abcdef1234")
+    assert not result["changed"] and server.writes(mark) == []
+    found = double.calls()[before:]
+    assert len(found) == 3 + 3 == result["stats"]["provider_calls"]["aws"] and all(call.startswith("GET ") for call in found)
+
+    api.delete(SERVICES + "/web-1")
+    result = run(server, double, bgp_pass="Abcdef1234")
+    assert [change["action"] for change in result["plan"]["changes"]] == ["delete"] and len(double.held()) == 3
+    result = run(server, double, {"state": "absent"})
+    assert double.held() == [] and address_of(api, "web-0") is None
+
+
+def test_every_page_is_read(server, double, api):
+    double.ask("/options", page=2)
+    for number in range(5):
+        service(api, "web-%d" % number)
+    run(server, double)
+    before = len(double.calls())
+    assert not run(server, double)["changed"]
+    assert len([call for call in double.calls()[before:] if call.endswith("/ips")]) == 3 and len(double.held()) == 5
+    # a list that breaks off in the middle releases and orders nothing
+    api.delete(SERVICES + "/web-4")
+    service(api, "new")
+    double.ask("/faults", method="GET", path="/ips$", status=500, times=1)
+    before = len(double.calls())
+    assert ("aws", "api") in reasons(run(server, double))
+    assert all(call.startswith("GET ") for call in double.calls()[before:]) and len(double.held()) == 5
+
+
+def test_quota_pending_and_denied(server, double, api):
+    double.ask("/options", quota=1)
+    service(api, "a")
+    service(api, "b")
+    result = run(server, double)
+    assert reasons(result) == {("service aws/lb-metal/b", "quota")} and address_of(api, "a") and not address_of(api, "b")
+    double.ask("/options", quota=9, pending=True)
+    result = run(server, double)
+    row = next(item for item in result["load_balancers"]["aws"]["services"] if item["service"].endswith("/b"))
+    assert row["requested"] and row["state"] == "Requested" and not address_of(api, "b")
+    orders = len([call for call in double.calls() if call.startswith("POST") and call.endswith("/ips")])
+    run(server, double)
+    assert len([call for call in double.calls() if call.startswith("POST") and call.endswith("/ips")]) == orders  # not asked for again
+    double.ask("/approve")
+    run(server, double)
+    assert address_of(api, "b")
+    double.ask("/reservations", tags=tags_of(api, "c"), state="denied", address="")
+    service(api, "c")
+    assert ("service aws/lb-metal/c", "denied") in reasons(run(server, double))
+
+
+def test_rate_limits_and_broken_answers(server, double, api):
+    service(api, "web")
+    double.ask("/faults", method="GET", path="/ips$", status=429, headers={"Retry-After": "1"}, body={"error": "slow down"}, times=2)
+    began = time.monotonic()
+    assert reasons(run(server, double)) == set() and time.monotonic() - began >= 2
+    double.ask("/faults", path="", status=401, body={"error": "no"}, times=1)
+    before = len(double.calls())
+    assert ("aws", "auth") in reasons(run(server, double)) and len(double.calls()) == before + 1
+    for fault in ({"status": 200, "body": "<html>"}, {"status": 200, "body": {"ip_addresses": None}}, {"status": 302, "headers": {"Location": "/x"}}):
+        double.ask("/faults", method="GET", path="/ips$", times=1, **fault)
+        assert ("aws", "api") in reasons(run(server, double)), fault
+    assert len(double.held()) == 1 and address_of(api, "web")
+
+
+def test_an_order_without_an_answer_is_not_repeated(server, double, api):
+    service(api, "web")
+    double.ask("/faults", method="POST", path="/projects/.*/ips$", after=True, hang=0.2)
+    assert reasons(run(server, double)) == set()
+    assert len(double.held()) == 1 and address_of(api, "web") == double.held()[0]["address"]
+    run(server, double)
+    assert len(double.held()) == 1
+    api.delete(SERVICES + "/web")
+    service(api, "other")
+    run(server, double)
+    assert [row["tags"] for row in double.held()] == [tags_of(api, "other")]  # ours, so it could be released
+
+
+def test_spoofed_tags(server, double, api):
+    service(api, "web")
+    run(server, double)
+    mine = double.held()[0]
+    # somebody in the project puts our tags on his own: nothing of his is used or released, and the Service keeps its address
+    double.ask("/reservations", tags=mine["tags"], address="203.0.113.66", id="spoof")
+    assert reasons(run(server, double)) == set() and address_of(api, "web") == mine["address"]
+    api.delete(SERVICES + "/web")
+    assert ("aws", "delete_budget") in reasons(run(server, double)) and len(double.held()) == 2  # no Service at all is left
+    result = run(server, double, {"confirm_empty": ["aws"]})
+    assert [row["id"] for row in double.held()] == ["spoof"] and any("no record of ours" in text for text in result["warnings"])
+    service(api, "new")
+    for ident, address in (("one", "203.0.113.67"), ("two", "203.0.113.68")):
+        double.ask("/reservations", tags=tags_of(api, "new"), address=address, id=ident)
+    result = run(server, double)
+    assert ("service aws/lb-metal/new", "claimed_twice") in reasons(result) and not address_of(api, "new")
+
+
+def test_other_clusters_in_the_project_are_left_alone(server, double, api):
+    service(api, "web")
+    foreign = [tag for tag in tags_of(api, "x") if not tag.startswith("cluster=")]
+    double.ask("/reservations", tags=foreign + ["cluster=another"], address="203.0.113.1", id="theirs")
+    double.ask("/reservations", tags=foreign, address="203.0.113.2", id="old")
+    run(server, double)
+    assert {row["id"] for row in double.held()} >= {"theirs", "old"}
+    run(server, double, {"state": "absent"})
+    assert {row["id"] for row in double.held()} == {"theirs", "old"}
+
+
+def test_a_provider_that_lies_about_bgp(server, double, api):
+    service(api, "web")
+    result = run(server, double, bgp_grants={"peers": ["198.51.100.0/24"]})
+    assert reasons(result) == {("node aws/metal-%d" % n, "outside_grant") for n in (1, 2, 3)}
+    assert "metal.equinix.com/src-ip" not in (api.get("/api/v1/nodes/metal-1")["metadata"].get("annotations") or {})
+    double.ask("/reset", max_prefix=1)
+    api.delete(CONFIGMAPS + "/metal-ccm-reservations")
+    api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl")
+    service(api, "zweite")
+    run(server, double)
+    result = run(server, double)  # the devices are gone: every node is refused by name, the Services go on, up to the limit
+    assert len([one for one in result["refused"] if one["object"].startswith("node aws/metal-")]) == 3
+    assert ("service aws/lb-metal/zweite", "prefix_limit") in reasons(result) and address_of(api, "web")
+
+
+def test_the_project_is_never_switched_on_blindly(server, double, api):
+    service(api, "web")
+    double.ask("/faults", method="GET", path="/bgp-config$", status=500, times=1)
+    assert ("aws", "api") in reasons(run(server, double)) and not [call for call in double.calls() if call.startswith("POST")]
+
+
+def test_plain_http_and_redirects_must_be_asked_for(server, double, api):
+    assert ("aws", "api") in reasons(run(server, double, allow_plain_http=False)) and double.calls() == []

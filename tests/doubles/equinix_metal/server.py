@@ -1,0 +1,297 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A double of the Equinix Metal API: the calls that a cloud controller makes, with their state, in a process of its own.
+
+The public service ended on 30 June 2026, so nothing can be tested against the original. This is a stand-in, written from
+the API's description: reservations, assignments and device addresses apart, sessions before neighbours, pages, 422s,
+pending approvals, quotas. Everything under /_double is for tests: what fails, how often, and the log of requests.
+
+    server.py PORT_FILE [PROJECT TOKEN]
+"""
+
+from __future__ import annotations
+
+import http.server
+import ipaddress
+import json
+import os
+import re
+import sys
+import threading
+import time
+import urllib.parse
+import uuid
+
+MD5 = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9]{10,20}\Z")
+UNKNOWN = (404, {"errors": ["Not found"]})
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class State:
+    """One project. ``options``: quota (most reservations), pending (orders wait for approval), page (largest page)."""
+
+    def __init__(self, project, token):
+        self.project, self.token = project, token
+        self.lock = threading.Lock()
+        self.reset({})
+
+    def reset(self, options):
+        self.options = dict({"quota": 100, "pending": False, "page": 1000, "network": "147.75.10.0/24", "max_prefix": 10}, **options)
+        self.bgp, self.sessions, self.reservations, self.devices = {}, {}, {}, {}
+        self.faults, self.log = [], []
+
+    def href(self, *parts):
+        return "/metal/v1/" + "/".join(parts)
+
+    # -- records -----------------------------------------------------------------------------------------------
+
+    def add_device(self, name, number):
+        ident = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+        block = {"network": "10.66.%d.0" % number, "netmask": "255.255.255.128", "cidr": 25, "href": self.href("ips", str(uuid.uuid4()))}
+        addresses = [
+            {"id": str(uuid.uuid4()), "address": "198.51.100.%d" % number, "address_family": 4, "cidr": 31, "public": True, "management": True},
+            {"id": str(uuid.uuid4()), "address": "2001:db8::%d" % number, "address_family": 6, "cidr": 127, "public": True, "management": True},
+            {"id": str(uuid.uuid4()), "address": "10.66.%d.5" % number, "address_family": 4, "cidr": 25, "public": False, "management": True,
+             "gateway": "10.66.%d.4" % number, "parent_block": block},
+        ]  # fmt: skip
+        self.devices[ident] = {"id": ident, "hostname": name, "state": "active", "plan": {"slug": "c3.small.x86", "name": "c3.small.x86"},
+                               "metro": {"code": "da"}, "facility": {"code": "da11"}, "ip_addresses": addresses, "tags": [],
+                               "project": {"href": self.href("projects", self.project)}, "href": self.href("devices", ident)}  # fmt: skip
+        return self.devices[ident]
+
+    def reservation(self, body, ident=None, address=None, state="created"):
+        ident = ident or str(uuid.uuid4())
+        address = self.free_address() if address is None and state == "created" else address
+        made = {"id": ident, "type": "public_ipv4", "address_family": 4, "cidr": 32, "netmask": "255.255.255.255", "public": True,
+                "management": False, "manageable": True, "global_ip": False, "enabled": True, "addon": True, "bill": True, "state": state,
+                "tags": list(body.get("tags") or ()), "details": body.get("details"), "quantity": 1, "customdata": {},
+                "metro": {"code": body["metro"]} if body.get("metro") else None, "facility": None, "assignments": [],
+                "project": {"href": self.href("projects", self.project)}, "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
+        if address:
+            made.update(address=address, network=address, gateway=address)
+        self.reservations[ident] = made
+        return made
+
+    def free_address(self):
+        taken = {item.get("address") for item in self.reservations.values()}
+        hosts = ipaddress.ip_network(self.options["network"]).hosts()
+        return next(str(host) for host in hosts if str(host) not in taken)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def answer(self, method, path, query, body):
+        project = "/projects/" + self.project
+        if path == project + "/bgp-config" and method == "GET":
+            return 200, self.bgp
+        if path == project + "/bgp-configs" and method == "POST":
+            return self.enable(body)
+        if path == project + "/ips" and method == "GET":
+            return self.page(path, "ip_addresses", self.listed(query), query, 250)
+        if path == project + "/ips" and method == "POST":
+            return self.order(body)
+        if path == project + "/devices" and method == "GET":
+            return self.page(path, "devices", list(self.devices.values()), query, 10)
+        parts = path.strip("/").split("/")
+        if parts[0] == "devices" and len(parts) > 1:
+            return self.device(method, parts, body)
+        if parts[0] == "ips" and len(parts) == 2:
+            return self.address(method, parts[1], body)
+        return UNKNOWN
+
+    def enable(self, body):
+        if body.get("deployment_type") not in ("local", "global") or not isinstance(body.get("asn"), int):
+            return 422, {"errors": ["deployment_type and asn are required"]}
+        if "md5" in body and not (isinstance(body["md5"], str) and MD5.match(body["md5"])):
+            return 422, {"errors": ["Md5 is invalid"]}
+        ident = str(uuid.uuid4())
+        self.bgp = {"id": ident, "status": "enabled", "deployment_type": body["deployment_type"], "asn": body["asn"], "md5": body.get("md5"),
+                    "max_prefix": self.options["max_prefix"], "route_object": None, "ranges": [], "sessions": [], "created_at": now(),
+                    "project": {"href": self.href("projects", self.project)}, "href": self.href("bgp-configs", ident)}  # fmt: skip
+        return 204, None
+
+    def listed(self, query):
+        automatic = {"id": "11111111-0000-4000-8000-000000000000", "type": "private_ipv4", "address": "10.66.0.0", "cidr": 25,
+                     "management": True, "public": False, "tags": [], "state": "created", "assignments": []}  # fmt: skip
+        rows = [automatic] + list(self.reservations.values())
+        if "assignments" not in query.get("include", ""):
+            rows = [dict(row, assignments=[{"href": item["href"]} for item in row["assignments"]]) for row in rows]
+        return rows
+
+    def page(self, path, key, rows, query, default):
+        size = max(1, min(int(query.get("per_page", default)), 1000, self.options["page"]))
+        number = int(query.get("page", 1))
+        last = max(1, -(-len(rows) // size))
+        link = {"href": "/metal/v1{0}?page={1}".format(path, number + 1)} if number < last else None
+        meta = {"total": len(rows), "current_page": number, "last_page": last, "previous": None, "next": link,
+                "first": {"href": path}, "last": {"href": path}, "self": {"href": path}}  # fmt: skip
+        return 200, {key: rows[(number - 1) * size : number * size], "meta": meta}
+
+    def order(self, body):
+        if not body.get("type") or not body.get("quantity"):
+            return 422, {"errors": ["type and quantity are required"]}
+        if "facility" in body:
+            return 422, {"errors": ["facility is no longer supported"]}
+        if len(self.reservations) >= self.options["quota"]:
+            if body.get("fail_on_approval_required"):
+                return 422, {"errors": ["The specified project contains insufficient public IPv4 space to complete the request."]}
+            return 201, self.reservation(body, state="pending")
+        return 201, self.reservation(body, state="pending" if self.options["pending"] else "created")
+
+    def device(self, method, parts, body):
+        device = self.devices.get(parts[1])
+        if device is None:
+            return UNKNOWN
+        rest = "/".join(parts[2:])
+        if rest == "" and method == "GET":
+            return 200, device
+        if rest == "ips" and method == "GET":
+            return 200, {"ip_addresses": device["ip_addresses"]}
+        if rest == "ips" and method == "POST":
+            return self.assign(device, body)
+        if rest == "bgp/sessions" and method == "GET":
+            return 200, {"bgp_sessions": self.sessions.get(device["id"], [])}
+        if rest == "bgp/sessions" and method == "POST":
+            if not self.bgp:
+                return 422, {"errors": ["BGP is not enabled for the project"]}
+            held = self.sessions.setdefault(device["id"], [])
+            if any(item["address_family"] == body.get("address_family") for item in held):
+                return 422, {"errors": ["Address family already has session with {0}".format(body.get("address_family"))]}
+            held.append({"id": str(uuid.uuid4()), "address_family": body.get("address_family"), "status": "up", "learned_routes": []})
+            return 201, held[-1]
+        if rest == "bgp/neighbors" and method == "GET":
+            own = next(item["address"] for item in device["ip_addresses"] if not item["public"])
+            record = {"address_family": 4, "customer_as": (self.bgp or {}).get("asn"), "customer_ip": own, "md5_enabled": bool(self.bgp.get("md5")),
+                      "md5_password": self.bgp.get("md5"), "multihop": True, "peer_as": 65530, "peer_ips": ["169.254.255.1", "169.254.255.2"],
+                      "routes_in": [], "routes_out": []}  # fmt: skip
+            return 200, {"bgp_neighbors": [record] if self.sessions.get(device["id"]) else []}
+        return UNKNOWN
+
+    def assign(self, device, body):
+        address = str(body.get("address", "")).partition("/")[0]
+        found = next((item for item in self.reservations.values() if item.get("address") == address), None)
+        if found is None or found["assignments"]:
+            return 422, {"errors": ["The address is not available"]}
+        ident = str(uuid.uuid4())
+        made = {"id": ident, "address": address, "cidr": 32, "netmask": "255.255.255.255", "network": address, "address_family": 4, "public": True,
+                "management": False, "manageable": True, "enabled": True, "global_ip": False, "assigned_to": {"href": device["href"]},
+                "parent_block": {"network": address, "cidr": 32, "href": found["href"]}, "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
+        found["assignments"].append(made)
+        device["ip_addresses"].append(made)
+        return 201, made
+
+    def address(self, method, ident, body):
+        held = self.reservations.get(ident)
+        owner = next((item for item in self.reservations.values() if any(one["id"] == ident for one in item["assignments"])), None)
+        if held is None and owner is None:
+            return UNKNOWN
+        if method == "GET":
+            return 200, held or next(one for one in owner["assignments"] if one["id"] == ident)
+        if method == "PATCH" and held is not None:
+            held.update({key: body[key] for key in ("tags", "details", "customdata") if key in body})
+            return 200, held
+        if method != "DELETE":
+            return UNKNOWN
+        gone = {one["id"] for one in (held or owner)["assignments"] if held is not None or one["id"] == ident}
+        if held is not None:
+            del self.reservations[ident]
+        else:
+            owner["assignments"] = [one for one in owner["assignments"] if one["id"] != ident]
+        for device in self.devices.values():
+            device["ip_addresses"] = [one for one in device["ip_addresses"] if one["id"] not in gone]
+        return 204, None
+
+    # -- for tests ---------------------------------------------------------------------------------------------
+
+    def double(self, method, path, body):
+        if path == "/reset":
+            self.reset(body)
+        elif path == "/options":
+            self.options.update(body)
+        elif path == "/faults":
+            # {method, path (regular expression), times, status, headers, body, after: do it all the same, hang: seconds}
+            self.faults.append(dict({"times": 1}, **body))
+        elif path == "/devices":
+            return 200, self.add_device(body["hostname"], body["number"])
+        elif path == "/reservations" and method == "POST":
+            return 200, self.reservation(body, body.get("id"), body.get("address"), body.get("state", "created"))
+        elif path == "/approve":
+            for item in self.reservations.values():
+                if item["state"] == "pending":
+                    address = self.free_address()
+                    item.update(state="created", address=address, network=address, gateway=address)
+        elif path == "/log":
+            return 200, self.log
+        elif path == "/state":
+            return 200, {"reservations": list(self.reservations.values()), "bgp": self.bgp, "sessions": self.sessions, "devices": list(self.devices.values())}
+        else:
+            return UNKNOWN
+        return 200, {}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def _handle(self):
+        state = self.server.state
+        path, unused, text = self.path.partition("?")
+        query = dict(urllib.parse.parse_qsl(text))
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.loads(raw) if raw else {}
+        headers, hang = {}, 0
+        with state.lock:
+            if path.startswith("/_double"):
+                status, answer = state.double(self.command, path[len("/_double") :], body)
+            else:
+                status, answer, headers, hang = self._api(state, path, query, body)
+        if hang:
+            time.sleep(hang)
+            self.close_connection = True
+            return
+        data = b"" if answer is None else (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _api(self, state, path, query, body):
+        path = path[len("/metal/v1") :] if path.startswith("/metal/v1/") else ""
+        state.log.append({"method": self.command, "path": path, "query": query, "body": body, "agent": self.headers.get("User-Agent", "")})
+        if self.headers.get("X-Auth-Token") != state.token:
+            return 401, {"error": "Invalid authentication token"}, {}, 0
+        for fault in state.faults:
+            if fault["times"] and fault.get("method", self.command) == self.command and re.search(fault["path"], path):
+                fault["times"] -= 1
+                if fault.get("after"):
+                    state.answer(self.command, path, query, body)
+                return fault.get("status", 500), fault.get("body"), fault.get("headers", {}), fault.get("hang", 0)
+        return (*state.answer(self.command, path, query, body), {}, 0)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _handle
+
+    def log_message(self, *unused):
+        pass
+
+
+def main(arguments):
+    """Serve until killed; the port is written to a file once requests are taken."""
+    defaults = ["0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "token-of-the-double"]
+    port_file, project, token = (arguments + defaults[len(arguments) - 1 :])[:3]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.state = State(project, token)
+    with open(port_file + ".new", "w", encoding="ascii") as stream:
+        stream.write(str(server.server_address[1]))
+    os.replace(port_file + ".new", port_file)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
