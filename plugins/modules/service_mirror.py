@@ -34,14 +34,17 @@ options:
     type: dict
     required: true
   state:
-    description: V(absent) removes what came from O(sources) out of O(destinations). O(max_deletes) does not hold then.
+    description:
+      - V(absent) removes what came from O(sources) out of O(destinations). O(max_deletes) does not hold then.
+      - V(released) leaves it as it is and gives up its ownership, for the original program to go on with. Mirrors whose
+        endpoints are slices are refused, since the original writes Endpoints.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
   sources:
     description:
       - Clusters whose Services are mirrored. Mirrors of other clusters are left alone.
-      - The default is all of O(clusters), and with O(state=absent) all clusters of O(definition).
+      - The default is all of O(clusters), and with O(state=absent) or O(state=released) all clusters of O(definition).
     type: list
     elements: str
   destinations:
@@ -211,7 +214,7 @@ def argument_spec() -> dict:
     """All options."""
     return {
         "definition": {"type": "dict", "required": True},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "sources": {"type": "list", "elements": "str"},
         "destinations": {"type": "list", "elements": "str"},
         "mirror_namespace": {"type": "str", "default": "sys-semaphore"},

@@ -11,6 +11,7 @@ import copy
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Invalid
+from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import stripped
 from conftest import slices_version
 from mirror_clusters import (  # pylint: disable=unused-import
     BASE,
@@ -245,3 +246,34 @@ def test_namespace(fluentd):
     assert not two.run(mirror_namespace="made-by-us", mirror_as="endpoints")["changed"]
     two.run(mirror_namespace="made-by-us", mirror_as="endpoints", state="absent")
     assert two.names("gcp", "Service", "made-by-us") == []
+
+
+def test_what_was_taken_over_is_handed_back_as_it_was(fluentd):
+    """Ruling 1: adopted on request, and released unchanged in form; from then on it is the original program's again."""
+    two = fluentd
+    labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
+    two.put("gcp", namespace(NAMESPACE), service(NAMESPACE, FLUENTD, labels=labels), endpoints(NAMESPACE, FLUENTD, *sorted(PODS), labels=labels))
+    kinds = ("Service", "Endpoints")
+    assert two.run(mirror_as="endpoints", adopt=True)["plan"]["update"] == 2
+    before = [stripped(two.get("gcp", kind, FLUENTD)) for kind in kinds]
+    assert two.run(state="released", sources=["gcp"])["plan"]["update"] == 0
+    assert two.run(state="released", check=True)["plan"]["update"] == 2
+    mark = two.mark()
+    result = two.run(state="released")
+    assert (result["plan"]["update"], result["plan"]["delete"], result["failures"]) == (2, 0, [])
+    assert [entry[0] for entry in two.writes(mark)["gcp"]] == ["patch", "patch"] and two.writes(mark)["aws"] == []
+    assert [stripped(two.get("gcp", kind, FLUENTD)) for kind in kinds] == before
+    assert not two.run(state="released")["changed"]
+    assert not two.run(state="absent")["changed"] and two.names("gcp", "Service") == [FLUENTD]
+    assert reasons(two.run(mirror_as="endpoints")) == [("aws/sys-log/fluentd", "adoptable")]
+
+
+def test_mirrors_in_slices_are_not_handed_back(fluentd):
+    two = fluentd
+    two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
+    two.run(mirror_as="slices")
+    mark = two.mark()
+    result = two.run(state="released")
+    assert reasons(result) == [("Service gcp/sys-semaphore/" + FLUENTD, "unsupported_type")] and two.writes(mark)["gcp"] == []
+    two.run(mirror_as="endpoints")
+    assert two.run(state="released")["plan"]["update"] == 2

@@ -15,15 +15,13 @@ from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import ListIncomplete, NotFound
 from .._kubernetes.fanout import at_once
-from .._kubernetes.objects import apply_writes
 from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
 from .._plan.object_plan import Key, Read, Write, plan_objects
-from .._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
-from .._plan.plan import CREATE, Change, Plan
+from .._plan.objects import field_manager
+from .._plan.plan import Plan
 from .._services.claims import Guard
 from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
-from .._services.mirror_plan import plan_cluster
-from .._services.mirror_writes import recreated
+from .._services.mirror_plan import plan_cluster, release_cluster
 from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, read_offers
 from .._services.outage import OUTAGES, judge, outage_record, read_record, record_name
 from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
@@ -31,8 +29,8 @@ from .._services.slices import MANAGED_BY_US as SLICES_OF_OURS
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused
 from .._values.selectors import parse_selector
-from . import cluster_objects
 from .mesh_plan import InventoryRefused
+from .service_mirror_apply import hand_back, write
 
 DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 #: Findings of the inventory that concern services; what else may be wrong with the mesh is the mesh's business.
@@ -56,13 +54,10 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     offers = offered(clusters, fabric, listed, options, request)
     whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
     whole.refused = sorted(set(whole.refused))
-    missing = check_namespaces(clusters, request, listed, whole, writes, options.namespace)
-    done = whole
-    if not check:
-        make_namespaces(clusters, missing, options.namespace, manager)
-        done = cluster_objects.apply(clusters, whole, writes, manager)
-        done.changes = [change for change in whole.changes if change.kind == "Namespace"] + done.changes
-        settle(clusters, writes, manager)
+    if request.get("state") == "released":
+        done = whole if check else hand_back(clusters, whole, writes, manager)
+    else:
+        done = write(clusters, request, listed, whole, writes, options.namespace, manager, check)
     result = done.result()
     result.update(
         sources={
@@ -138,7 +133,7 @@ def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -
         raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(name))
     found = []
     # to take something away, one need not reach where it came from
-    everywhere = set(fabric.clusters) if request.get("state") == "absent" else given
+    everywhere = given if request.get("state", "present") == "present" else set(fabric.clusters)
     for option, default in (("sources", everywhere), ("destinations", given)):
         names = set(request.get(option) or default)
         for name in sorted(names - set(fabric.clusters)):
@@ -156,10 +151,10 @@ def gather(
     clusters: Clusters, request: t.Mapping[str, t.Any], options: Options, sources: t.Collection[str], destinations: t.Collection[str]
 ) -> t.Dict[str, Listed]:
     """Complete lists of every cluster that could be read."""
-    gone = request.get("state") == "absent"
+    present = request.get("state", "present") == "present"
 
     def read(name: str, client: Client) -> Listed:
-        source = not gone and (name in sources or options.global_selector is not None)
+        source = present and (name in sources or options.global_selector is not None)
         return _read_cluster(client, request.get("mirror_as") or "auto", options, source, name in destinations)
 
     return clusters.read("list services", read)
@@ -218,7 +213,7 @@ def offered(
     """What each listed cluster offers, of which everything holds."""
     own = {name: api_servers(one) for name, one in listed.items()}
     guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
-    if request.get("state") == "absent":
+    if request.get("state", "present") != "present":
         return {}
     return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}
 
@@ -239,6 +234,12 @@ def plan(
     """What would be written, cluster by cluster."""
     whole, writes = Plan(), {}
     state = request.get("state", "present")
+    if state == "released":
+        for name in sorted(destinations):
+            if name in listed:
+                part, writes[name] = release_cluster(name, listed[name], options, manager, sources)
+                whole.extend(part)
+        return whole, writes
     for name in sorted(sources):
         if name in offers:
             whole.refused.extend(offers[name].refused)
@@ -286,89 +287,3 @@ def _outages(
         unused, writes = plan_objects(name, wanted, read, manager, state="present" if since else "absent")
         made[name] = (counts, writes)
     return made
-
-
-# -- namespaces -----------------------------------------------------------------------------------------------------
-
-
-def check_namespaces(
-    clusters: Clusters,
-    request: t.Mapping[str, t.Any],
-    listed: t.Mapping[str, Listed],
-    whole: Plan,
-    writes: t.Dict[str, t.List[Write]],
-    namespace: str,
-) -> t.List[str]:
-    """Clusters whose mirror namespace is to be made; without the permission for that they fail and are not written.
-
-    Asked only where something is to be written and nothing was seen in that namespace.
-    """
-
-    def seen(name: str) -> bool:
-        return any(obj["metadata"].get("namespace") == namespace for obj in (*listed[name].services, *listed[name].endpoints))
-
-    asked = [name for name in sorted(writes) if writes[name] and not seen(name)]
-    found = clusters.read("get the mirror namespace", lambda name, client: _namespace_there(client, namespace), asked)
-    missing = [name for name in asked if found.get(name) is False]
-    for name in asked:
-        if found.get(name):
-            continue
-        if name in missing and request.get("create_namespace"):
-            after = _namespace(namespace)
-            whole.changes.insert(0, Change(CREATE, "Namespace", "{0}/{1}".format(name, namespace), None, after))
-            continue
-        if name in missing:
-            message = "namespace {0} does not exist; make it, or set create_namespace".format(namespace)
-            clusters.failures.append(
-                {"cluster": name, "operation": "write mirrors", "reason": "mirror_namespace_missing", "message": message,
-                 "status": None}
-            )  # fmt: skip
-        doomed = {id(write.change) for write in writes[name]}
-        whole.changes = [change for change in whole.changes if id(change) not in doomed]
-        writes[name] = []
-    return missing if request.get("create_namespace") else []
-
-
-def _namespace_there(client: Client, namespace: str) -> bool:
-    try:
-        client.get("/api/v1/namespaces/" + segment(namespace))
-    except NotFound:
-        return False
-    return True
-
-
-def _namespace(name: str) -> t.Dict[str, t.Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}}
-
-
-def make_namespaces(clusters: Clusters, names: t.Sequence[str], namespace: str, manager: str) -> None:
-    """Make the mirror namespace where it is missing."""
-    path = "/api/v1/namespaces/" + segment(namespace)
-    clusters.write("make the mirror namespace", names, lambda name, client: client.apply(path, _namespace(namespace), manager))
-
-
-# -- afterwards -----------------------------------------------------------------------------------------------------
-
-
-def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> None:
-    """Look after Endpoints whose Service was made anew: Kubernetes may still take them away with the old one."""
-    again = {}
-    for name, todo in writes.items():
-        names = recreated(todo)
-        mine = [write for write in todo if write.manifest is not None and write.key.kind == "Endpoints" and write.key.name in names]
-        if mine:
-            again[name] = mine
-    clusters.write("settle endpoints", again, lambda name, client: _settle(client, again[name], manager))
-
-
-def _settle(client: Client, writes: t.Sequence[Write], manager: str) -> None:
-    for dummy in range(4):
-        time.sleep(0.25)
-        for write in writes:
-            path = "/api/v1/namespaces/{0}/endpoints/{1}".format(segment(write.key.namespace), segment(write.key.name))
-            try:
-                client.get(path)
-            except NotFound:
-                failed = apply_writes(client, [write], manager).failed
-                if failed:
-                    raise failed[0] from None

@@ -16,9 +16,10 @@ from .endpoints import aligned, not_ready
 from .global_services import clusters_of
 from .global_slices import CLUSTER_LABEL
 from .mirror_services import PREFIX_LABEL, Manifest, Object, is_mirror, labels_of, may_adopt, must_recreate
-from .mirror_writes import Settled, owned, plan_writes
+from .mirror_writes import Settled, owned, plan_release, plan_writes
 from .offers import Listed, Offers, Options
-from .sweeps import Scope, stale
+from .slices import SERVICE_NAME
+from .sweeps import MIRROR, Scope, marked, stale
 
 
 def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
@@ -71,6 +72,30 @@ def plan_cluster(
     plan.refused.extend(refused)
     part, writes = plan_writes(local, settled, objects, unwanted, manager)
     return plan.extend(part), writes
+
+
+def release_cluster(
+    local: str, here: Listed, options: Options, manager: str, sources: t.Collection[str]
+) -> t.Tuple[Plan, t.List[Write]]:
+    """The patches that hand back what came from ``sources``: objects in a form that the original program goes on with.
+
+    A mirror with slices is not: the original writes Endpoints, and would never take the slices away.
+    """
+    objects = objects_of(here, options.namespace)
+    scope = Scope(local, {}, sources, sources, options, manager, "released")
+    ours = [one for one in marked(scope, objects) if one.sweeping and owned(objects[one.key], manager)]
+    sliced = {labels_of(objects[one.key]).get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
+    plan, writes = plan_release(local, objects, [one.key for one in ours if one.mark[0] != MIRROR or not _sliced(one.key, objects, sliced)], manager)
+    for name in sorted(sliced):
+        plan.refuse(
+            "Service {0}/{1}/{2}".format(local, options.namespace, name), "unsupported_type",
+            "its endpoints are slices, which the original program does not write; run with mirror_as: endpoints first",
+        )  # fmt: skip
+    return plan, writes
+
+
+def _sliced(key: Key, objects: Objects, sliced: t.Collection[str]) -> bool:
+    return labels_of(objects[key]).get(SERVICE_NAME, key.name) in sliced
 
 
 def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bool:

@@ -110,24 +110,39 @@ class Scope(t.NamedTuple):
         return spoken and sweep and (known or not self.present)
 
 
-def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
-    """What is ours and nobody wants, within the budget of each source and kind (ruling 38), and what stops at it."""
-    replacing = {(key.kind, labels_of(manifest).get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
-    found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
-    mine: t.Dict[t.Tuple[str, str], int] = {}
-    doomed: t.List[Key] = []
+class Marked(t.NamedTuple):
+    """An object in the mirror namespace that carries the labels of one of ours. ``sweeping``: Scope.may_sweep of its source."""
+
+    key: Key
+    labels: t.Mapping[str, str]
+    mark: t.Tuple[str, str]
+    source: str
+    sweeping: bool
+
+
+def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
+    """Everything that carries our labels, whoever wrote it."""
     sources: t.Dict[t.Tuple[str, str], t.Tuple[str, bool]] = {}
     for key, obj in objects.items():
         labels = labels_of(obj)
         mark = mark_of(labels)
         if mark is None or (mark[0] == SHARED and key.kind != "Service"):
             continue
-        if not (scope.options.adopt or owned(obj, scope.manager)):
-            continue
         if mark not in sources:
             source = scope.source_of(mark)
             sources[mark] = (source, scope.may_sweep(mark, source))
-        source, sweeping = sources[mark]
+        yield Marked(key, labels, mark, *sources[mark])
+
+
+def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
+    """What is ours and nobody wants, within the budget of each source and kind (ruling 38), and what stops at it."""
+    replacing = {(key.kind, labels_of(manifest).get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
+    found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
+    mine: t.Dict[t.Tuple[str, str], int] = {}
+    doomed: t.List[Key] = []
+    for key, labels, mark, source, sweeping in marked(scope, objects):
+        if not (scope.options.adopt or owned(objects[key], scope.manager)):
+            continue
         mine[source, key.kind] = mine.get((source, key.kind), 0) + 1
         if not sweeping or key in settled.manifests or key in settled.keep:
             continue
