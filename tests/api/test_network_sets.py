@@ -6,12 +6,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from set_kinds import LABEL, namespace, path_of, pod, remove, serve, withdraw
@@ -240,39 +236,3 @@ def test_options_that_make_no_sense():
             network_sets.run(dict(request, **more))
         assert raised.value.word == word
     assert field_manager("t") == "multicluster.network/t"
-
-
-def test_an_api_server_killed_in_the_middle_of_an_apply(aws, gcp, monkeypatch):
-    namespace(aws.client(), "sys-log")
-    for number in range(40):
-        pod(aws.client(), "sys-log", "k{0}".format(number), "k{0}".format(number), "10.2.5.{0}".format(number))
-    serve(gcp.client(), "calico")
-    real, sent = Client.create, []
-
-    def killing(self, *arguments, **more):
-        sent.append(self.cluster)
-        if len(sent) == 10:
-            gcp.processes[-1].kill()
-            gcp.processes[-1].wait(10)
-        return real(self, *arguments, **more)
-
-    monkeypatch.setattr(Client, "create", killing)
-    broken = run(aws, gcp, sources=["aws"], targets=["gcp"])
-    monkeypatch.undo()
-    assert {failure["cluster"] for failure in broken["failures"]} == {"gcp"} and broken["plan"]["create"] < 40
-    gcp._run(list(gcp.processes.pop().args), "apiserver-again")
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            names(gcp)
-            break
-        except KubeError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-    done = run(aws, gcp, sources=["aws"], targets=["gcp"])
-    assert not done["failures"] and done["plan"]["create"] + done["plan"]["unchanged"] == 40
-    assert len(names(gcp)) == 40 and not run(aws, gcp, sources=["aws"], targets=["gcp"])["changed"]
-    assert run(aws, gcp, state="absent", targets=["gcp"])["plan"]["delete"] == 40
-    withdraw(gcp.client(), "calico")
-    for number in range(40):
-        remove(aws.client(), "sys-log", "k{0}".format(number))
