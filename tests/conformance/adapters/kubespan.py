@@ -37,6 +37,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Unhandled
+from . import kubespan_packets
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
@@ -150,9 +151,23 @@ def nft_targets(vector: Input) -> Answer:
     return only(vector, answer)
 
 
+def packets(kind: str, vector: Input) -> Answer:
+    """What real packets say; nobody answers where there can be none."""
+    try:
+        return kubespan_packets.answer(kind, vector)
+    except OSError as error:
+        raise Unhandled(str(error)) from None
+
+
+def fwmark(vector: Input) -> Answer:
+    found = packets("mark", vector)
+    marks = {"resulting_mark": "0x{0:08x}".format(found["mark"]), "decided_by": found["decided_by"]}
+    return only(vector, dict(marks, routed_to_table_180=found["device"] == kubespan_generations.Layout().device))
+
+
 def mss_clamp(vector: Input) -> Answer:
     if "mss_after" in vector:
-        raise Unhandled("a segment's fate is seen on real packets")
+        return {"mss_after": packets("mss", vector)["mss"]}
     gen = kubespan_generations.generation("current")
     return {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
 
@@ -309,6 +324,7 @@ HANDLERS = {
     "local_endpoints": local_endpoints,
     "allowed_ips": allowed_ips,
     "nft_targets": nft_targets,
+    "fwmark": fwmark,
     "mss_clamp": mss_clamp,
     "ip_rules": ip_rules,
     "annotations": annotations,
