@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import pathlib
 import select
 import shutil
 import socket
@@ -26,6 +27,7 @@ import typing as t
 Data = t.Dict[str, t.Any]
 
 SECONDS = 30.0
+PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
 #: Per family: a destination among the targets and one that is none, one of each that is local, and where packets come from.
 PLACES = {
     4: {
@@ -49,11 +51,10 @@ _HELPER: t.List[subprocess.Popen] = []
 def answer(kind: str, vector: t.Mapping[str, t.Any]) -> Data:
     """``{mark, decided_by, table}`` of a ``mark`` question, ``{mss}`` of an ``mss`` one. Raises RuntimeError, OSError."""
     if not _HELPER:
-        if os.geteuid() != 0 or not shutil.which("unshare") or not (shutil.which("nft") or os.path.exists("/usr/sbin/nft")):
+        if os.geteuid() != 0 or not shutil.which("unshare", path=PATH) or not shutil.which("nft", path=PATH):
             raise OSError("real packets need root, network namespaces and nft")
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        words = ["unshare", "--net", "--mount", sys.executable, "-B", os.path.abspath(__file__)]
-        environment = dict(os.environ, PYTHONPATH=path, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
+        words = [shutil.which("unshare", path=PATH) or "", "--net", "--mount", sys.executable, "-B", os.path.abspath(__file__)]
+        environment = dict(os.environ, PATH=PATH)
         _HELPER.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1, env=environment))
     helper = _HELPER[0]
     if helper.poll() is not None or not helper.stdin or not helper.stdout:
@@ -273,6 +274,10 @@ def ip_packet(version: int, source: str, target: str, protocol: int, payload: by
 
 
 def main() -> None:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    import tree
+
+    tree.mount()
     host: t.Optional[Host] = None
     for line in sys.stdin:
         ask = json.loads(line)
