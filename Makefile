@@ -1,5 +1,6 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
-.PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario molecule sanity docs clean distclean help
+.PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario molecule sanity docs clean distclean help \
+  sanity-all matrix importer coredns bgp kills
 
 help:
 	@tests/run help
@@ -10,10 +11,14 @@ demo:
 test:
 	@tests/run all
 
+# make test-all PIECES="matrix importer": some of it
 test-all:
-	@tests/run test_all
+	@tests/run test_all $(PIECES)
 
-lint units kernel integration api scenario sanity:
+sanity-all:
+	@tests/run sanity_all
+
+lint units kernel integration api scenario sanity matrix importer coredns bgp kills:
 	@tests/run $@
 
 bench:

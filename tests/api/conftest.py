@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -67,10 +68,16 @@ def slices_version() -> str:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Free for TCP and UDP, and below the ports that the kernel hands out by itself to whoever asks next."""
+    while True:
+        port = random.randrange(10240, 20480)
+        with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            try:
+                stream.bind(("127.0.0.1", port))
+                datagrams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class ApiServer:
