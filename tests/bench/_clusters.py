@@ -57,6 +57,26 @@ print(json.dumps({"seconds": time.perf_counter() - started}))
 """
 
 
+#: The same lists, read and decoded by the same client, and nothing else.
+LISTS = """
+import json, sys, time
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import gc_paused
+import kubernetes.client
+ask = json.load(sys.stdin)
+def lists():
+    clusters = Clusters(ask["clusters"], 120.0)
+    def read(name, client):
+        return [client.list(path, label_selector=labels) for path, labels in ask["lists"][name]]
+    assert set(clusters.read("list", read)) == set(ask["lists"]) and not clusters.failures
+with gc_paused():
+    started = time.perf_counter()
+    lists()
+    seconds = time.perf_counter() - started
+print(json.dumps({"seconds": seconds}))
+"""
+
+
 @contextlib.contextmanager
 def api_server():
     """A fresh API server; gone afterwards."""
@@ -84,6 +104,11 @@ def run_flow(name, request):
     if answer["result"]["failures"]:
         raise SystemExit("the run failed: {0}".format(answer["result"]["failures"][:3]))
     return answer
+
+
+def lists_alone(clusters, lists):
+    """Seconds of complete lists and nothing else: {cluster: [(path, label selector)]}."""
+    return python(LISTS, {"clusters": clusters, "lists": lists})["seconds"]
 
 
 def bare(server, batches):

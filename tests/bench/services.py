@@ -18,7 +18,7 @@ import os
 import pathlib
 import tempfile
 
-from _clusters import api_server, bare, head, median, play, python, row, run_flow, together
+from _clusters import api_server, bare, head, lists_alone, median, play, row, run_flow, together
 
 LABELS = {"mirror.semaphore.uw.io/mirror-service": "true"}
 MIRROR_LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
@@ -34,24 +34,14 @@ DEFINITION = {"clusters": {
     "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
 }}  # fmt: skip
 
-#: The same lists, read and decoded by the same client, and nothing else.
-LISTS = """
-import json, sys, time
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
-import kubernetes.client
-ask = json.load(sys.stdin)
-started = time.perf_counter()
-clusters = Clusters(ask["clusters"], 120.0)
-def read(name, client):
-    return [client.list(path, label_selector=labels) for path, labels in ask["lists"][name]]
-found = clusters.read("list", read)
-print(json.dumps({"seconds": time.perf_counter() - started, "failures": clusters.failures}))
-"""
-
 
 def addresses(number, first=0):
     """The pods of a Service; some have the same, which nothing minds."""
     return ["10.2.{0}.{1}".format(number % 250, 1 + (first + index) % 250) for index in range(ENDPOINTS)]
+
+
+def target(ip):
+    return {"kind": "Pod", "name": "pod-" + ip.replace(".", "-")}
 
 
 class Form:
@@ -72,12 +62,12 @@ class Form:
         port = {key: PORTS[0][key] for key in ("name", "protocol")}
         if not self.slices:
             meta = {"name": name, "namespace": namespace, "labels": labels}
-            subset = {"addresses": [{"ip": ip} for ip in sorted(ips)], "ports": [dict(port, port=8080)]}
+            subset = {"addresses": [{"ip": ip, "targetRef": target(ip)} for ip in sorted(ips)], "ports": [dict(port, port=8080)]}
             return {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": [subset]}
         labels = dict(labels, **{"kubernetes.io/service-name": name}, **(more or {}))
         meta = {"name": name + suffix, "namespace": namespace, "labels": labels}
         return {"apiVersion": DISCOVERY, "kind": "EndpointSlice", "metadata": meta, "addressType": "IPv4", "ports": [dict(port, port=8080)],
-                "endpoints": [{"addresses": [ip], "conditions": {"ready": True}} for ip in sorted(ips)]}  # fmt: skip
+                "endpoints": [{"addresses": [ip], "conditions": {"ready": True}, "targetRef": target(ip)} for ip in sorted(ips)]}  # fmt: skip
 
     def mirrors(self, count, namespace):
         """(Services, endpoints) as they must stand in the other cluster, written down apart from the code under test."""
@@ -169,7 +159,7 @@ class Bench:
         else:
             # of what an older server has besides, only ours are of interest
             there.append(("/apis/{0}beta1/namespaces/{1}/endpointslices".format(DISCOVERY, FLOW), None))
-        return {"clusters": self.request(gcp, FLOW)["clusters"], "lists": {"aws": aws, "gcp": there}}
+        return {"aws": aws, "gcp": there}
 
     def reads(self, gcp, function):
         """(the answer, which lists the servers saw)"""
@@ -180,16 +170,15 @@ class Bench:
 
     def unchanged(self, gcp, rounds):
         """(seconds of ours, of its lists alone), the servers having seen the same requests from both."""
-        ask, times = self.lists(gcp), []
-        sides = [lambda: self.ours(gcp, FLOW), lambda: python(LISTS, ask)]
+        access, lists, times = self.request(gcp, FLOW)["clusters"], self.lists(gcp), []
+        sides = [lambda: self.ours(gcp, FLOW)["seconds"], lambda: lists_alone(access, lists)]
         for number in range(rounds):
             answers = {}
             for index in (0, 1) if number % 2 else (1, 0):
                 answers[index] = self.reads(gcp, sides[index])
             if answers[0][1] != answers[1][1]:
                 raise SystemExit("not the same requests: {0}".format(answers))
-            assert not answers[0][0]["result"]["changed"]
-            times.append((answers[0][0]["seconds"], answers[1][0]["seconds"]))
+            times.append((answers[0][0], answers[1][0]))
         return tuple(median(column) for column in zip(*times))
 
     def changed(self, gcp, rounds):
@@ -219,7 +208,8 @@ class Core:
         ca = self.folder / "ca.pem"
         ca.write_text(gcp.ca)
         access = gcp.access()
-        task = {"kubernetes.core.k8s": {"host": gcp.url, "api_key": access["token"], "ca_cert": str(ca), "definition": "{{ item }}" if loop else "{{ objects }}"}}
+        module = {"host": gcp.url, "api_key": access["token"], "ca_cert": str(ca), "definition": "{{ item }}" if loop else "{{ objects }}"}
+        task = {"kubernetes.core.k8s": module}
         if loop:
             task.update(loop="{{ objects }}", loop_control={"label": "{{ item.metadata.name }}"})
         seconds = play([task], self.folder, {"objects": objects}) - play([{"meta": "noop"}], self.folder)

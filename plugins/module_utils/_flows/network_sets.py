@@ -13,6 +13,7 @@ import typing as t
 
 from .._kubernetes.client import Client
 from .._kubernetes.clusters import Clusters
+from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
 from .._kubernetes.fanout import in_flight
 from .._kubernetes.objects import WRITES
@@ -44,6 +45,12 @@ class Read(t.NamedTuple):
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    # the collector would look at every pod of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     absent = request.get("state") in ("absent", "released")
     grants = {} if absent else read_grants(request.get("grants") or {})

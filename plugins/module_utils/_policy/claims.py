@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Refusal
-from .._values.addresses import parse_network, special_kind
+from .._values.addresses import parse_network, plain_address, special_kind
 from .._values.ranges import RangeSet
 from .network_sets import Members, Origin
 
@@ -32,6 +32,11 @@ def check_members(
     for member in sorted(members):
         good: t.Dict[str, Origin] = {}
         for net, origin in members[member].items():
+            # nearly all, quickly
+            number = plain_address(net[:-3]) if net.endswith("/32") else None
+            if number is not None and member.cluster == cluster and (nodes if origin.host else pods).has_plain(number):
+                good[net] = origin
+                continue
             network = parse_network(net)
             address = network.network_address
             label = "{0}/{1}/{2}".format(cluster, member.namespace, origin.pod)

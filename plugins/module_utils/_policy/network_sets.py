@@ -13,7 +13,7 @@ import typing as t
 import zlib
 
 from .._plan.plan import Refusal
-from .._values.addresses import network_key, parse_address, parse_network
+from .._values.addresses import network_key, parse_address, parse_network, plain_address, plain_network_key
 from .._values.refused import ValueRefused, quoted
 
 NAME_LABEL = "policy.semaphore.uw.io/name"
@@ -108,15 +108,22 @@ def _add_pod(
     origin = Origin(str(metadata.get("name")), host)
     for text in _addresses(status):
         try:
-            address = parse_address(text)
+            net = _host_net(text)
         except ValueRefused as error:
             refused.append(Refusal(_pod_label(cluster, pod), error.word, error.message))
             continue
         nets = members.setdefault(member, {})
-        net = "{0}/{1}".format(address, address.max_prefixlen)
         # an address of a pod beats the same one of a node: it is the narrower claim
         if net not in nets or nets[net].host:
             nets[net] = origin
+
+
+def _host_net(text: t.Any) -> str:
+    """The network of one address, as it is printed."""
+    if plain_address(text) is not None:
+        return text + "/32"
+    address = parse_address(text)
+    return "{0}/{1}".format(address, address.max_prefixlen)
 
 
 def _section(parent: t.Any, name: str) -> t.Mapping[str, t.Any]:
@@ -224,7 +231,7 @@ def sorted_nets(nets: t.Iterable[str]) -> t.List[str]:
 
 
 def _net_key(net: str) -> t.Any:
-    return network_key(parse_network(net))
+    return plain_network_key(net) or network_key(parse_network(net))
 
 
 def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> t.Dict[str, t.List[str]]:
