@@ -48,7 +48,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import dataplane, kubespan_plan
 
 
 def annotations_to_publish(
@@ -58,12 +58,16 @@ def annotations_to_publish(
     register: str = "__node_dataplane_r_converge",
 ) -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
-    keys = {}
+    keys, announced = {}, {}
     for host in hosts:
         given = hostvars[host]
         result = given[register] if register in given else {}
         if result.get("public_keys"):
             keys[str(host)] = result["public_keys"]
+        if result.get("kubespan"):
+            announced[str(host)] = result["kubespan"]["annotations"]
+    if mesh.get("mode") == kubespan_plan.MODE:
+        return kubespan_plan.annotations_to_publish(mesh, announced)
     return dataplane.annotations_to_publish(mesh, keys)
 
 

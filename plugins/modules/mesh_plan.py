@@ -31,6 +31,20 @@ options:
         as P(multicluster.network.fabric_definition#filter) gives it.
     type: dict
     required: true
+  mode:
+    description:
+      - V(semaphore) gives every node a device for each remote cluster.
+      - V(kubespan) makes one full mesh of all nodes of the fabric.
+    type: str
+    choices: [semaphore, kubespan]
+    default: semaphore
+  mesh_id:
+    description: Identity of the KubeSpan mesh, opaque text.
+    type: str
+  records:
+    description: What hosts reported of themselves in this run, C(kubespan.record) of M(multicluster.network.node_dataplane) by host.
+    type: dict
+    default: {}
   validate_only:
     description: Validate the inventory and ask no cluster.
     type: bool
@@ -122,12 +136,16 @@ def main() -> None:
         argument_spec={
             "fabric": {"type": "str", "required": True},
             "definition": {"type": "dict", "required": True},
+            "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
+            "mesh_id": {"type": "str"},
+            "records": {"type": "dict", "default": {}},
             "validate_only": {"type": "bool", "default": False},
             "plan_file": {"type": "path"},
             **clusters_spec(),
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
+        required_if=[("mode", "kubespan", ["mesh_id"])],
     )
     try:
         result = mesh_plan.run(module.params)

@@ -115,6 +115,98 @@ options:
         description: V(false) when the peers' source could not be read completely. The device then keeps the peers it has.
         type: bool
         default: true
+  kubespan:
+    description:
+      - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
+      - Without it objects of an earlier KubeSpan mesh of the fabric are removed.
+    type: dict
+    suboptions:
+      mesh_id:
+        description: Identity of the mesh, opaque text. The addresses in the mesh derive from it.
+        type: str
+        required: true
+      mesh_secret:
+        description: 32 bytes in base64, the preshared key between all nodes. It lies in a root-only file on the node and nowhere else.
+        type: str
+      affiliates:
+        description: What the nodes of the mesh announce, as M(multicluster.network.mesh_plan) found it to hold.
+        type: list
+        elements: dict
+        default: []
+      complete:
+        description: V(false) when a source of the mesh could not be read completely. The node then keeps the peers it has.
+        type: bool
+        default: true
+      cluster:
+        description: The node's own cluster.
+        type: str
+        required: true
+      node_name:
+        description: Name of the node's Node object.
+        type: str
+        required: true
+      cluster_networks:
+        description: Pod and service networks of the node's cluster, whose addresses are no node's.
+        type: list
+        elements: str
+        default: []
+      pod_cidrs:
+        description: The node's own pod networks.
+        type: list
+        elements: str
+        default: []
+      networks:
+        description: Further networks to announce.
+        type: list
+        elements: str
+        default: []
+      exclude_interfaces:
+        description: Devices whose addresses are not announced.
+        type: list
+        elements: str
+        default: []
+      exclude_addresses:
+        description: Networks whose addresses are not announced.
+        type: list
+        elements: str
+        default: []
+      config:
+        description:
+          - Options under their original names, C(advertiseKubernetesNetworks), C(allowDownPeerBypass), C(harvestExtraEndpoints), C(mtu),
+            C(filters) and C(extraAnnouncedEndpoints).
+        type: dict
+        default: {}
+      mac:
+        description:
+          - Hardware address from which the node's address in the mesh derives.
+          - Without it that which was used before, else that of the first physical Ethernet link.
+        type: str
+      layout:
+        description:
+          - Names and numbers on the host where they are not the original's; C(device), C(port), C(table_name), C(set_v4), C(set_v6),
+            C(chain_prerouting), C(chain_output), C(mark_from_wireguard), C(mark_to_wireguard), C(route_table), C(rule_priority).
+        type: dict
+        default: {}
+      generation:
+        description: V(v1.3) has the rules of the release that many meshes began with.
+        type: str
+        choices: [current, v1.3]
+        default: current
+      fail_closed:
+        description: Whether marked packets are refused while the device is away. Without it they are where routing is forced.
+        type: bool
+      watcher:
+        description: Whether the node runs the service that watches peers, tries their endpoints in turn and repairs what others break.
+        type: bool
+        default: true
+      implementation:
+        description: V(auto) uses the kernel's WireGuard when the kernel has it, else wireguard-go.
+        type: str
+        choices: [auto, kernel, userspace]
+        default: auto
+      private_key_file:
+        description: File of the private key; made on the node when it is not there.
+        type: path
   node:
     description: Name of the node, for messages.
     type: str
@@ -251,6 +343,27 @@ rolled_back:
   type: bool
   returned: when a confirmation came too late
   sample: true
+kubespan:
+  description: What the node announces in the KubeSpan mesh; deferred in check mode what is not made yet.
+  type: dict
+  returned: with O(kubespan)
+  contains:
+    address:
+      description: The node's address in the mesh.
+      type: str
+      sample: fd7a:6197:edb7:2302:5054:ff:feaa:1
+    annotations:
+      description: The annotations of its Node; empty ones are to be removed.
+      type: dict
+      sample: {networking.talos.dev/kubespan-ip: "fd7a:6197:edb7:2302:5054:ff:feaa:1"}
+    record:
+      description: The same as plain data.
+      type: dict
+      sample: {node_id: 3alpha, addresses: [192.0.2.11]}
+    peers:
+      description: How many peers the node has.
+      type: int
+      sample: 3
 stats:
   description: Messages to the kernel and seconds.
   type: dict
@@ -279,6 +392,28 @@ DEVICE = {
     "peers_known": {"type": "bool", "default": True},
 }
 
+KUBESPAN = {
+    "mesh_id": {"type": "str", "required": True},
+    "mesh_secret": {"type": "str", "no_log": True},
+    "affiliates": {"type": "list", "elements": "dict", "default": []},
+    "complete": {"type": "bool", "default": True},
+    "cluster": {"type": "str", "required": True},
+    "node_name": {"type": "str", "required": True},
+    "cluster_networks": {"type": "list", "elements": "str", "default": []},
+    "pod_cidrs": {"type": "list", "elements": "str", "default": []},
+    "networks": {"type": "list", "elements": "str", "default": []},
+    "exclude_interfaces": {"type": "list", "elements": "str", "default": []},
+    "exclude_addresses": {"type": "list", "elements": "str", "default": []},
+    "config": {"type": "dict", "default": {}},
+    "mac": {"type": "str"},
+    "layout": {"type": "dict", "default": {}},
+    "generation": {"type": "str", "choices": ["current", "v1.3"], "default": "current"},
+    "fail_closed": {"type": "bool"},
+    "watcher": {"type": "bool", "default": True},
+    "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
+    "private_key_file": {"type": "path", "no_log": False},
+}
+
 
 def main() -> None:
     module = AnsibleModule(
@@ -288,6 +423,7 @@ def main() -> None:
             "rollback_seconds": {"type": "int", "default": 0},
             "transaction": {"type": "str"},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
+            "kubespan": {"type": "dict", "options": KUBESPAN},
             "node": {"type": "str"},
             "persist": {"type": "bool", "default": True},
             "adopt": {"type": "bool", "default": False},
@@ -304,7 +440,7 @@ def main() -> None:
         decide(module)
     desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node", "transaction")}
     if module.params["state"] == "absent":
-        desired["devices"] = []
+        desired.update(devices=[], kubespan=None)
     for device in desired["devices"]:
         device["node"] = module.params["node"] or "this node"
     try:

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What runs on a node without a play: the boot unit, which applies the confirmed state, and the dead-man.
+"""What runs on a node without a play: the boot unit, which applies the confirmed state, the watcher and the dead-man.
 
     dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names
+    dataplane.pyz watch FABRIC                    the watcher of a KubeSpan node
     dataplane.pyz rollback FABRIC ID [--after S]  put back what the transaction ID changed, unless it was confirmed
 """
 
@@ -16,7 +17,7 @@ import sys
 import time
 import typing as t
 
-from . import node_dataplane, persistence, transaction
+from . import kubespan_watch, node_dataplane, persistence, transaction
 
 #: At boot a device may need the driver of its uplink first; three tries, then the unit fails and says why.
 TRIES, PAUSE_SECONDS = 3, 2
@@ -27,8 +28,10 @@ def main(arguments: t.Sequence[str]) -> int:
     words = list(arguments)
     if words[:1] == ["rollback"] and len(words) in (3, 5):
         return _rollback(words[1], words[2], float(words[4]) if len(words) == 5 else 0.0)
+    if words[:1] == ["watch"] and len(words) == 2:
+        kubespan_watch.watch(words[1])
     if len(words) != 1:
-        sys.stderr.write("usage: dataplane.pyz STATE | rollback FABRIC ID [--after SECONDS]\n")
+        sys.stderr.write("usage: dataplane.pyz STATE | watch FABRIC | rollback FABRIC ID [--after SECONDS]\n")
         return 2
     return _boot(words[0])
 

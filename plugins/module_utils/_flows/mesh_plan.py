@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._kubernetes.clusters import Clusters
+from .._mesh import kubespan_plan
 from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
 from .._mesh.fabric import Fabric, errors, load_fabric
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
@@ -33,7 +34,8 @@ class InventoryRefused(Exception):
 def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
-    ``request``: {fabric, clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
+    ``request``: {fabric, mode: semaphore|kubespan, mesh_id, records: {host: affiliate},
+    clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
     definition = request["definition"]
@@ -50,12 +52,15 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The result of mesh_plan: {changed: False, mesh, refused, failures, warnings, stats}."""
     fabric, warnings = validate(request)
     if request.get("validate_only"):
-        topology = mesh_without_listings(fabric)
+        topology = _without_listings(fabric, request)
         pools: t.Dict[str, t.Any] = {}
         stats: t.Dict[str, t.Any] = {"requests": {}}
     else:
         listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
-        topology = plan_mesh(fabric, listings)
+        if request.get("mode") == kubespan_plan.MODE:
+            topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("records"))
+        else:
+            topology = plan_mesh(fabric, listings)
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
     return {
         "changed": False,
@@ -65,6 +70,14 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         "warnings": warnings,
         "stats": stats,
     }
+
+
+def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What the inventory alone tells."""
+    if request.get("mode") != kubespan_plan.MODE:
+        return mesh_without_listings(fabric)
+    topology = kubespan_plan.plan_mesh(fabric, {}, request["mesh_id"])
+    return dict(topology, refused=[], failures=[])
 
 
 def gather(

@@ -10,6 +10,7 @@ gather -> plan -> apply -> verify over the same functions that the single module
     fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, private_key_file, implementation,
     routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
     persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names];
+    kubespan: of kubespan_node, None for no such mesh, or {"state": as resolved before} at boot;
     rollback_seconds: 0, or after how many seconds the host takes the change back unless it is confirmed
 
 Public keys may be Pending: such a peer is shown and left for the next call.
@@ -32,7 +33,7 @@ from .._mesh.constants import ROUTE_PROTOCOL
 from .._mesh.device_wanted import parse_device
 from .._plan.pending import Pending, from_wire, to_wire
 from .._plan.plan import Plan
-from . import ip_routes, persistence, transaction, wireguard_device
+from . import ip_routes, kubespan, kubespan_node, persistence, transaction, wireguard_device
 
 Data = t.Dict[str, t.Any]
 
@@ -64,6 +65,8 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
             opened = _write(work, int(desired.get("rollback_seconds") or 0))
     stats = dict(work.stats, seconds=round(time.monotonic() - started, 3))
     result = dict(todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=work.public_keys(), stats=stats)
+    if work.node is not None:
+        result["kubespan"] = work.announcement()
     if opened is not None:
         result["transaction"] = {"id": opened["id"], "seconds": opened["seconds"], "armed": opened["armed"]}
     return to_wire(result)
@@ -115,7 +118,8 @@ def settle(fabric: str, message: str) -> t.Optional[Data]:
 
 def restore(state: t.Mapping[str, t.Any]) -> Data:
     """Apply a confirmed state at boot: the same way, but nothing is recorded and no budget asks."""
-    return run(dict(state, persist=False, adopt=False, remove_keys=False, rollback_seconds=0, max_deletes=-1, confirm_empty=[]))
+    kept = {"state": state["kubespan"]} if state.get("kubespan") else None
+    return run(dict(state, kubespan=kept, persist=False, adopt=False, remove_keys=False, rollback_seconds=0, max_deletes=-1, confirm_empty=[]))
 
 
 class _Device:
@@ -162,6 +166,9 @@ class _Work:
         self.wanted: t.List[Data] = list(desired.get("devices") or ())
         self.previous = persistence.load_state(self.fabric)
         self.stats: Data = {}
+        self.node: t.Optional[kubespan_node.Node] = None
+        self.kubespan: t.Optional[kubespan.Part] = None
+        self.left_files: t.List[str] = []
 
     def plan(self) -> Plan:
         """Read everything once and decide."""
@@ -174,7 +181,10 @@ class _Work:
         ]
         for wanted, device in zip(self.wanted, self.devices):
             self._mind_budget(wanted, device, todo)
+        self._plan_kubespan(todo)
         names = {device["name"] for device in self.wanted}
+        if self.kubespan is not None:
+            names.add(self.kubespan.layout.device)
         self.gone = [
             _Device({"name": name, "state": "absent", "alias": alias})
             for name in links_with_alias(alias)
@@ -188,12 +198,50 @@ class _Work:
         todo.extend(self.routes[2])
         for device in self.gone:
             todo.extend(device.plan)
+        if self.node is not None:
+            todo.extend(self.node.plan)
+            todo.warnings.extend(self.node.warnings)
+        if self.kubespan is not None:
+            todo.extend(self.kubespan.plan())
         for key in self.keys:
             state = key.state()
             todo.delete("key", key.path, {"mode": state["mode"], "public_key": state["public_key"]})
+        for path in self.left_files:
+            todo.delete("secret", path, {"mode": "0600"})
         todo.extend(self.files_plan)
         self.stats = total(*(device.actual["stats"] for device in self.devices + self.gone))
         return todo
+
+    def _plan_kubespan(self, todo: Plan) -> None:
+        given, before = self.desired.get("kubespan"), (self.previous or {}).get("kubespan")
+        adopt = bool(self.desired.get("adopt"))
+        if given and given.get("state"):
+            self.kubespan = kubespan.Part(self.fabric, given["state"], kubespan.layout_of(given["state"]))
+        elif given:
+            self.node = kubespan_node.Node(self.fabric, given, before)
+            layout = kubespan.layout_of(self.node.state)
+            self.kubespan = kubespan.Part(self.fabric, self.node.state, layout, adopt, self.node.purge, secrets=self.node.fingerprints)
+            refusal = dataplane.peer_budget(
+                {"remote": "kubespan", "peers": self.node.state["peers"], "peers_known": self.node.purge},
+                self.kubespan.device,
+                self.kubespan.actual["wireguard"]["peers"],
+                self.desired.get("max_deletes"),
+                self.desired.get("confirm_empty") or (),
+            )
+            if refusal is not None:
+                todo.refused.append(refusal)
+                self.node.carry_over(before)
+                self.kubespan = kubespan.Part(self.fabric, self.node.state, layout, adopt, False, secrets=self.node.fingerprints)
+        else:
+            self.left_files = kubespan_node.leftovers(self.fabric, before, bool(self.desired.get("remove_keys")))
+            layout = kubespan.layout_of(before)
+            if before or layout.device in links_with_alias(dataplane.alias_of(self.fabric)):
+                self.kubespan = kubespan.Part(self.fabric, None, layout)
+
+    @property
+    def kubespan_state(self) -> t.Optional[Data]:
+        """What of the KubeSpan mesh the boot unit shall restore."""
+        return self.kubespan.state if self.kubespan is not None else None  # type: ignore[return-value]
 
     def _mind_budget(self, wanted: Data, device: _Device, todo: Plan) -> None:
         refusal = dataplane.peer_budget(
@@ -230,19 +278,25 @@ class _Work:
     def _plan_files(self) -> t.Tuple[t.Dict[str, t.Any], Plan]:
         if not self.desired.get("persist", True):
             return {}, Plan()
-        state = dataplane.state_to_keep(self.desired, self.previous) if self.wanted else None
+        state = self._state_to_keep()
         wanted = persistence.wanted_files(self.fabric, state)
         keys = dataplane.key_files(self.previous) | {device["private_key_file"] for device in self.wanted}
         return wanted, persistence.plan(wanted, persistence.gather(self.fabric, wanted, keys))
 
     def begin(self, seconds: int) -> Data:
         """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""
-        devices = {device.name: device for device in self.devices + self.gone if device.plan.changed}
+        devices = {device.name: device.actual for device in self.devices + self.gone if device.plan.changed}
+        made = {device.desired["private_key_file"] for device in self.devices if device.plan.work.get("make_key")}
+        if self.kubespan is not None:
+            devices[self.kubespan.layout.device] = self.kubespan.actual
+            if self.kubespan.device.work.get("make_key"):
+                made.add(self.kubespan.device_request["private_key_file"])
+        if self.node is not None:
+            made.update(self.node.changed_files())
+        made.update(self.left_files)
         routes = self.routes[2]
         before = {
-            "devices": {
-                name: snapshot.take_device(name, device.actual["link"], device.actual["wireguard"]) for name, device in devices.items()
-            },
+            "devices": {name: snapshot.take_device(name, actual["link"], actual["wireguard"]) for name, actual in devices.items()},
             "routes": snapshot.take_routes(
                 self.routes[1]["routes"],
                 self.routes[0]["devices"],
@@ -250,29 +304,37 @@ class _Work:
                 {(route["dst"], route["metric"]) for route in routes.replacements},
             ),
             "route_devices": self.routes[0]["devices"],
-            "keys": sorted(
-                {device.desired["private_key_file"] for device in self.devices if device.plan.work.get("make_key")}
-                | {key.path for key in self.keys}
-            ),
+            "kubespan": self.kubespan.before() if self.kubespan is not None else None,
+            "keys": sorted(made | {key.path for key in self.keys}),
         }
         persist = bool(self.desired.get("persist", True))
-        state: Data = {"fabric": self.fabric, "format": 1, "devices": [], "absent": True}
-        if self.wanted:
-            state = dataplane.state_to_keep(self.desired, self.previous)
+        state = self._state_to_keep() or {"fabric": self.fabric, "format": 1, "devices": [], "absent": True}
         return transaction.begin(self.fabric, seconds, before, state, persist)
+
+    def _state_to_keep(self) -> t.Optional[Data]:
+        """What the boot unit shall restore; None for a node that leaves."""
+        if not self.wanted and self.kubespan_state is None:
+            return None
+        state = dataplane.state_to_keep(self.desired, self.previous)
+        return dict(state, kubespan=self.kubespan_state) if self.kubespan_state is not None else state
 
     def apply(self, in_transaction: bool = False) -> None:
         """Devices with keys and peers, routes into them; then what goes, routes before their device; the boot state last.
 
         in_transaction: the boot state is left to the confirmation.
         """
+        if self.node is not None:
+            self.node.apply()
         parts = [device.apply() for device in self.devices if device.plan.changed]
+        if self.kubespan is not None:
+            parts.append(self.kubespan.apply())
         if self.routes[2].changed:
             parts.append(ip_routes.apply(*self.routes))
         parts.extend(device.apply() for device in self.gone)
         for key in self.keys:
             key.remove()
             persistence.forget_folder(key.path)
+        kubespan_node.forget(self.left_files)
         if self.files_plan.changed and not in_transaction:
             persistence.apply(self.fabric, self.files, self.files_plan)
         self.stats = total(self.stats, *parts)
@@ -282,8 +344,23 @@ class _Work:
         left = [text for device in self.devices + self.gone for text in device.left()]
         again = ip_routes.plan(self.routes[0], ip_routes.gather(self.routes[0]))
         left.extend("{0} {1}".format(change.action, change.id) for change in again.changes)
+        if self.kubespan is not None and not self.kubespan.refused:
+            self.kubespan = self.kubespan.again()
+            left.extend("{0} {1} {2}".format(change.action, change.kind, change.id) for change in self.kubespan.plan().changes)
         if left:
             raise DataplaneError("after applying, the kernel still differs: " + "; ".join(left[:20]))
+
+    def announcement(self) -> t.Optional[Data]:
+        """What this node announces in the KubeSpan mesh; None without one."""
+        if self.node is None or self.kubespan is None:
+            return None
+        key = self.kubespan.actual["key"]
+        return {
+            "address": self.node.state["address"],
+            "annotations": self.node.announced(key["public_key"] if key else None),
+            "record": dict(self.node.affiliate),
+            "peers": len(self.node.state["peers"]),
+        }
 
     def public_keys(self) -> Data:
         """Remote cluster to this node's public key towards it; deferred where the key is not made yet."""

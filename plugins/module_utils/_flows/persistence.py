@@ -28,6 +28,10 @@ WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
 BOOT_FILES = (
     "_flows/boot.py",
     "_flows/ip_routes.py",
+    "_flows/kubespan.py",
+    "_flows/kubespan_node.py",
+    "_flows/kubespan_watch.py",
+    "_flows/nft_table.py",
     "_flows/node_dataplane.py",
     "_flows/persistence.py",
     "_flows/transaction.py",
@@ -37,15 +41,23 @@ BOOT_FILES = (
     "_linux/deadman.py",
     "_linux/errors.py",
     "_linux/files.py",
+    "_linux/host.py",
     "_linux/ip_command.py",
     "_linux/keys.py",
     "_linux/links.py",
     "_linux/lock.py",
+    "_linux/monitor.py",
     "_linux/netlink.py",
+    "_linux/nft.py",
+    "_linux/nft_codec.py",
+    "_linux/nft_rules.py",
+    "_linux/nft_socket.py",
+    "_linux/nft_text.py",
     "_linux/resolve.py",
     "_linux/route_codec.py",
     "_linux/routes.py",
     "_linux/rtnetlink.py",
+    "_linux/rules.py",
     "_linux/secret_files.py",
     "_linux/snapshot.py",
     "_linux/stats.py",
@@ -59,6 +71,24 @@ BOOT_FILES = (
     "_mesh/device_plan.py",
     "_mesh/device_wanted.py",
     "_mesh/key_file.py",
+    "_mesh/kubespan_annotations.py",
+    "_mesh/kubespan_config.py",
+    "_mesh/kubespan_endpoints.py",
+    "_mesh/kubespan_filters.py",
+    "_mesh/kubespan_generations.py",
+    "_mesh/kubespan_identity.py",
+    "_mesh/kubespan_local.py",
+    "_mesh/kubespan_mtu.py",
+    "_mesh/kubespan_nft.py",
+    "_mesh/kubespan_peers.py",
+    "_mesh/kubespan_ranges.py",
+    "_mesh/kubespan_routing.py",
+    "_mesh/kubespan_state_file.py",
+    "_mesh/kubespan_states.py",
+    "_mesh/kubespan_status.py",
+    "_mesh/kubespan_targets.py",
+    "_mesh/nft_plan.py",
+    "_mesh/nft_wanted.py",
     "_mesh/peer_set.py",
     "_mesh/peers_wanted.py",
     "_mesh/route_set.py",
@@ -102,6 +132,25 @@ WantedBy=multi-user.target
 """
 
 
+_WATCH_UNIT = """\
+# Written by multicluster.network; remove it with the collection's teardown playbook.
+[Unit]
+Description=Peers of the KubeSpan mesh of {fabric} (multicluster.network)
+After=network.target {boot}
+ConditionPathExists={state}
+
+[Service]
+ExecStart=/usr/bin/python3 {code} watch {fabric}
+Restart=always
+RestartSec=5
+# A userspace WireGuard that the watcher started again must outlive it.
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
 def folder(fabric: str) -> str:
     """The root-only folder of a fabric's state."""
     return "{0}/{1}".format(STATE_ROOT, fabric)
@@ -130,6 +179,18 @@ def outcome_path(fabric: str) -> str:
 def unit_name(fabric: str) -> str:
     """The boot unit of a fabric."""
     return "multicluster-network-{0}.service".format(fabric)
+
+
+def watch_name(fabric: str) -> str:
+    """The watcher's unit."""
+    return "multicluster-network-{0}-watch.service".format(fabric)
+
+
+def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
+    unit = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    text = _WATCH_UNIT.format(fabric=fabric, boot=unit_name(fabric), state=state_path(fabric), code=code_file(fabric))
+    link = "{0}/{1}".format(WANTED_BY, watch_name(fabric))
+    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
 
 
 def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
@@ -183,6 +244,7 @@ def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dic
     return {
         code_file(fabric): code_state(),
         **_wanted_unit(fabric),
+        **(_watch_files(fabric) if (state.get("kubespan") or {}).get("watcher") else {}),
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state)),
     }
 
@@ -232,6 +294,7 @@ def gather(
     paths = set(wanted)
     paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
     others = {*others, journal_path(fabric)}
+    paths.update("{0}/{1}".format(root, watch_name(fabric)) for root in (UNIT_ROOT, WANTED_BY))
     paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
     for path in sorted(paths | set(others)):
@@ -256,6 +319,11 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
                 files.make_folder(folder(fabric), 0o700)
             files.write_state(path, wanted[path])
     gone = [change.id for change in todo.of("delete")]
+    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    if watch in gone:
+        systemd.retire(watch_name(fabric))
+        for path in (folder(fabric) + "/kubespan-watch.json", *("{0}/{1}-kubespan.{2}".format(RUN_ROOT, fabric, end) for end in ("json", "prom"))):
+            files.remove(path)
     if not wanted and gone:
         systemd.retire(unit_name(fabric))
     for path in gone:
@@ -265,6 +333,8 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
         files.remove_empty_folders(folder(fabric), "/var/lib")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()
+    if watch in touched and watch in wanted:
+        systemd.restart(watch_name(fabric))
 
 
 def forget_folder(path: str) -> None:

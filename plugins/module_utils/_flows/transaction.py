@@ -28,7 +28,7 @@ from .._linux.errors import LinuxError
 from .._linux.lock import HostLock
 from .._mesh.constants import MAIN_TABLE, ROUTE_PROTOCOL
 from .._mesh.dataplane import alias_of
-from . import persistence
+from . import kubespan, persistence
 
 Data = t.Dict[str, t.Any]
 
@@ -66,7 +66,7 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     """Arm, then write candidate and journal. After this, and not before, the kernel may be touched. Returns the journal.
 
     before: ``{devices: {name: of take_device}, routes: of take_routes, route_devices: [name], keys: [path of a key file that
-    is made or removed]}``.
+    is made or removed], kubespan: of kubespan.Part.before or None}``.
     """
     ident = os.urandom(8).hex()
     code = persistence.code_file(fabric)
@@ -82,7 +82,7 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     files.make_folder(persistence.folder(fabric), 0o700)
     _write(persistence.candidate_path(fabric), candidate)
     _write(persistence.journal_path(fabric), journal)
-    if persist and candidate["devices"] and kept[unit_files[0]] is None:
+    if persist and not candidate.get("absent") and kept[unit_files[0]] is None:
         # a first reboot in the middle must find somebody who puts the host in order
         persistence.install_unit(fabric)
     return journal
@@ -164,13 +164,15 @@ def settle(fabric: str, message: str) -> t.Optional[Data]:
 
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:
-    """The kernel's part: routes that were not there first, for they may hide the controller; then devices, then routes."""
+    """The kernel's part: what steers packets first, for it may hide the controller; then devices, then routes into them."""
     errors = []
     devices, over = journal["devices"], journal["route_devices"]
     steps: t.List[t.Callable[[], None]] = [
+        lambda: kubespan.put_back_steering(journal.get("kubespan")),
         lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
         *(_device_step(name, was) for name, was in sorted(devices.items())),
         lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
+        lambda: kubespan.put_back_routes(journal.get("kubespan")),
     ]
     for step in steps:
         try:

@@ -55,6 +55,15 @@ def read_state(path: str) -> t.Optional[FileState]:
         return FileState("file", stat.S_IMODE(info.st_mode), source.read(MAX_BYTES))
 
 
+def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
+    """Something that differs after every replacement of a file; None when there is none."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_ino, info.st_mtime_ns
+
+
 def write_state(path: str, state: FileState) -> None:
     """Put a file or link in place in one step: readers see the old state or the new one, never a part."""
     folder = os.path.dirname(path)

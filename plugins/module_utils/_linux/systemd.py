@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The little of systemd that we use: tell it to read its units again."""
+"""The little of systemd that we use: read units again, start one, retire one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def reload_units() -> bool:
     if not running():
         return False
     subprocess.run(["systemctl", "daemon-reload"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    return True
+
+
+def restart(unit: str) -> bool:
+    """Start a unit, anew when it runs, without waiting for it; False where systemd is not running."""
+    if not running():
+        return False
+    words = ["systemctl", "restart", "--no-block", unit]
+    subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     return True
 
 

@@ -43,15 +43,21 @@ def build(topology: t.Mapping[str, t.Any], found: t.Mapping[str, t.Mapping[str, 
 def targets(
     topology: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], host: str
 ) -> t.List[t.Dict[str, str]]:
-    """The pods of all other clusters' nodes that a host shall reach: [{node, address}]."""
+    """The pods that a host shall reach through the mesh: [{node, address}]."""
     own = topology["nodes"][host]["cluster"]
+    # a KubeSpan mesh is one of nodes, whichever cluster they are of
+    apart = {name for name, node in topology["nodes"].items() if name != host and (_is_kubespan(topology) or node["cluster"] != own)}
     return [
         {"node": other, "address": address}
         for other in sorted(pods)
-        if topology["nodes"].get(other, {}).get("cluster") not in (None, own)
+        if other in apart
         for pod in pods[other]
         for address in pod["addresses"]
     ]
+
+
+def _is_kubespan(topology: t.Mapping[str, t.Any]) -> bool:
+    return topology.get("mode") == "kubespan"
 
 
 def _drift(host: str, result: t.Mapping[str, t.Any]) -> t.List[str]:
@@ -63,6 +69,13 @@ def _drift(host: str, result: t.Mapping[str, t.Any]) -> t.List[str]:
 
 def _names(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[t.Tuple[str, str], str]:
     """(device, public key) -> node name, for the peers that a host should have."""
+    if _is_kubespan(topology):
+        own, device = topology["nodes"][host], topology["kubespan"].get("device", "kubespan")
+        return {
+            (device, str(row["public_key"])): "{0}/{1}".format(row["cluster"], row["node"])
+            for row in topology["kubespan"]["affiliates"]
+            if (row["cluster"], row["node"]) != (own["cluster"], own["node_name"])
+        }
     cluster = topology["clusters"][topology["nodes"][host]["cluster"]]
     return {
         (part["device"], str(peer["public_key"])): "{0}/{1}".format(remote, peer.get("node", "?"))
@@ -127,7 +140,8 @@ def _matrix(topology: t.Mapping[str, t.Any], found: t.Mapping[str, t.Mapping[str
         for other in hosts:
             cell = [ping for ping in pings if ping["node"] == other]
             if not cell:
-                row.append("-" if topology["nodes"][host]["cluster"] != topology["nodes"][other]["cluster"] else ".")
+                apart = topology["nodes"][host]["cluster"] != topology["nodes"][other]["cluster"] or (_is_kubespan(topology) and host != other)
+                row.append("-" if apart else ".")
             elif all(ping["ok"] for ping in cell):
                 row.append("ok {0:.1f} ms".format(max(ping["milliseconds"] or 0 for ping in cell)))
             else:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import pathlib
 
+from .namespaces import hardware
+
 
 def write(lab) -> None:
     """Write inventory/hosts.yml and inventory-ssh/hosts.yml (JSON inside YAML, which every YAML reader takes)."""
@@ -38,7 +40,9 @@ def render(lab, over_ssh: bool) -> str:
         lines += [f"        {name}: {_value(value)}" for name, value in variables.items()]
         lines.append("      hosts:")
         for node in cluster.nodes:
-            lines.append(f"        {node.name}: {_value({'ansible_host': node.address}) if over_ssh else '{}'}")
+            # Nodes have nothing but veth: what a machine's first network card would say is said here.
+            own = {"kubespan_mac": hardware(lab.namespace(node.name)), **({"ansible_host": node.address} if over_ssh else {})}
+            lines.append(f"        {node.name}: {_value(own)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's part of the topology."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_kubespan
+short_description: A host's part of a KubeSpan mesh
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - What M(multicluster.network.node_dataplane) takes as O(multicluster.network.node_dataplane#module:kubespan), without the
+    settings of the host itself. Nothing in another mode of the mesh.
+options:
+  _input:
+    description: The return value C(mesh) of M(multicluster.network.mesh_plan).
+    type: dict
+    required: true
+  host:
+    description: The host.
+    type: str
+    required: true
+  settings:
+    description: Further keys, those of the host itself.
+    type: dict
+    default: {}
+positional: host, settings
+"""
+
+EXAMPLES = r"""
+- name: Show how many nodes the mesh has
+  ansible.builtin.debug:
+    msg: "{{ (__mesh_r_plan.mesh | multicluster.network.node_kubespan(inventory_hostname)).affiliates | length }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The host's part; an empty map in another mode.
+  type: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_plan import node_kubespan as part_of
+
+
+def node_kubespan(
+    mesh: t.Mapping[str, t.Any], host: str, settings: t.Optional[t.Mapping[str, t.Any]] = None
+) -> t.Dict[str, t.Any]:
+    """See DOCUMENTATION."""
+    try:
+        part = part_of(mesh, host)
+    except (KeyError, TypeError) as err:
+        raise AnsibleFilterError("node_kubespan: the topology does not know host {0}".format(host)) from err
+    if part is None:
+        return {}
+    return dict(part, **{key: value for key, value in (settings or {}).items() if value not in (None, "")})
+
+
+class FilterModule:
+    """Ansible's way to find the filter."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        """Name to function."""
+        return {"node_kubespan": node_kubespan}

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One KubeSpan mesh over the fabric: from Node listings and what hosts report to the affiliates that hold (kubespan 5, 6).
+
+Every node gets the same affiliates and takes its own peers from them, so that the fabric's part of the work is done once
+and results stay small.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.plan import Refusal
+from .._values.refused import ValueRefused
+from .claims import OVERLAY_RANGES, label_of
+from .fabric import Fabric
+from .kubespan_annotations import KEYS, decode
+from .kubespan_claims import check_affiliates
+from .kubespan_identity import mesh_subnet
+from .kubespan_merge import INVENTORY, cluster_source, merge, raw_key, refuse_shared_ids
+from .node_listing import read_listing
+from .semaphore_peers import pod_cidrs_of
+
+Data = t.Dict[str, t.Any]
+MODE = "kubespan"
+
+
+def plan_mesh(
+    fabric: Fabric, listings: t.Mapping[str, t.Any], mesh_id: str, records: t.Optional[t.Mapping[str, t.Any]] = None
+) -> Data:
+    """Everything the mesh should be, as plain data with Pending values.
+
+    listings: as semaphore_topology.plan_mesh has them. records: {host: affiliate}, what hosts said of themselves in this
+    run; it stands beside what their Nodes carry. Returns the keys of semaphore_topology.plan_mesh with no devices, and::
+
+        mode: "kubespan"
+        kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
+    """
+    subnet = mesh_subnet(mesh_id)
+    read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
+    refused: t.List[Refusal] = [refusal for listing in read.values() for refusal in listing.refused]
+    hosts = {(node["cluster"], node["node_name"]): host for host, node in fabric.nodes.items()}
+    raw: t.Dict[str, Data] = {}
+    for cluster, listing in read.items():
+        objects = {} if listing.failure else _by_name(listings[cluster]["nodes"])
+        for name in sorted(listing.nodes):
+            record = decode(objects[name])
+            if record is None:
+                continue
+            record.update(cluster=cluster, node=name, declared=(cluster, name) in hosts)
+            key = raw_key(cluster_source(cluster), record["node_id"])
+            if key in raw:
+                message = "{0}: its node id is also that of {1}".format(label_of(cluster, name), raw[key]["node"])
+                refused.append(Refusal(label_of(cluster, name), "claimed_twice", message))
+                continue
+            raw[key] = record
+    for host, record in sorted((records or {}).items()):
+        if host in fabric.nodes and isinstance(record, dict) and isinstance(record.get("node_id"), str):
+            node = fabric.nodes[host]
+            raw[raw_key(INVENTORY, record["node_id"])] = dict(record, cluster=node["cluster"], node=node["node_name"], declared=True)
+    kept, shared = refuse_shared_ids(raw)
+    refused.extend(shared)
+    grants = fabric.grants()
+    checked = check_affiliates(merge(kept), grants, subnet)
+    refused.extend(checked.refused)
+    nodes = {host: _node(fabric, host, read, refused) for host in sorted(fabric.nodes)}
+    return {
+        "mode": MODE,
+        "fabric": fabric.name,
+        "annotation_patterns": list(KEYS),
+        "overlay": sorted({cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}),
+        "clusters": {cluster: {"remotes": {}} for cluster in sorted(fabric.clusters)},
+        "nodes": nodes,
+        "kubespan": {
+            "subnet": str(subnet),
+            "affiliates": checked.affiliates,
+            "complete": not any(listing.failure for listing in read.values()),
+            "networks": {name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
+        },
+        "refused": [refusal._asdict() for refusal in sorted(set(refused))],
+        "failures": [listing.failure for listing in read.values() if listing.failure],
+    }
+
+
+def _by_name(nodes: t.Iterable[t.Any]) -> t.Dict[t.Any, t.Mapping[str, t.Any]]:
+    """What read_listing kept of a list, whole."""
+    found = {}
+    for node in nodes:
+        metadata = node.get("metadata") if isinstance(node, dict) else None
+        if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+            found[metadata["name"]] = node
+    return found
+
+
+def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.List[Refusal]) -> Data:
+    """What of one host the cluster knows. ``published``: the mesh's annotations that its Node carries."""
+    cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
+    row: Data = {"cluster": cluster, "node_name": name, "publishable": False, "annotations": {}, "published": {}, "stale": [], "pod_cidrs": []}
+    listing = read[cluster]
+    node = listing.nodes.get(name)
+    if listing.failure or node is None:
+        if not listing.failure:
+            message = "cluster {0} has no Node {1} for host {2}; write node_name if it has another name".format(cluster, name, host)
+            refused.append(Refusal(label_of(cluster, name), "node_missing", message))
+        return row
+    row["publishable"] = True
+    row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
+    try:
+        row["pod_cidrs"] = [str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])]
+    except ValueRefused as error:
+        refused.append(Refusal(label_of(cluster, name), error.word, "{0}: {1}".format(label_of(cluster, name), error.message)))
+    return row
+
+
+def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data]:
+    """One host's part, for the module on the node; None in another mode."""
+    if topology.get("mode") != MODE:
+        return None
+    node, mesh = topology["nodes"][host], topology["kubespan"]
+    return {
+        "cluster": node["cluster"],
+        "node_name": node["node_name"],
+        "affiliates": mesh["affiliates"],
+        "complete": mesh["complete"],
+        "cluster_networks": mesh["networks"][node["cluster"]],
+        "pod_cidrs": node["pod_cidrs"],
+    }
+
+
+def annotations_to_publish(
+    topology: t.Mapping[str, t.Any], reported: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> t.Dict[str, t.Dict[str, Data]]:
+    """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
+
+    ``reported`` is host -> annotations, of which empty ones are to be removed.
+    """
+    wanted: t.Dict[str, t.Dict[str, Data]] = {}
+    for host in sorted(reported):
+        node = topology["nodes"].get(host)
+        if node is None or not node["publishable"]:
+            continue
+        values = {key: value for key, value in reported[host].items() if value != ""}
+        if values != node["published"]:
+            wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
+    return wanted
