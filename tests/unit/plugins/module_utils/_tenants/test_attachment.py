@@ -1,0 +1,144 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Attaching and detaching interfaces, and whose twins are written."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.attachment import (
+    MARK,
+    Wanted,
+    attached_to,
+    plan_attachment,
+    plan_detachment,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result, one_by_one, run_passes
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.ownership import ADOPTABLE, NOT_OURS, foreign
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
+
+from .tenant_world import NAMESPACE, OPTIONS, World, interface, interface_twin, source
+
+WANTED = [Wanted("team-a", "nic-1", "node-a")]
+Object = t.Dict[str, t.Any]
+
+
+def world(*more: Object, apinet: t.Sequence[Object] = ()) -> World:
+    made = World([source("Network", "net-1", "net-uid"), interface("nic-1", "nic-1-uid"), *more], apinet)
+    made.settle()
+    return made
+
+
+def run(made: World, plan: t.Callable[[View], t.Any]) -> Result:
+    stores = {SOURCE: made.source, APINET: made.apinet}
+    return run_passes(View(made.source.all(), made.apinet.all(), OPTIONS), plan, one_by_one(stores, OPTIONS))
+
+
+def attach(made: World, ready: bool = False, wanted: t.Sequence[Wanted] = WANTED) -> Result:
+    return run(made, lambda view: plan_attachment(view, wanted, ready))
+
+
+def word(result: Result) -> str:
+    (outcome,) = result.outcomes
+    return (outcome.failures or outcome.reasons)[0].word
+
+
+def test_a_twin_then_readiness_then_the_provider_id() -> None:
+    made = world()
+    assert word(attach(made, ready=True)) == "twin_not_ready"
+    twin = made.get(APINET, "NetworkInterface", "nic-1-uid")
+    assert twin is not None and twin["spec"] == {"nodeRef": {"name": "node-a"}, "networkRef": {"name": "net-uid"}, "ips": ["192.168.178.1"]}
+    made.apinet.patch(key_of(twin), {"status": {"state": "Ready"}}, True)
+    assert attach(made, ready=True).settled
+    nic = made.get(SOURCE, "NetworkInterface", "nic-1")
+    assert nic is not None and nic["spec"]["providerID"] == "onmetal-api-net://{0}/nic-1-uid/node-a/{1}".format(NAMESPACE, twin["metadata"]["uid"])
+    before = made.writes
+    attach(made, ready=True)
+    assert made.writes == before
+    made.settle()
+    assert made.get(SOURCE, "NetworkInterface", "nic-1")["status"]["state"] == "Available"  # type: ignore[index]
+
+
+def test_detaching_leaves_nothing_also_when_the_interface_is_gone() -> None:
+    made = world()
+    attach(made)
+    made.settle()
+    made.source.delete(key_of(made.get(SOURCE, "NetworkInterface", "nic-1")))  # type: ignore[arg-type]
+    made.sync()
+    assert made.get(SOURCE, "NetworkInterface", "nic-1") is None
+    view = View(made.source.all(), made.apinet.all(), OPTIONS)
+    assert attached_to(view, "team-a") == [Wanted("team-a", "nic-1")] and attached_to(view, "team") == []
+    assert run(made, lambda view: plan_detachment(view, attached_to(view, "team-a"))).settled
+    assert made.get(APINET, "NetworkInterface", "nic-1-uid") is None
+
+
+def test_an_interface_that_got_its_name_anew_takes_no_twin_of_the_former() -> None:
+    made = world()
+    attach(made)
+    made.settle()
+    nic = made.get(SOURCE, "NetworkInterface", "nic-1")
+    assert nic is not None
+    made.source.patch(key_of(nic), {"metadata": {"finalizers": []}})
+    made.source.delete(key_of(nic))
+    made.source.create(interface("nic-1", "nic-2-uid"))
+    attach(made)
+    assert made.get(APINET, "NetworkInterface", "nic-1-uid") is None
+    assert made.get(APINET, "NetworkInterface", "nic-2-uid")
+
+
+def test_what_waits_and_what_is_refused() -> None:
+    assert word(attach(world(), wanted=[Wanted("team-a", "none", "node-a")])) == "interface_missing"
+    bare = World([source("Network", "net-1", "net-uid"), interface("nic-1", "nic-1-uid")], [])
+    assert word(attach(bare)) == "network_not_available"
+    made = world()
+    attach(made)
+    assert word(attach(made, wanted=[Wanted("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
+    assert word(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
+    pool = world(apinet=[interface_twin("t1", "net-uid")])
+    pool.source.patch(key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}})  # type: ignore[arg-type]
+    assert word(attach(pool)) == "attached_elsewhere"
+    assert word(run(pool, lambda view: plan_detachment(view, WANTED))) == "not_ours"
+    ephemeral = interface("nic-1", "nic-1-uid")
+    ephemeral["spec"]["ips"] = [{"ephemeral": {}}]
+    waiting = World([source("Network", "net-1", "net-uid"), ephemeral], [])
+    waiting.settle()
+    assert word(attach(waiting)) == "prefix_not_allocated"
+
+
+@pytest.mark.parametrize("given", ["x", "a/b/4711", "{ns}/other-uid/200/{uid}", "{ns}/net-uid/200/another", "elsewhere/net-uid/200/{uid}"])
+def test_a_network_that_lies_about_its_provider_id(given: str) -> None:
+    made = world(source("Network", "net-2", "other-uid"))
+    twin = made.get(APINET, "Network", "net-uid")
+    assert twin is not None
+    text = given.format(ns=NAMESPACE, uid=twin["metadata"]["uid"])
+    made.source.patch(key_of(made.get(SOURCE, "Network", "net-1")), {"spec": {"providerID": text}})  # type: ignore[arg-type]
+    assert word(attach(made)) in ("outside_grant", "segment_count")
+    assert made.get(APINET, "NetworkInterface", "nic-1-uid") is None
+
+
+def test_whose_a_twin_is() -> None:
+    ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"))
+
+    def twin(labels: t.Mapping[str, str], *managers: t.Tuple[str, str]) -> Object:
+        noted = [{"manager": manager, "operation": operation} for manager, operation in managers]
+        return {"metadata": {"name": "u", "labels": dict(labels), "managedFields": noted}}
+
+    link = {"apinetlet.api.onmetal.de/network-{0}".format(part): part for part in ("name", "namespace", "uid")}
+    assert foreign("Network", twin({}), ours) == ""
+    assert foreign("Network", twin({}, ("multicluster.network/t", "Apply"), ("kubectl", "Update")), ours) == ""
+    assert foreign("Network", twin({}, ("multicluster.network/t", "Update")), ours) == NOT_OURS
+    assert foreign("Network", twin({}, (ONMETAL.field_manager, "Apply")), ours) == ADOPTABLE
+    assert foreign("Network", twin(link, ("velero", "Update")), ours) == ADOPTABLE
+    assert foreign("Network", twin({}, ("kubectl", "Apply")), ours) == NOT_OURS
+    assert foreign("Network", twin({}, ("kubectl", "Apply")), ours._replace(adopt=True)) == ""
+
+
+def test_attachments_are_marked() -> None:
+    made = world()
+    attach(made)
+    assert made.get(APINET, "NetworkInterface", "nic-1-uid")["metadata"]["annotations"] == {MARK: "team-a/nic-1"}  # type: ignore[index]
