@@ -65,6 +65,8 @@ def test_the_seeds_flow(lab):
     rows = {row["source"]: row for row in info["interfaces"]}
     assert [found["load_balancer"] for found in rows["team-a/nic-1"]["load_balancers"]] == [balancer]
     assert rows["team-a/nic-2"]["nat_gateways"] == [gateway["metadata"]["uid"]]
+    alone = tenants_info.run({key: value for key, value in lab.request().items() if key != "source"})
+    assert alone["interfaces"] == info["interfaces"] and alone["orphans"] == alone["failures"] == []
 
 
 def test_nothing_is_written_when_nothing_changed(tenant):

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, key_of
 from hypothesis import given, settings
@@ -31,7 +31,8 @@ OPTIONS = parse_options({"apinet_namespace": "apinet-system", "max_deletes": -1}
 class Both:
     """Two stores in memory, and the network side of a vector, which fills in what it allocates."""
 
-    def __init__(self, vector: t.Mapping[str, t.Any]) -> None:
+    def __init__(self, vector: t.Mapping[str, t.Any], options: Options = OPTIONS) -> None:
+        self.options = options
         fills = {(given["kind"], given["name"]): given["set"] for given in vector.get("apinet_fills") or ()}
 
         def fill(obj: t.Dict[str, t.Any], _before: t.Any) -> t.Dict[str, t.Any]:
@@ -46,7 +47,7 @@ class Both:
 
     def sync(self) -> int:
         before = sum(len(store.writes) for store in self.stores.values())
-        result = converge(self.stores, OPTIONS, NOW, keep=apply_claims)
+        result = converge(self.stores, self.options, NOW, keep=apply_claims)
         assert not result.failed, result.failed
         return sum(len(store.writes) for store in self.stores.values()) - before
 
@@ -77,14 +78,25 @@ def things(vector: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, t.Any]]:
     return [(SOURCE, obj) for obj in vector["source"]] + [(APINET, obj) for obj in vector["apinet"]]
 
 
-def straight(vector: t.Mapping[str, t.Any]) -> t.Any:
-    world = Both(vector)
+def straight(vector: t.Mapping[str, t.Any], options: Options = OPTIONS) -> t.Any:
+    world = Both(vector, options)
     for side, obj in things(vector):
         world.create(side, obj)
     return world.settle()
 
 
 EXPECTED = {vector["id"]: straight(vector) for vector in COMBINED}
+
+
+def renamed(value: t.Any) -> t.Any:
+    """The same under the project's present name."""
+    return json.loads(json.dumps(value).replace("onmetal-api-net://", "ironcore-net://").replace("api.onmetal.de", "ironcore.dev"))
+
+
+@pytest.mark.parametrize("vector", COMBINED, ids=lambda vector: vector["id"])
+def test_the_present_name_of_the_project_changes_names_only(vector: t.Mapping[str, t.Any]) -> None:
+    options = parse_options({"apinet_namespace": "apinet-system", "max_deletes": -1, "profile": "ironcore"})
+    assert straight(renamed(vector), options) == renamed(EXPECTED[vector["id"]])
 
 
 @pytest.mark.parametrize("vector", COMBINED, ids=lambda vector: vector["id"])
