@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import coredns, network_sets
 from conftest import ApiServer
-from faulty_server import FAULTS, TIMEOUT, Faulty, revive
+from faulty_server import FAULTS, Faulty, revive, timeout
 from set_kinds import namespace, path_of, pod, remove, serve
 
 GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
@@ -42,11 +42,11 @@ def aws(server):
         remove(server.client(), "web", "p{0}".format(number))
 
 
-def sync(aws, gcp, relay=None, **more):
+def sync(aws, gcp, relay=None, what=None, **more):
     """One run of network_sets, with gcp reached through the relay."""
     access = gcp.access("gcp", **({"api_url": relay.url} if relay else {}))
     result = network_sets.run({"fabric": "t", "clusters": [aws.access("aws"), access], "grants": GRANTS, "sources": ["aws"],
-                               "targets": ["gcp"], "timeout": TIMEOUT, **more})  # fmt: skip
+                               "targets": ["gcp"], "timeout": timeout(what), **more})  # fmt: skip
     assert relay is None or relay.met, "the fault was never met"
     return result
 
@@ -71,7 +71,7 @@ def test_sets(aws, gcp, name, job):
         for item in EVERYTHING:
             gcp.client().merge_patch(path_of("calico", item), {"spec": {"nets": ["0.0.0.0/0"]}}, "somebody")
     with Faulty(gcp, FAULTS[name]) as relay:
-        result = sync(aws, gcp, relay)
+        result = sync(aws, gcp, relay, name)
     # what was asked once may have been done: a POST is not repeated
     outlived = name == "too many requests" or (name == "answers lost" and job == "change")
     assert outlived or result["failures"] or result["refused"], result
@@ -84,12 +84,12 @@ def test_a_list_of_pods_or_sets_that_does_not_come(aws, gcp, what):
     sync(aws, gcp)
     mark = gcp.mark()
     with Faulty(gcp, {}, dict.fromkeys(range(1, 100), what)) as relay:
-        result = sync(aws, gcp, relay, max_deletes=-1, confirm_empty=["aws"])
+        result = sync(aws, gcp, relay, what, max_deletes=-1, confirm_empty=["aws"])
     assert result["failures"] and not result["changed"] and gcp.writes(mark) == []
     with Faulty(aws, {}, dict.fromkeys(range(1, 100), what)) as relay:
         access = aws.access("aws", api_url=relay.url)
         result = network_sets.run({"fabric": "t", "clusters": [access, gcp.access("gcp")], "grants": GRANTS, "sources": ["aws"],
-                                   "targets": ["gcp"], "timeout": TIMEOUT, "max_deletes": -1, "confirm_empty": ["aws"]})  # fmt: skip
+                                   "targets": ["gcp"], "timeout": timeout(what), "max_deletes": -1, "confirm_empty": ["aws"]})  # fmt: skip
     assert result["failures"] and not result["changed"] and gcp.writes(mark) == []
     converges(aws, gcp)
 
@@ -99,7 +99,7 @@ def test_the_corefile(gcp, what):
     def edit(relay=None):
         access = gcp.access("gcp", **({"api_url": relay.url} if relay else {}))
         return coredns.run({"fabric": "t", "clusters": [access], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore",
-                            "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": TIMEOUT})  # fmt: skip
+                            "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": timeout(what)})  # fmt: skip
 
     gcp.client().apply(MAPS + "/coredns", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
                        "kubeadm", force=True)  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
-from faulty_server import FAULTS, TIMEOUT, Faulty, revive
+from faulty_server import FAULTS, Faulty, revive, timeout
 from mirror_clusters import NAMESPACE, endpoints, namespace, other, service, two  # pylint: disable=unused-import
 
 __all__ = ["other", "two"]
@@ -29,9 +29,9 @@ def dozen(two):  # noqa: F811
     return two
 
 
-def through(two, relay, cluster="gcp"):  # noqa: F811
+def through(two, relay, what, cluster="gcp"):  # noqa: F811
     """A run that reaches one cluster through the relay."""
-    request = two.request(**dict(MORE, timeout=TIMEOUT))
+    request = two.request(**dict(MORE, timeout=timeout(what)))
     for entry in request["clusters"]:
         if entry["name"] == cluster:
             entry["api_url"] = relay.url
@@ -53,7 +53,7 @@ def converges(two, wanted):  # noqa: F811
 @pytest.mark.parametrize("name", FAULTS)
 def test_while_mirrors_are_made(dozen, name):
     with Faulty(dozen.servers["gcp"], FAULTS[name]) as relay:
-        result = through(dozen, relay)
+        result = through(dozen, relay, name)
     # the failed run told what it did not do
     assert name in OUTLIVED or result["failures"] or result["refused"], result
     converges(dozen, EVERYTHING)
@@ -65,7 +65,7 @@ def test_while_mirrors_are_swept(dozen, name):
     for number in range(0, COUNT, 2):
         dozen.drop("aws", "Service", "shop", "s{0}".format(number))
     with Faulty(dozen.servers["gcp"], FAULTS[name]) as relay:
-        result = through(dozen, relay)
+        result = through(dozen, relay, name)
     # a deletion that meets a conflict has met an object made anew, which is nobody's failure
     assert name in OUTLIVED + ("conflict",) or result["failures"], result
     revive(dozen.servers["gcp"])
@@ -79,7 +79,7 @@ def test_a_list_that_does_not_come(dozen, cluster, what):
     dozen.run(**MORE)
     mark = dozen.mark()
     with Faulty(dozen.servers[cluster], {}, dict.fromkeys(range(2, 100), what)) as relay:
-        result = through(dozen, relay, cluster)
+        result = through(dozen, relay, what, cluster)
     assert result["failures"][0]["reason"] == "source_incomplete" and not result["changed"]
     assert dozen.writes(mark) == {"aws": [], "gcp": []}
     converges(dozen, EVERYTHING)
