@@ -100,9 +100,16 @@ def decode_rule(body: bytes) -> Data:
             found["chain"] = read_text(value)
         elif kind == RULE_HANDLE:
             found["handle"] = int.from_bytes(value, "big")
-        elif kind == RULE_EXPRESSIONS:
-            found["rule"] = decompile([_decode(item) for _index, item in attributes(value)])
+    found["rule"] = decompile(decode_expressions(body))
     return found
+
+
+def decode_expressions(body: bytes) -> t.List[Expression]:
+    """A rule's expressions themselves, for those who ask for single ones."""
+    for kind, value in attributes(body):
+        if kind == RULE_EXPRESSIONS:
+            return [_decode(item) for _index, item in attributes(value)]
+    return []
 
 
 def _decode(item: bytes) -> Expression:
