@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import time
 import typing as t
@@ -22,6 +23,8 @@ NAMESPACE = "apinet-system"
 TEAM = "team-a"
 PREFIXES = ["203.0.113.0/28", "2001:db8::/120"]
 ZONE = ONMETAL.zone
+#: Every order and every fault, which takes minutes; otherwise some of them.
+FULL = bool(os.environ.get("MCN_FULL"))
 SOURCE_KINDS = ("Network", "NetworkInterface", "VirtualIP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "Prefix")
 APINET_KINDS = (
     "NetworkInterface", "LoadBalancerRouting", "NATGatewayAutoscaler", "NATTable", "Instance", "DaemonSet", "LoadBalancer",

@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.view
 
 from .tenant_world import NAMESPACE, OPTIONS, World, interface, interface_twin, source
 
-WANTED = [Wanted("team-a", "nic-1", "node-a")]
+WANTED = (Wanted("team-a", "nic-1", "node-a"),)
 Object = t.Dict[str, t.Any]
 
 
