@@ -104,6 +104,28 @@ options:
     description: Copy session affinity.
     type: bool
     default: true
+  honour_annotations:
+    description:
+      - What the owners of Services may choose about their mirrors, by annotations below C(mirror.semaphore.uw.io/).
+      - V(ports) honours C(ports), the names or numbers of the ports to mirror, V(clusters) honours C(clusters), the clusters that get
+        a mirror, both separated by commas.
+      - V(exported_name) honours C(exported-name), which stands for the Service's name in the name of its mirror, for one that would be
+        longer than 63 characters. A Service that is called so keeps the name.
+      - Global services have no such choices.
+    type: list
+    elements: str
+    choices: [ports, clusters, exported_name]
+    default: []
+  copy_labels:
+    description: Labels of Services that their mirrors get, too. Without it none are copied.
+    type: list
+    elements: str
+    default: []
+  copy_annotations:
+    description: Annotations of Services that their mirrors get, too. Mind who obeys them in the other cluster. Without it none are copied.
+    type: list
+    elements: str
+    default: []
   service_sync:
     description: Remove mirrors and global Services without a source.
     type: bool
@@ -229,6 +251,9 @@ def argument_spec() -> dict:
         "endpoint_fields": {"type": "str", "choices": ["safe", "all"], "default": "safe"},
         "allow_host_network": {"type": "bool", "default": True},
         "session_affinity": {"type": "bool", "default": True},
+        "honour_annotations": {"type": "list", "elements": "str", "choices": ["ports", "clusters", "exported_name"], "default": []},
+        "copy_labels": {"type": "list", "elements": "str", "default": []},
+        "copy_annotations": {"type": "list", "elements": "str", "default": []},
         "service_sync": {"type": "bool", "default": True},
         "endpoint_slice_sync": {"type": "bool", "default": True},
         "on_unreachable": {"type": "str", "choices": ["keep", "not_ready", "empty"], "default": "keep"},

@@ -19,6 +19,7 @@ from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
 from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import field_manager
 from .._plan.plan import Plan
+from .._services.choices import PREFIX as CHOICE_PREFIX
 from .._services.claims import Guard
 from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
 from .._services.mirror_plan import plan_cluster, release_cluster
@@ -26,6 +27,7 @@ from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, 
 from .._services.outage import OUTAGES, judge, outage_record, read_record, record_name
 from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
 from .._services.slices import MANAGED_BY_US as SLICES_OF_OURS
+from .._services.sweeps import MARKS
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused
 from .._values.selectors import parse_selector
@@ -107,6 +109,7 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
     if not selector and not shared and request.get("state", "present") == "present":
         raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
+    copied = [_copied(request, option) for option in ("copy_labels", "copy_annotations")]
     return Options(
         namespace,
         parse_selector(selector) if selector else None,
@@ -123,7 +126,17 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         bool(request.get("adopt")),
         request.get("max_deletes"),
         request.get("confirm_empty") or (),
+        [word.replace("_", "-") for word in request.get("honour_annotations") or ()],
+        *copied,
     )
+
+
+def _copied(request: t.Mapping[str, t.Any], option: str) -> t.List[str]:
+    keys = list(request.get(option) or ())
+    for key in keys:
+        if key in MARKS or key.startswith(("kubectl.kubernetes.io/", CHOICE_PREFIX)):
+            raise ValueRefused("name_invalid", "{0} names {1}, which has a meaning of its own on mirrors".format(option, key))
+    return keys
 
 
 def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -> t.Tuple[t.Set[str], t.Set[str]]:

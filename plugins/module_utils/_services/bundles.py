@@ -12,16 +12,19 @@ import typing as t
 from .._plan.object_plan import Key
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
+from .choices import copied_metadata
 from .endpoints import endpoints_manifest
 from .global_services import aggregate, global_service, precedence
 from .global_slices import CLUSTER_LABEL, global_slice
 from .mirror_config import DEFAULT_ZONES
 from .mirror_services import PREFIX_LABEL, Manifest, Object, labels_of, mirror_labels, mirror_service
 from .names import collisions, keeper, mirror_name
-from .offers import ENDPOINTS, Id, Listed, Offers, Options, label_of
+from .offers import ENDPOINTS, Id, Listed, Offer, Offers, Options, label_of
 from .slices import SERVICE_NAME, mirror_slices
 
 Objects = t.Mapping[Key, Object]
+#: (cluster, whether the name is a chosen one, Service): in this order a Service called so comes before one that wants to be.
+Claimant = t.Tuple[str, bool, Id]
 
 
 class Bundle(t.NamedTuple):
@@ -55,20 +58,21 @@ def mirror_bundles(
 ) -> t.Tuple[t.List[Bundle], t.List[Refusal]]:
     """Mirrors of everything that the other clusters offer, sorted, and what cannot be mirrored."""
     refused: t.List[Refusal] = []
-    named: t.List[t.Tuple[str, t.Tuple[str, Id]]] = []
+    named: t.List[t.Tuple[str, Claimant]] = []
     for source in sorted(offers):
-        if source != local:
-            for key in sorted(offers[source].mirrors):
-                named.append((mirror_name(options.prefixes[source], *key).name, (source, key)))
+        for key, offer in sorted(offers[source].mirrors.items()) if source != local else ():
+            if offer.clusters is None or local in offer.clusters:
+                named.append((mirror_name(options.prefixes[source], key[0], offer.name).name, (source, offer.name != key[1], key)))
     losers = _losers(named, objects, options, refused)
     current = _slices_by_service(objects) if here.form != ENDPOINTS else {}
     bundles = []
-    for name, (source, key) in named:
-        if (source, key) in losers:
+    for name, claimant in named:
+        if claimant in losers:
             continue
+        source, dummy, key = claimant
         prefix, offer = options.prefixes[source], offers[source].mirrors[key]
         try:
-            manifests = [mirror_service(prefix, options.namespace, offer.service, options.session_affinity)]
+            manifests = [_mirror(prefix, offer, options)]
         except ValueRefused as error:
             refused.append(Refusal(label_of(source, key), error.word, error.message))
             continue
@@ -81,23 +85,34 @@ def mirror_bundles(
     return bundles, refused
 
 
+def _mirror(prefix: str, offer: Offer, options: Options) -> Manifest:
+    """The mirror Service of an offer. Raises ValueRefused."""
+    remote = dict(offer.service, metadata=dict(offer.service["metadata"], name=offer.name))
+    made = mirror_service(prefix, options.namespace, remote, options.session_affinity)
+    labels, annotations = copied_metadata(offer.service, options.copy_labels, options.copy_annotations)
+    made["metadata"]["labels"] = dict(labels, **made["metadata"]["labels"])
+    if annotations:
+        made["metadata"]["annotations"] = annotations
+    return made
+
+
 def _losers(
-    named: t.Sequence[t.Tuple[str, t.Tuple[str, Id]]], objects: Objects, options: Options, refused: t.List[Refusal]
-) -> t.Set[t.Tuple[str, Id]]:
+    named: t.Sequence[t.Tuple[str, Claimant]], objects: Objects, options: Options, refused: t.List[Refusal]
+) -> t.Set[Claimant]:
     """Sources whose name another one keeps: the one whose prefix the live mirror carries, else the first in order."""
     losers = set()
     for name, sources in collisions(named).items():
         live = labels_of(objects.get(Key("v1", "Service", options.namespace, name))).get(PREFIX_LABEL)
 
-        def is_live(source: t.Tuple[str, Id], live: t.Optional[str] = live) -> bool:
+        def is_live(source: Claimant, live: t.Optional[str] = live) -> bool:
             return options.prefixes[source[0]] == live
 
         kept = keeper(sources, is_live)
         for source in sources:
             if source != kept:
                 losers.add(source)
-                message = "its mirror would be {0}, which {1} keeps".format(name, label_of(*kept))
-                refused.append(Refusal(label_of(*source), "claimed_twice", message))
+                message = "its mirror would be {0}, which {1} keeps".format(name, label_of(kept[0], kept[2]))
+                refused.append(Refusal(label_of(source[0], source[2]), "claimed_twice", message))
     return losers
 
 

@@ -19,7 +19,7 @@ from .mirror_services import PREFIX_LABEL, Manifest, Object, is_mirror, labels_o
 from .mirror_writes import Settled, owned, plan_release, plan_writes
 from .offers import Listed, Offers, Options
 from .slices import SERVICE_NAME
-from .sweeps import MIRROR, Scope, marked, stale
+from .sweeps import MARKS, MIRROR, Scope, marked, stale
 
 
 def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
@@ -138,7 +138,7 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, manager: 
 
 
 def _word(key: Key, actual: Object, manifest: Manifest) -> str:
-    labels = manifest["metadata"]["labels"]
+    labels = {name: value for name, value in manifest["metadata"]["labels"].items() if name in MARKS}
     if key.kind == "Service":
         return "adoptable" if may_adopt(actual, labels) else "not_ours"
     found = labels_of(actual)

@@ -12,6 +12,7 @@ import typing as t
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches
+from .choices import clusters_of_choice, exported_name, narrowed
 from .claims import Guard, check_groups, check_service
 from .endpoints import Group, from_endpoints, from_slice
 from .global_services import GLOBAL, Member, member_of
@@ -25,7 +26,10 @@ Selector = t.Sequence[Requirement]
 
 
 class Options(t.NamedTuple):
-    """What the user chose. ``global_selector`` and ``routing`` None: off. ``prefixes`` and ``zones``: by cluster."""
+    """What the user chose. ``global_selector`` and ``routing`` None: off. ``prefixes`` and ``zones``: by cluster.
+
+    ``honoured``: which choices of the Services' owners count (choices.CHOICES).
+    """
 
     namespace: str
     mirror_selector: t.Optional[Selector]
@@ -42,6 +46,9 @@ class Options(t.NamedTuple):
     adopt: bool = False
     max_deletes: t.Optional[int] = None
     confirm_empty: t.Sequence[str] = ()
+    honoured: t.Sequence[str] = ()
+    copy_labels: t.Sequence[str] = ()
+    copy_annotations: t.Sequence[str] = ()
 
 
 class Listed(t.NamedTuple):
@@ -55,10 +62,15 @@ class Listed(t.NamedTuple):
 
 
 class Offer(t.NamedTuple):
-    """One Service to mirror. ``groups`` None: it has no Endpoints object, or no slice, at all."""
+    """One Service to mirror. ``groups`` None: it has no Endpoints object, or no slice, at all.
+
+    ``name``: what it is called in the others; ``clusters``: who gets it, None for all.
+    """
 
     service: Object
     groups: t.Optional[t.List[Group]]
+    name: str
+    clusters: t.Optional[t.FrozenSet[str]] = None
 
 
 class Offers(t.NamedTuple):
@@ -121,16 +133,23 @@ def read_offers(cluster: str, listed: Listed, options: Options, guard: Guard) ->
                 _refuse_names(obj)
                 opted_in = options.routing is not None and matches(options.routing, labels)
                 offers.members[key] = member_of(cluster, obj, opted_in)
+            if mirrored:
+                offers.mirrors[key] = _offer(cluster, obj, endpoints.get(key), label, options, guard, offers.refused)
         except ValueRefused as error:
             offers.refused.append(Refusal(label, error.word, error.message))
-            continue
-        if mirrored:
-            groups = endpoints.get(key)
-            if groups is not None:
-                groups, refused = check_groups(groups, cluster, label, guard)
-                offers.refused.extend(refused)
-            offers.mirrors[key] = Offer(obj, groups)
     return offers
+
+
+def _offer(
+    cluster: str, service: Object, groups: t.Optional[t.List[Group]], label: str, options: Options, guard: Guard, refused: t.List[Refusal]
+) -> Offer:
+    """A Service to mirror, as its owner chose. Raises ValueRefused."""
+    service, groups = narrowed(service, groups, options.honoured)
+    if groups is not None:
+        groups, found = check_groups(groups, cluster, label, guard)
+        refused.extend(found)
+    name = exported_name(service, options.honoured)
+    return Offer(service, groups, service["metadata"]["name"] if name is None else name, clusters_of_choice(service, options.honoured))
 
 
 def _refuse_names(service: Object) -> None:

@@ -17,16 +17,19 @@ from .._plan.object_plan import Key
 from .._plan.plan import Refusal
 from .global_services import GLOBAL
 from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
-from .mirror_services import PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
+from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
 from .mirror_writes import Settled, owned
 from .names import global_name, global_slice_name, mirror_name
 from .offers import Offers, Options
+from .slices import MANAGED_BY as SLICE_MANAGED_BY
 from .slices import SERVICE_NAME
 
 #: Names of local objects with their labels.
 Labelled = t.Mapping[str, t.Mapping[str, str]]
 Keys = t.Iterable[t.Tuple[str, str]]
 
+#: The labels by which our objects, and the original program's, are known.
+MARKS = (MIRRORED, PREFIX_LABEL, GLOBAL, MIRRORED_SLICE, CLUSTER_LABEL, SERVICE_NAME, SLICE_MANAGED_BY)
 MIRROR, SLICE, SHARED = "mirror", "slice", "shared"
 #: What the budget calls the source of global Services.
 EVERYBODY = "global services"

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the owner of a Service may choose about its mirrors by annotations, where the inventory honours them (semaphore 12.2). Pure.
+
+Each choice only narrows what is shared, but for the name, which stays inside the names of its own cluster and namespace.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+from .endpoints import Group
+from .mirror_services import Manifest, Object
+
+PREFIX = "mirror.semaphore.uw.io/"
+PORTS, CLUSTERS, NAME = "ports", "clusters", "exported-name"
+CHOICES = (PORTS, CLUSTERS, NAME)
+
+
+def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Optional[str]:
+    annotations = service["metadata"].get("annotations")
+    text = annotations.get(PREFIX + what) if what in honoured and isinstance(annotations, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _words(text: str) -> t.Set[str]:
+    return {word.strip() for word in text.split(",") if word.strip()}
+
+
+def exported_name(service: Object, honoured: t.Collection[str]) -> t.Optional[str]:
+    """The name under which the Service is shared, None for its own."""
+    return _chosen(service, honoured, NAME)
+
+
+def clusters_of_choice(service: Object, honoured: t.Collection[str]) -> t.Optional[t.FrozenSet[str]]:
+    """The clusters that get a mirror, None for all."""
+    text = _chosen(service, honoured, CLUSTERS)
+    return None if text is None else frozenset(_words(text))
+
+
+def narrowed(
+    service: Object, groups: t.Optional[t.List[Group]], honoured: t.Collection[str]
+) -> t.Tuple[Object, t.Optional[t.List[Group]]]:
+    """The Service and its endpoints with the chosen ports only, by name or number. Raises ValueRefused ports_invalid."""
+    text = _chosen(service, honoured, PORTS)
+    if text is None:
+        return service, groups
+    wanted = _words(text)
+    ports = [port for port in service["spec"].get("ports") or () if port.get("name") in wanted or str(port["port"]) in wanted]
+    known = {str(value) for port in ports for value in (port.get("name"), port["port"])}
+    if not ports or wanted - known:
+        raise ValueRefused("ports_invalid", "its annotation asks for the ports {0}, which it does not all have".format(quoted(text)))
+    service = dict(service, spec=dict(service["spec"], ports=ports))
+    # a port of an endpoint goes by the name that it has in the Service
+    names = {port.get("name") or "" for port in ports}
+    kept = [group._replace(ports=tuple(port for port in group.ports if port.get("name", "") in names)) for group in groups or ()]
+    return service, None if groups is None else kept
+
+
+def copied_metadata(service: Object, labels: t.Iterable[str], annotations: t.Iterable[str]) -> t.Tuple[Manifest, Manifest]:
+    """The labels and annotations of a Service that the inventory lets through."""
+    meta = service["metadata"]
+    found = []
+    for kind, keys in (("labels", labels), ("annotations", annotations)):
+        given = meta.get(kind)
+        given = given if isinstance(given, dict) else {}
+        found.append({key: given[key] for key in keys if isinstance(given.get(key), str)})
+    return found[0], found[1]
