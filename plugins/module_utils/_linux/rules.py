@@ -14,6 +14,7 @@ that are not understood, so that a rule with one never equals a rule without.
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import struct
@@ -87,7 +88,8 @@ def decode_rule(body: bytes) -> Rule:
             rule["uidrange"] = list(struct.unpack("=II", value))
         elif kind in (_SRC, _DST):
             length = src_length if kind == _SRC else dst_length
-            rule["src" if kind == _SRC else "dst"] = "{0}/{1}".format(socket.inet_ntop(family, value), length)
+            # as what is wanted is written: the C library writes mapped addresses otherwise
+            rule["src" if kind == _SRC else "dst"] = "{0}/{1}".format(ipaddress.ip_address(value), length)
         elif kind not in _PLAIN and any(value):
             rule["other"].append(kind)
     if rule["fwmask"] is not None and rule["fwmark"] is None:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,4 +153,9 @@ def test_rules_of_the_kernel_are_read_back(rule, table):
     rule["table"] = table if rule["action"] == "to_table" else None
     if rule["fwmask"] is not None and rule["fwmark"] is None:
         rule["fwmark"] = 0
+    assert kernel_rules.decode_rule(kernel_rules.encode_rule(rule)) == rule
+
+
+def test_a_mapped_address_is_read_as_it_is_written():
+    rule = dict(kernel_rules.new_rule(6), action="to_table", table=1, priority=1, src=str(ipaddress.ip_network("::ffff:0:0/128")))
     assert kernel_rules.decode_rule(kernel_rules.encode_rule(rule)) == rule
