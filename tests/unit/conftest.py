@@ -1,0 +1,12 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For every unit test."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# No property here is about time: an example that took longer says something about the machine only.
+settings.register_profile("any-machine", deadline=None)
+settings.load_profile("any-machine")
