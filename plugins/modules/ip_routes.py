@@ -55,6 +55,16 @@ options:
           - The scope of an IPv4 route. Without it V(link) where there is no gateway and V(global) elsewhere.
         type: str
         choices: [global, site, link, host]
+      mtu:
+        description:
+          - The largest packet that this host sends over the route, without looking further.
+          - Without it a route has no MTU of its own, and one that has is changed.
+        type: int
+      mtu_locked:
+        description:
+          - The path may not lower O(routes[].mtu) any more (C(mtu lock)).
+        type: bool
+        default: false
       type:
         description:
           - The type of route. All but V(unicast) need a table of their own, without O(devices).
@@ -110,6 +120,7 @@ EXAMPLES = r"""
     routes:
       - dst: 0.0.0.0/0
         dev: kubespan
+        mtu: 1420
       - dst: 0.0.0.0/0
         type: unreachable
         metric: 4294967295
@@ -128,7 +139,7 @@ routes:
   elements: dict
   returned: success
   sample: [{"dst": "10.4.0.0/16", "type": "unicast", "dev": "wireguard.gcp", "via": null, "src": null, "metric": 0,
-    "scope": "link"}]
+    "scope": "link", "mtu": null, "mtu_locked": false}]
 plan:
   description: Counts of what is created, updated, deleted and unchanged, and the first 200 changes.
   type: dict
@@ -166,6 +177,8 @@ def argument_spec():
         "src": {"type": "str"},
         "metric": {"type": "int"},
         "scope": {"type": "str", "choices": ["global", "site", "link", "host"]},
+        "mtu": {"type": "int"},
+        "mtu_locked": {"type": "bool", "default": False},
         "type": {
             "type": "str",
             "choices": ["unicast", "blackhole", "unreachable", "prohibit", "throw"],

@@ -106,6 +106,34 @@ def test_a_table_of_ones_own_fails_closed(routed):
     assert not run(routed, table=180, devices=None, state="absent")["changed"]
 
 
+def test_routes_have_mtus_and_several_forms_are_read(routed):
+    wanted = [
+        {"dst": "0.0.0.0/0", "dev": "wg0", "mtu": 1420, "scope": "global", "metric": 1}, {"dst": "::/0", "dev": "wg0", "mtu": 1420},
+        {"dst": "10.9.0.0/16", "dev": "wg0", "mtu": 1300, "mtu_locked": True},
+    ]  # fmt: skip
+    assert run(routed, table="180", devices=None, routes=wanted)["plan"]["create"] == 3
+    assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
+    shown = routes(routed, "route", "show", "table", "180")
+    assert shown == ["default dev wg0 proto 109 metric 1 mtu 1420", "10.9.0.0/16 dev wg0 proto 109 scope 253 mtu lock 1300"]
+    wanted[2].pop("mtu_locked")
+    wanted[1]["mtu"] = 1400
+    changed = run(routed, table="180", devices=None, routes=wanted)
+    assert changed["plan"]["update"] == 2 and not changed["warnings"]
+    routed.run("ip", "route", "change", "table", "180", "10.9.0.0/16", "dev", "wg0", "proto", "109", "scope", "link", "mtu", "1200")
+    assert run(routed, table="180", devices=None, routes=wanted)["plan"]["update"] == 1
+    bad = [
+        {"dst": "::/0", "dev": "wg0", "mtu": 1279}, {"dst": "10.0.0.0/8", "dev": "wg0", "mtu_locked": True},
+        {"dst": "10.0.0.0/8", "type": "throw", "mtu": 1400},
+    ]  # fmt: skip
+    refused = run(routed, table="181", devices=None, routes=bad)
+    assert [entry["reason"] for entry in refused["refused"]] == ["bad_route"] * 3
+    # what others make in a table of ours is read, whatever its form
+    routed.run("ip", "route", "add", "10.10.0.0/16", "table", "180", "nexthop", "via", "10.0.0.8", "nexthop", "via", "10.0.0.9")
+    routed.run("ip", "route", "add", "10.11.0.0/16", "table", "180", "via", "inet6", "fe80::9", "dev", "wg0")
+    routed.run("ip", "route", "add", "10.9.0.0/16", "table", "180", "dev", "wg0", "tos", "4")
+    assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
+
+
 def test_one_route_that_the_kernel_refuses_does_not_stop_the_others(routed, flow_failed):
     wanted = [{"dst": "10.6.0.0/16", "dev": "wg0", "via": "203.0.113.1"}, SET[0], {"dst": "10.9.0.0/16", "dev": "gone0"}]
     with pytest.raises(flow_failed, match="failed to set route 10.6.0.0/16: Network is unreachable"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import ipaddress
 import json
+import pathlib
 import select
 import subprocess
 import sys
@@ -17,38 +18,7 @@ import pytest
 from conftest import MODULE_UTILS, flow_environment
 
 #: What a host of the example prints, to the letter.
-PRINTED = """table inet talos_kubespan {
-	set kubespan_targets_ipv4 {
-		type ipv4_addr
-		flags interval
-		elements = { 10.20.0.13, 10.244.2.0/23,
-			     192.0.2.12 }
-	}
-
-	set kubespan_targets_ipv6 {
-		type ipv6_addr
-		flags interval
-		elements = { 2001:db8:9::13 }
-	}
-
-	chain kubespan_prerouting {
-		type filter hook prerouting priority filter; policy accept;
-		meta mark & 0x00000060 == 0x00000020 accept
-		ip daddr @kubespan_targets_ipv4 meta mark set meta mark & 0xffffffdf | 0x00000040 accept
-		ip6 daddr @kubespan_targets_ipv6 meta mark set meta mark & 0xffffffdf | 0x00000040 accept
-	}
-
-	chain kubespan_outgoing {
-		type route hook output priority filter; policy accept;
-		meta mark & 0x00000060 == 0x00000020 accept
-		oifname "lo" accept
-		ip daddr @kubespan_targets_ipv4 tcp flags syn / syn,rst tcp option maxseg size > 1368 tcp option maxseg size set 1368
-		ip6 daddr @kubespan_targets_ipv6 tcp flags syn / syn,rst tcp option maxseg size > 1348 tcp option maxseg size set 1348
-		ip daddr @kubespan_targets_ipv4 meta mark set meta mark & 0xffffffdf | 0x00000040 accept
-		ip6 daddr @kubespan_targets_ipv6 meta mark set meta mark & 0xffffffdf | 0x00000040 accept
-	}
-}
-"""
+PRINTED = pathlib.Path(__file__).with_name("talos_kubespan.nft").read_text("utf-8")
 SEED_PRINTED = "".join(
     line for line in PRINTED.splitlines(keepends=True) if 'oifname "lo"' not in line and "tcp option" not in line
 ).replace("{ 2001:db8:9::13 }", "{ 2001:db8:9::13,\n\t\t\t     fd7a:6197:edb7:2302:42:acff:fe14:d,\n\t\t\t     fd7a:6197:edb7:2302:5054:ff:feaa:2 }")

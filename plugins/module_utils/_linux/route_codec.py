@@ -13,11 +13,12 @@ import struct
 import typing as t
 
 from .errors import LinuxError, os_reason
-from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, messages
+from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NetlinkRefused, NetlinkSocket, attribute, attributes, messages
 
-RTM_NEWROUTE, RTM_DELROUTE = 24, 25
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 NLM_F_REPLACE, NLM_F_CREATE = 0x100, 0x400
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_TABLE = 1, 4, 5, 6, 7, 8, 15
+RTA_MULTIPATH, RTA_VIA = 9, 18
 RTAX_LOCK, RTAX_MTU = 1, 2
 #: Tables beyond a byte travel in their attribute alone.
 RT_TABLE_COMPAT = 252
@@ -34,7 +35,10 @@ _U32 = struct.Struct("=I")
 _BATCH = 100
 _RECEIVE_BYTES = 1 << 16
 _TIMEOUT = 20.0
-_NETLINK_ROUTE, _SOL_NETLINK, _NETLINK_CAP_ACK = 0, 270, 10
+_NETLINK_ROUTE, _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_GET_STRICT_CHK = 0, 270, 10, 12
+_TYPE_NAMES = {number: name for name, number in TYPES.items()}
+_SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t.Optional[int]) -> bytes:
@@ -71,6 +75,79 @@ def _address(family: int, text: str) -> bytes:
         return socket.inet_pton(family, text)
     except OSError:
         raise ValueError("{0} is not an address of the route's family".format(text)) from None
+
+
+class RouteSocket(NetlinkSocket):
+    """Reads routes; the kernel sends those of the table that is asked for, and no others."""
+
+    def __init__(self) -> None:
+        super().__init__(_NETLINK_ROUTE, "routes")
+        try:
+            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+        except OSError:
+            pass  # a kernel before 4.20 sends all tables
+
+    def table(self, version: int, table: int) -> t.List[bytes]:
+        """All routes of one family in a table; a table that does not exist has none. Raises NetlinkRefused."""
+        header = _ROUTE.pack(_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0)
+        try:
+            return self.dump_messages(RTM_GETROUTE, header + attribute(RTA_TABLE, _U32.pack(table)))
+        except NetlinkRefused as error:
+            if error.errno in (errno.ENOENT, errno.ESRCH):
+                return []
+            raise
+
+
+def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[str, t.Any]]:
+    """A route of a dump as read_routes gives it, or None for one with a type of service. names: of devices by index."""
+    family, length, _src, tos, table, protocol, scope, kind, _flags = _ROUTE.unpack_from(body)
+    if tos:
+        return None
+    version = 6 if family == socket.AF_INET6 else 4
+    word = _TYPE_NAMES.get(kind, str(kind))
+    route: t.Dict[str, t.Any] = {
+        "version": version,
+        "table": table,
+        "dst": "{0}/{1}".format("0.0.0.0" if version == 4 else "::", length),
+        "type": word,
+        "dev": None,
+        "via": None,
+        "src": None,
+        "metric": 0,
+        "scope": "global" if version == 6 else _SCOPE_NAMES.get(scope, str(scope)),
+        "protocol": protocol,
+        "mtu": None,
+        "mtu_locked": False,
+    }
+    for number, value in attributes(body[_ROUTE.size :]):
+        if number == RTA_TABLE:
+            route["table"] = _U32.unpack(value)[0]
+        elif number == RTA_DST:
+            route["dst"] = "{0}/{1}".format(socket.inet_ntop(family, value), length)
+        elif number == RTA_OIF and (word == "unicast" or version == 4):
+            # IPv6 shows "lo" for an unreachable route
+            index = _U32.unpack(value)[0]
+            route["dev"] = names.get(index, "index {0}".format(index))
+        elif number == RTA_GATEWAY:
+            route["via"] = socket.inet_ntop(family, value)
+        elif number == RTA_VIA:
+            other = struct.unpack_from("=H", value)[0]
+            route["via"] = socket.inet_ntop(other, value[2:]) if other in _FAMILIES.values() else "another family"
+        elif number == RTA_MULTIPATH:
+            route["via"] = "several"
+        elif number == RTA_PREFSRC:
+            route["src"] = socket.inet_ntop(family, value)
+        elif number == RTA_PRIORITY:
+            route["metric"] = _U32.unpack(value)[0]
+        elif number == RTA_METRICS:
+            metrics = dict(attributes(value))
+            if RTAX_MTU in metrics:
+                route["mtu"] = _U32.unpack(metrics[RTAX_MTU])[0]
+                locks = _U32.unpack(metrics.get(RTAX_LOCK, bytes(4)))[0]
+                route["mtu_locked"] = bool(locks & 1 << RTAX_MTU)
+    if route["via"] == "several":
+        route["dev"] = None
+    return route
 
 
 def send_routes(replace: bool, bodies: t.Sequence[bytes]) -> t.Dict[int, int]:

@@ -9,61 +9,33 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import typing as t
 
 from .errors import LinuxError
-from .ip_command import ip_json
 from .links import link_index
-from .route_codec import SCOPES, TYPES, encode_route, send_routes
+from .netlink import NetlinkRefused
+from .route_codec import RouteSocket, decode_route, encode_route, send_routes
 
 Route = t.Dict[str, t.Any]
 
-_TYPES = {str(number): name for name, number in TYPES.items()}
-_SCOPES = {str(number): name for name, number in SCOPES.items()}
-_PROTOCOLS = {"redirect": 1, "kernel": 2, "boot": 3, "static": 4, "ra": 9}
-_NO_TABLE = ("FIB table does not exist",)
-
 
 def read_routes(table: int) -> t.List[Route]:
-    """All routes of a table, both families: ``{version, table, dst, type, dev, via, src, metric, scope, protocol, mtu}``.
+    """All routes of a table, both families.
 
-    Routes with a type of service are left out: they are other routes than those without. dev is None for routes that
-    have none, and for those with several next hops. mtu: the route's own; None where it has none.
+    ``{version, table, dst, type, dev, via, src, metric, scope, protocol, mtu, mtu_locked}``. Routes with a type of service
+    are left out: they are other routes than those without. dev is None for routes that have none, and for those with
+    several next hops. mtu: the route's own; None where it has none. Raises LinuxError.
     """
-    routes = []
-    for option, version in (("-4", 4), ("-6", 6)):
-        for entry in ip_json([option, "route", "show", "table", str(table)], nothing=_NO_TABLE):
-            if "tos" not in entry:
-                routes.append(dict(_route(entry, version), version=version, table=table))
-    return routes
-
-
-def _route(entry: t.Mapping[str, t.Any], version: int) -> Route:
-    kind = _word(entry.get("type", "1"), _TYPES)
-    dev = entry.get("dev") if kind == "unicast" or version == 4 else None  # IPv6 shows "lo" for an unreachable route
-    gateway = entry.get("gateway") or (entry.get("via") or {}).get("host")
-    protocol = str(entry.get("protocol", "3"))
-    return {
-        "dst": _network(str(entry["dst"]), version),
-        "type": kind,
-        "dev": dev,
-        "via": gateway if "nexthops" not in entry else "several",
-        "src": entry.get("prefsrc"),
-        "metric": entry.get("metric", 0),
-        "scope": "global" if version == 6 else _word(entry.get("scope", "0"), _SCOPES),
-        "protocol": int(protocol) if protocol.isdigit() else _PROTOCOLS.get(protocol, 0),
-        "mtu": next((metrics["mtu"] for metrics in entry.get("metrics", ()) if "mtu" in metrics), None),
-    }
-
-
-def _word(value: t.Any, words: t.Mapping[str, str]) -> str:
-    return words.get(str(value), str(value))
-
-
-def _network(text: str, version: int) -> str:
-    if text == "default":
-        return "0.0.0.0/0" if version == 4 else "::/0"
-    return text if "/" in text else text + ("/32" if version == 4 else "/128")
+    names = {index: name for index, name in socket.if_nameindex()}
+    netlink = RouteSocket()
+    try:
+        found = [decode_route(body, names) for version in (4, 6) for body in netlink.table(version, table)]
+    except NetlinkRefused as error:
+        raise LinuxError("read", "routes of table {0}".format(table), str(error)) from None
+    finally:
+        netlink.close()
+    return [route for route in found if route is not None and route["table"] == table]
 
 
 def write_routes(
@@ -71,7 +43,7 @@ def write_routes(
 ) -> int:
     """Create or replace, in this order, then delete. Returns the number of messages.
 
-    A route is ``{dst, type, dev, via, src, metric, scope, mtu}``; via, src and mtu may be missing. One
+    A route is ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``; via, src and the MTU may be missing. One
     that the kernel refuses does not stop the others; the LinuxError at the end names the first and the count.
     """
     failed = _write(True, table, protocol, replacements) + _write(False, table, protocol, deletions)

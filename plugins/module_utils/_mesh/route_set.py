@@ -80,7 +80,7 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
 
 
 def parse_route(raw: t.Mapping[str, t.Any], devices: t.Optional[t.Sequence[str]]) -> Data:
-    """One wanted route: ``{dst, type, dev, via, src, metric, scope}``, as a dump would show it."""
+    """One wanted route: ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``, as a dump would show it."""
     (version, _value, _length), dst = network_text_and_key(raw.get("dst"), "bad_route")
     kind = raw.get("type") or "unicast"
     if kind not in TYPES:
@@ -105,7 +105,19 @@ def parse_route(raw: t.Mapping[str, t.Any], devices: t.Optional[t.Sequence[str]]
         raise ValueRefused("bad_route", "{0} is not a scope".format(quoted(scope)))
     if version == 6:
         scope = "global"  # the kernel knows no other for IPv6
-    return {"dst": dst, "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
+    route = {"dst": dst, "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
+    return dict(route, **_mtu(raw, kind, version))
+
+
+def _mtu(raw: t.Mapping[str, t.Any], kind: str, version: int) -> Data:
+    if raw.get("mtu") is None:
+        if raw.get("mtu_locked"):
+            raise ValueRefused("bad_route", "there is no MTU to lock")
+        return {"mtu": None, "mtu_locked": False}
+    mtu = parse_decimal(raw["mtu"], "bad_route")
+    if kind != "unicast" or not (1280 if version == 6 else 68) <= mtu <= 65535:
+        raise ValueRefused("bad_route", "{0} is no MTU for this route".format(mtu))
+    return {"mtu": mtu, "mtu_locked": bool(raw.get("mtu_locked"))}
 
 
 def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], need_devices: bool) -> RoutePlan:
@@ -183,7 +195,8 @@ def _order(route: t.Mapping[str, t.Any]) -> tuple:
 
 
 def _view(route: t.Mapping[str, t.Any]) -> Data:
-    return {name: route[name] for name in ("dst", "type", "dev", "via", "src", "metric", "scope")}
+    view = {name: route[name] for name in ("dst", "type", "dev", "via", "src", "metric", "scope")}
+    return dict(view, mtu=route.get("mtu"), mtu_locked=bool(route.get("mtu_locked")))
 
 
 def _is_ours(route: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
