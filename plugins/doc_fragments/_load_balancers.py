@@ -65,6 +65,11 @@ options:
       config_file:
         description: A JSON file with the settings of the original cloud controller, on the host that runs the module.
         type: path
+      config_secret:
+        description:
+          - Name of a Secret in C(kube-system) whose key C(cloud-sa.json) holds such settings, C(metal-cloud-config) with the original.
+            O(settings[].config_file) wins over it.
+        type: str
       api_key:
         description: Token of the provider's API.
         type: str
@@ -87,6 +92,12 @@ options:
       eip_tag:
         description: Tag of the control plane's address, which no Service may use.
         type: str
+      api_server_port:
+        description: Port of the control plane's address. The default is that of the API servers.
+        type: int
+      eip_health_check_use_host_ip:
+        description: Ask the holder itself whether it is healthy, and not the control plane's address.
+        type: bool
       local_asn:
         description: Autonomous system of the nodes.
         type: int
@@ -222,4 +233,36 @@ options:
       advertisement:
         description: Name of our BGPAdvertisement. The default is C(equinix-metal-bgp-adv).
         type: str
+"""
+
+    WRITER = r"""
+options:
+  fabric:
+    description: Name of the fabric. Everything is written by the field manager C(multicluster.network/FABRIC).
+    type: str
+    required: true
+  fail_on_failures:
+    description: Whether the task fails when a cluster could not be read or written. The other clusters are always finished first.
+    type: bool
+    default: true
+  fail_on_refused:
+    description: Fail when anything was refused. Everything else is done first.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Reads, probes and plans like a real run, and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows the changed fields of every changed object.
+    support: full
+  idempotent:
+    description: The second run changes nothing and sends no write.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
 """

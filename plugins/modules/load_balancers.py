@@ -18,6 +18,7 @@ description:
     reservations, and only what differs is written.
   - A Service keeps its address. One that its owner wrote himself stays, unless it belongs to another Service.
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
+  - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
   - Plans in check mode tell what would be ordered and given back before any call is made.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
@@ -40,6 +41,13 @@ options:
     default: sync
   services:
     description: Services by C(namespace/name), for O(mode=add) and O(mode=remove).
+    type: list
+    elements: str
+    default: []
+  renumber:
+    description:
+      - Networks whose addresses are given up. A Service with one of them in C(spec.loadBalancerIP) gets another address; RV(plan) and the
+        diff tell the old and the new one.
     type: list
     elements: str
     default: []
@@ -154,6 +162,7 @@ def argument_spec() -> dict:
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "mode": {"type": "str", "choices": ["sync", "add", "remove"], "default": "sync"},
         "services": {"type": "list", "elements": "str", "default": []},
+        "renumber": {"type": "list", "elements": "str", "default": []},
         "release": {"type": "bool", "default": True},
         "lock_timeout": {"type": "float", "default": 30.0},
         **common_spec(),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -215,3 +216,43 @@ def test_pools_of_two_clusters_must_not_meet(server):
     request["settings"].append(dict(request["settings"][0], cluster="gcp", pool=["203.0.113.4"]))
     with pytest.raises(ValueError, match=r"203\.0\.113\.4"):
         load_balancers.run(request)
+
+
+def test_moving_here_from_another_controller(server, api):
+    """Addresses of the customer's own prefix are adopted, those of the provider that ends are replaced; the rest stays."""
+    make_service(api, "own", "203.0.113.3")
+    make_service(api, "theirs", "147.75.10.1")
+    make_service(api, "fixed", "198.51.100.7")
+    result = load_balancers.run(request_for(server, {"adopt": True, "renumber": ["147.75.0.0/16"]}), check=True)
+    table = {change["id"] for change in result["plan"]["changes"] if change["kind"] == "Service"}
+    assert table == {"aws/lb-test/theirs"} and "147.75.10.1" in result["diff"]["before"] and "203.0.113.0" in result["diff"]["after"]
+    load_balancers.run(request_for(server, {"adopt": True, "renumber": ["147.75.0.0/16"]}))
+    assert {name: get(api, name)["spec"]["loadBalancerIP"] for name in ("own", "theirs", "fixed")} == {
+        "own": "203.0.113.3", "theirs": "203.0.113.0", "fixed": "198.51.100.7",
+    }  # fmt: skip
+    assert {entry["service"] for entry in ledger(api).values()} == {"lb-test/own", "lb-test/theirs"}
+    mark = server.mark()
+    assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
+
+
+def test_settings_out_of_the_originals_secret(server, api):
+    make_service(api, "web")
+    text = json.dumps({"loadbalancer": "empty://", "localASN": 64512})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "metal-cloud-config"},
+              "data": {"cloud-sa.json": base64.b64encode(text.encode()).decode()}}  # fmt: skip
+    secrets = "/api/v1/namespaces/kube-system/secrets"
+    api.create(secrets, secret, "kubectl")
+    try:
+        load_balancers.run(request_for(server, load_balancer=None, config_secret="metal-cloud-config"))
+        assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+        with pytest.raises(ValueError, match="could not be read"):
+            load_balancers.run(request_for(server, load_balancer=None, config_secret="no-such-secret"))
+    finally:
+        api.delete(secrets + "/metal-cloud-config")
+
+
+def test_switched_off_means_nothing_at_all(server, api):
+    make_service(api, "web")
+    result = load_balancers.run(request_for(server, load_balancer="metallb-system:config"))
+    assert not result["changed"] and any("disabled" in text for text in result["warnings"])
+    assert result["stats"]["requests"]["aws"] == {}

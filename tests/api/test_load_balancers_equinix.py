@@ -14,7 +14,7 @@ import time
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info, ccm_nodes, load_balancers
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 
@@ -267,3 +267,83 @@ def test_the_project_is_never_switched_on_blindly(server, double, api):
 
 def test_plain_http_and_redirects_must_be_asked_for(server, double, api):
     assert ("aws", "api") in reasons(run(server, double, allow_plain_http=False)) and double.calls() == []
+
+
+def new_node(client, name, provider_id=None, taints=()):
+    spec = {"taints": [{"key": key, "value": "true", "effect": "NoSchedule"} for key in taints]}
+    if provider_id:
+        spec["providerID"] = provider_id
+    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}, "kubelet")
+
+
+def report(client, name, ready):
+    rows = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
+    client.merge_patch("/api/v1/nodes/{0}/status".format(name), {"status": {"conditions": rows}}, "kubelet")
+
+
+TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+
+
+def test_nodes_are_initialised(server, double, api):
+    device = double.ask("/devices", hostname="fresh", number=4)
+    new_node(api, "fresh", taints=[TAINT, "example.com/own"])
+    new_node(api, "nowhere", taints=[TAINT])
+    new_node(api, "elsewhere", "aws:///i-1", taints=[TAINT])
+    mark = server.mark()
+    ask = dict(request_for(server, double), zone_from="facility")
+    assert ccm_nodes.run(ask, check=True)["changed"] and server.writes(mark) == []
+    result = ccm_nodes.run(ask)
+    assert reasons(result) == {("node aws/nowhere", "no_device"), ("node aws/elsewhere", "wrong_provider")}
+    node = api.get("/api/v1/nodes/fresh")
+    assert node["spec"]["providerID"] == "equinixmetal://" + device["id"]
+    assert [taint["key"] for taint in node["spec"]["taints"]][0] == "example.com/own" and TAINT not in json.dumps(node["spec"])
+    assert {key: node["metadata"]["labels"][key] for key in ("node.kubernetes.io/instance-type", "topology.kubernetes.io/region")} == {
+        "node.kubernetes.io/instance-type": "c3.small.x86", "topology.kubernetes.io/region": "da",
+    }  # fmt: skip
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "da11"
+    assert node["status"]["addresses"] == [
+        {"type": "Hostname", "address": "fresh"}, {"type": "ExternalIP", "address": "198.51.100.4"}, {"type": "InternalIP", "address": "10.66.4.5"},
+    ]  # fmt: skip
+    assert TAINT in json.dumps(api.get("/api/v1/nodes/nowhere")["spec"])
+    mark = server.mark()
+    assert not ccm_nodes.run(ask)["changed"] and server.writes(mark) == []
+    assert ccm_nodes.run(dict(ask, node_devices={"nowhere": device["id"]}))["plan"]["update"] == 2
+
+
+def test_a_node_is_deleted_only_on_request_and_proof(server, double, api):
+    request = request_for(server, double)
+    ccm_nodes.run(request)
+    new_node(api, "gone", "equinixmetal://00000000-0000-4000-8000-000000000000")
+    report(api, "gone", False)
+    assert not ccm_nodes.run(request)["changed"]
+    double.ask("/faults", method="GET", path="/devices$", status=500, times=9)
+    result = ccm_nodes.run(dict(request, delete_nodes=True, timeout=20))
+    assert ("aws", "api") in reasons(result) and not result["changed"]
+    double.ask("/reset")
+    for number in (1, 2, 3):
+        double.ask("/devices", hostname="metal-%d" % number, number=number)
+    result = ccm_nodes.run(dict(request, delete_nodes=True))
+    assert [(change["action"], change["id"]) for change in result["plan"]["changes"]] == [("delete", "aws/gone")]
+    # ready nodes are never deleted, and nobody's list may empty a cluster
+    double.ask("/reset")
+    for number in (1, 2, 3):
+        report(api, "metal-%d" % number, False)
+    result = ccm_nodes.run(dict(request, delete_nodes=True))
+    assert ("aws", "delete_budget") in reasons(result) and len(api.list("/api/v1/nodes").items) == 3
+
+
+def test_who_holds_what(server, double, api):
+    service(api, "web")
+    new_node(api, "nowhere", taints=[TAINT])
+    run(server, double)
+    double.ask("/reservations", tags=["cp"], address="203.0.113.100", id="cp")
+    mark = server.mark()
+    result = ccm_info.run(request_for(server, double, eip_tag="cp"))
+    found = result["clusters"]["aws"]
+    assert server.writes(mark) == [] and not [call for call in double.calls()[-20:] if call.startswith("DELETE")]
+    assert [(one["service"], one["ours"]) for one in found["reservations"] if one["service"]] == [("lb-metal/web", True)]
+    assert found["control_plane"] == {"address": "203.0.113.100", "assigned_to": []}
+    assert found["zones"] == [{"region": "da", "zone": ""}] and len(found["devices"]) == 3
+    assert found["sessions"]["metal-1"] == [{"address_family": "ipv4", "status": "up"}]
+    assert {(one["object"], one["reason"]) for one in found["findings"]} == {("node nowhere", "no_device")}
+    assert TOKEN not in json.dumps(result)

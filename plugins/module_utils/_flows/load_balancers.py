@@ -11,11 +11,12 @@ read again, and then the provider is asked, the ledger written, the Services, th
 
 from __future__ import annotations
 
+import base64
 import time
 import typing as t
 
 from .._io.settings_source import environment, read_text
-from .._kubernetes.client import Client
+from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import KubeError
@@ -27,6 +28,8 @@ from .._plan.plan import Plan
 from .._values.refused import ValueRefused
 from .load_balancers_run import Report, Run
 
+#: Key of the Secret in which the original keeps its settings.
+SECRET_KEY = "cloud-sa.json"
 LEASE = "multicluster-network-load-balancers"
 
 
@@ -74,11 +77,28 @@ def read_setups(request: t.Mapping[str, t.Any]) -> t.Dict[str, Setup]:
     for entry in request["settings"]:
         if entry.get("config_file"):
             files[str(entry["cluster"])] = read_text(entry["config_file"])
+        elif entry.get("config_secret"):
+            files[str(entry["cluster"])] = _secret_text(request, str(entry["cluster"]), entry["config_secret"])
     env = environment(("METAL_", "PACKET_")) if request.get("use_environment") else {}
     return parse_setups(request["settings"], env, files)
 
 
-def guarded(client: Client, work: t.Callable[[], Report]) -> Report:
+def _secret_text(request: t.Mapping[str, t.Any], cluster: str, name: str) -> str:
+    """The settings that the original keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
+    entries = [entry for entry in request["clusters"] if str(entry["name"]) == cluster]
+    clusters = Clusters(entries, request.get("timeout") or 120.0)
+    path = "/api/v1/namespaces/{0}/secrets/{1}".format(NAMESPACE, segment(name))
+    found = clusters.read("read the settings", lambda unused, client: client.get(path))
+    for failure in clusters.failures:
+        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} could not be read: {3}".format(NAMESPACE, name, cluster, failure["message"]))
+    text = ((found.get(cluster) or {}).get("data") or {}).get(SECRET_KEY)
+    try:
+        return base64.b64decode(text or "", validate=True).decode("utf-8")
+    except ValueError:
+        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} holds no text in {3}".format(NAMESPACE, name, cluster, SECRET_KEY)) from None
+
+
+def guarded(client: Client, work: t.Callable[[], t.Any]) -> t.Any:
     """Refusals that concern a whole cluster are failures of that cluster; the others go on."""
     try:
         return work()

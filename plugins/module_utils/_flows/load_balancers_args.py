@@ -29,11 +29,14 @@ def settings_spec() -> Spec:
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         pool={"type": "list", "elements": "str", "default": []},
         config_file={"type": "path"},
+        config_secret={"type": "str", "no_log": False},
         allow_plain_http={"type": "bool", "default": False},
         api_key={"type": "str", "no_log": True},
         bgp_pass={"type": "str", "no_log": True},
         local_asn={"type": "int"},
         peer_asn={"type": "int"},
+        api_server_port={"type": "int"},
+        eip_health_check_use_host_ip={"type": "bool"},
         max_prefixes={"type": "int"},
         reclaim_policy={"type": "str", "choices": ["delete", "retain"], "default": "delete"},
         gc_orphans={"type": "bool", "default": False},
@@ -66,12 +69,39 @@ def settings_spec() -> Spec:
     return spec
 
 
-def common_spec() -> Spec:
-    """``clusters``, ``settings`` and what goes with them."""
+def settings_options() -> Spec:
+    """``settings`` and ``use_environment``."""
     return {
         "settings": {"type": "list", "elements": "dict", "required": True, "options": settings_spec()},
         "use_environment": {"type": "bool", "default": False},
+    }
+
+
+def device_spec() -> Spec:
+    """What devices are to nodes."""
+    return {
+        "region_from": {"type": "str", "choices": ["metro", "facility"], "default": "metro"},
+        "zone_from": {"type": "str", "choices": ["none", "facility"], "default": "none"},
+        "node_devices": {"type": "dict", "default": {}},
+    }
+
+
+def common_spec() -> Spec:
+    """``clusters``, ``settings`` and what goes with them."""
+    return {
+        **settings_options(),
         **clusters_spec(),
         **owner_spec(),
+        **fail_on_refused_spec(),
+    }
+
+
+def writer_spec() -> Spec:
+    """As common_spec, for modules that adopt and delete nothing of ours."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "fail_on_failures": {"type": "bool", "default": True},
+        **settings_options(),
+        **clusters_spec(),
         **fail_on_refused_spec(),
     }

@@ -82,6 +82,14 @@ class EquinixMetal:
             return changed
         return True
 
+    def sessions(self, device: str) -> t.List[t.Dict[str, str]]:
+        """Family and status of a device's sessions, as the provider sees them."""
+        answer = self.api.call("GET", "/devices/{0}/bgp/sessions".format(_segment(device)))
+        rows = answer.get("bgp_sessions") if isinstance(answer, dict) else None
+        if not isinstance(rows, list):
+            raise ApiFailed("api", "the sessions of {0} are no list".format(device), 200)
+        return [{"address_family": str(row.get("address_family")), "status": str(row.get("status"))} for row in rows if isinstance(row, dict)]
+
     def neighbours(self, device: str) -> t.List[t.Mapping[str, t.Any]]:
         """The records of a device; none while it has no session."""
         answer = self.api.call("GET", "/devices/{0}/bgp/neighbors".format(_segment(device)))

@@ -16,12 +16,14 @@ from .._loadbalancers.address_states import states
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from .._loadbalancers.ledger import Entry, Ledger, holders, manifest
-from .._loadbalancers.reservations import Reservation, matches_of
+from .._loadbalancers.reservations import Reservation, matches_of, service_tags
 from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of, retains
 from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts
 from .._loadbalancers.setup import Setup
 from .._plan.budget import check_budget
 from .._plan.plan import Change, Plan, Refusal
+from .._values.addresses import parse_address, parse_network
+from .._values.ranges import RangeSet
 from .._values.refused import ValueRefused
 from . import load_balancers_backends as backends
 from . import load_balancers_bgp as bgp_facts
@@ -65,6 +67,7 @@ class Run:
         self.nodes: t.List[NodeBgp] = []
         self.refusals: t.Dict[str, Refusal] = {}
         self.releases: t.List[str] = []
+        self._renumber()
 
     # -- what belongs to the pass ------------------------------------------------------------------------------------
 
@@ -91,7 +94,36 @@ class Run:
         named = self.request.get("services") or ()
         return not named or key in named
 
+    def _renumber(self) -> None:
+        """Services with an address that is given up look as if they had none, and get another one."""
+        ranges = RangeSet(parse_network(text) for text in self.request.get("renumber") or ())
+        for index, service in enumerate(self.state.services):
+            try:
+                if service.address and parse_address(service.address) in ranges:
+                    self.state.services[index] = service._replace(address="")
+            except ValueRefused:
+                continue  # the claims stage tells its owner
+
+    def _adopt(self) -> None:
+        """Addresses of the pool that Services have already, from another controller, become reservations of theirs."""
+        if not (self.setup.static and self.request.get("adopt") and self.mode in ("sync", "add")):
+            return
+        context = self._context(None)
+        rules = AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
+        for service in check_address_claims(self.state.services, self.held, rules)[0]:
+            text = address_of(service, context.backend) if counts(service, context.our_class) and self._selected(service.key) else ""
+            if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name):
+                continue
+            address = str(parse_address(text))
+            if any(item.address == address for item in self.held):
+                continue  # two Services share it, and the first one holds it
+            tags = tuple(service_tags(context.owner, service.namespace, service.name))
+            self.ledger[address] = Entry(address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now)
+            self.held.append(self.ledger[address].reservation())
+            self.plan.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), {"address": address, "tags": list(tags), "adopted": True})
+
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
+        self._adopt()
         cost = self._costs(limit)
         if self.mode in ("sync", "add") and cost.orders:
             self._order(cost)

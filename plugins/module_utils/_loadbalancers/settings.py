@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -118,6 +119,18 @@ def read_settings(
         raise SettingRefused(refused.word, "METAL_BGP_NODE_SELECTOR", refused.message) from None
     warnings = ["METAL_LOAD_BALANCER_ID names a product that no longer exists; it is ignored"] if values["load_balancer_id"] else []
     return Settings(values, warnings)
+
+
+def settings_text(values: t.Mapping[str, t.Any]) -> str:
+    """The text of a configuration file with these settings by name; those that are not set are left out.
+
+    Raises ValueRefused ``config_parse`` for names that are none.
+    """
+    keys = {item.name: item.keys[0] for item in SETTINGS}
+    unknown = sorted(set(values) - set(keys))
+    if unknown:
+        raise ValueRefused("config_parse", "{0} is no setting".format(quoted(unknown[0])))
+    return json.dumps({keys[name]: value for name, value in values.items() if value not in (None, "")}, indent=2, sort_keys=True)
 
 
 def parse_boolean(text: object, word: str = "not_a_boolean") -> bool:

@@ -186,3 +186,11 @@ def test_pools_that_overlap_are_refused():
     assert word_of(static_pool.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
     assert word_of(static_pool.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
     assert static_pool.reserve(static_pool.parse_pool(["2001:db8::/126"]), [], ["t"], 6)[0].network == "2001:db8::/128"
+
+
+def test_settings_come_back_from_their_own_text():
+    wanted = {"api_key": "token", "project_id": "p", "metro": "da", "local_asn": 64512, "eip_health_check_use_host_ip": True, "facility": ""}
+    found = settings.read_settings({}, settings.settings_text(wanted)).values
+    assert {name: found[name] for name in wanted} == wanted
+    with pytest.raises(ValueRefused):
+        settings.settings_text({"token": "x"})

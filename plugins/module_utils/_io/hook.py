@@ -1,0 +1,29 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A command of the user's: words, never a shell, with values put in place of ``{name}`` (T20)."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+from .._values.refused import ValueRefused
+
+
+def run_hook(words: t.Sequence[str], values: t.Mapping[str, str], seconds: float = 60.0) -> None:
+    """Raises ValueRefused ``assign_failed`` with the end of what it wrote."""
+    command = []
+    for word in words:
+        for name, value in values.items():
+            word = word.replace("{" + name + "}", value)
+        command.append(word)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=seconds)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ValueRefused("assign_failed", "the command did not run: {0}".format(error)) from None
+    if done.returncode:
+        text = "".join(char if char.isprintable() else " " for char in (done.stdout + done.stderr))[-300:].strip()
+        raise ValueRefused("assign_failed", "the command ended with {0}: {1}".format(done.returncode, text))
