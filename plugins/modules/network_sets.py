@@ -63,6 +63,24 @@ options:
     description: Take in pods on the host network. Their address is that of the node and admits every process there.
     type: bool
     default: false
+  on_unreachable:
+    description:
+      - What becomes of the sets of a source whose API server does not answer. V(keep) leaves them as they are, V(empty) takes their
+        networks out, so that nobody is admitted by an address that may be another's by now. They come back when it answers.
+      - A cluster that answers and refuses our credential always keeps them.
+    type: str
+    choices: [keep, empty]
+    default: keep
+  unreachable_grace:
+    description:
+      - Seconds that a source may be unreachable before O(on_unreachable) counts. The time at which it was first found so is kept in
+        the ConfigMap C(network-sets-outages-FABRIC) of O(record_namespace), in every cluster that gets sets.
+    type: int
+    default: 0
+  record_namespace:
+    description: Namespace of that ConfigMap.
+    type: str
+    default: kube-system
   state:
     description:
       - V(absent) removes the sets of O(sources), whatever their number.
@@ -147,6 +165,9 @@ def argument_spec() -> dict:
         "targets": {"type": "list", "elements": "str"},
         "target": {"type": "str", "choices": list(TARGETS), "default": "auto"},
         "include_host_network": {"type": "bool", "default": False},
+        "on_unreachable": {"type": "str", "choices": ["keep", "empty"], "default": "keep"},
+        "unreachable_grace": {"type": "int", "default": 0},
+        "record_namespace": {"type": "str", "default": "kube-system"},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         **clusters_spec(),
         **owner_spec(),

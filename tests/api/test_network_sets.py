@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
+from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets, outages
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from set_kinds import LABEL, namespace, path_of, pod, remove, serve, withdraw
@@ -171,6 +171,32 @@ def test_nothing_is_deleted_on_a_list_that_failed_or_came_empty(aws, gcp):
     assert run(aws, gcp, confirm_empty=["gcp"])["plan"]["delete"] == 1 and names(aws) == []
     for name in FORWARDERS:
         gcp.client().merge_patch("/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: "forwarder"}}}, "tests")
+
+
+def test_sets_of_a_source_that_does_not_answer(aws, gcp, monkeypatch):
+    run(aws, gcp)
+    dead = {"fabric": "t", "grants": GRANTS, "timeout": 5, "on_unreachable": "empty",
+            "clusters": [aws.access("aws"), {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}]}  # fmt: skip
+    mark = aws.mark()
+    refused = dict(dead, clusters=[aws.access("aws"), gcp.access("gcp", token="no-token-of-anybody")])
+    for request in (dict(dead, on_unreachable="keep"), refused):
+        assert not network_sets.run(request)["changed"] and aws.writes(mark) == []
+    assert network_sets.run(dead, check=True)["plan"]["update"] == 1 and aws.writes(mark) == []
+    assert network_sets.run(dead)["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == []
+    assert not network_sets.run(dead)["changed"]
+    assert run(aws, gcp, on_unreachable="empty")["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == NETS
+
+    now = [2000000000]
+    monkeypatch.setattr(outages.time, "time", lambda: now[0])
+    record = "/api/v1/namespaces/kube-system/configmaps/network-sets-outages-t"
+    dead["unreachable_grace"] = 300
+    assert network_sets.run(dead)["plan"]["create"] == 1 and aws.client().get(record)["data"] == {"gcp": "2000000000"}
+    now[0] += 299
+    assert not network_sets.run(dead)["changed"] and aws.client().get(SEED)["spec"]["nets"] == NETS
+    now[0] += 1
+    assert network_sets.run(dead)["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == []
+    result = run(aws, gcp, on_unreachable="empty", unreachable_grace=300)
+    assert (result["plan"]["update"], result["plan"]["delete"]) == (1, 1) and aws.client().get(SEED)["spec"]["nets"] == NETS
 
 
 def test_more_deletions_than_allowed_stop_before_the_first(aws, gcp):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
+from ansible_collections.multicluster.network.plugins.module_utils._flows import outages, service_mirror
 from mirror_clusters import FLUENTD, PODS, dead, fluentd, other, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]
@@ -38,7 +38,7 @@ def test_grace_time(fluentd, monkeypatch):
     two = fluentd
     two.run(mirror_as="endpoints")
     now = [1000000]
-    monkeypatch.setattr(service_mirror.time, "time", lambda: now[0])
+    monkeypatch.setattr(outages.time, "time", lambda: now[0])
     more = {"mirror_as": "endpoints", "on_unreachable": "empty", "unreachable_grace": 300}
     assert service_mirror.run(dead(two.request(**more)))["plan"]["create"] == 1
     assert two.get("gcp", "ConfigMap", "service-mirror-outages-t")["data"] == {"aws": "1000000"}

@@ -30,6 +30,8 @@ from .._values.addresses import parse_network
 from .._values.names import parse_cluster_name
 from .._values.ranges import overlapping_pairs
 from .._values.refused import ValueRefused
+from . import cluster_objects
+from .outages import Memory, counting, silent
 
 PODS = "/api/v1/pods"
 Grants = t.Dict[str, t.Dict[str, t.List[str]]]
@@ -65,12 +67,31 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
-    whole, writes, counts = plan(request, read, members, sources, manager)
+    outages = _outages(clusters, request, read, sources, manager)
+    gone = {name: counts for name, (counts, unused) in outages.items()}
+    whole, writes, counts = plan(request, read, members, sources, manager, gone)
     whole.refused = read.refused + refused + whole.refused
-    done = whole if check else apply(clusters, read, whole, writes, manager)
+    record = {name: todo for name, (unused, todo) in outages.items()}
+    noted = Plan()
+    noted.changes = [one.change for todo in record.values() for one in todo]
+    if check:
+        done = whole.extend(noted)
+    else:
+        done = apply(clusters, read, whole, writes, manager).extend(cluster_objects.apply(clusters, noted, record, manager))
     result = done.result()
     result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
     return result
+
+
+def _outages(
+    clusters: Clusters, request: t.Mapping[str, t.Any], read: "Read", sources: t.Sequence[str], manager: str
+) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    """{local cluster: (sources whose outage counts there, writes of its record)}, where the user wants to know."""
+    if request.get("on_unreachable", "keep") == "keep" or request.get("state", "present") != "present":
+        return {}
+    memory = Memory("network-sets", request["fabric"], request.get("record_namespace") or "kube-system", manager)
+    failed = silent(clusters) & set(sources) - set(read.pods)
+    return counting(clusters, memory, failed, read.pods, sorted(read.sets), float(request.get("unreachable_grace") or 0))
 
 
 def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
@@ -166,6 +187,7 @@ def plan(
     members: t.Mapping[str, Members],
     sources: t.Sequence[str],
     manager: str,
+    gone: t.Mapping[str, t.Collection[str]],
 ) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
     """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
     whole, writes = Plan(), {}
@@ -195,6 +217,7 @@ def plan(
                 max_deletes=request.get("max_deletes"),
                 confirm_empty=request.get("confirm_empty") or (),
                 absent=absent,
+                emptied=gone.get(local, ()),
             )
         writes[local] = planned.writes
         whole.extend(planned.plan)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from .._kubernetes.client import Client, segment
@@ -16,7 +15,7 @@ from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import ListIncomplete, NotFound
 from .._kubernetes.fanout import at_once
 from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
-from .._plan.object_plan import Key, Read, Write, plan_objects
+from .._plan.object_plan import Write
 from .._plan.objects import field_manager
 from .._plan.plan import Plan
 from .._services.choices import PREFIX as CHOICE_PREFIX
@@ -24,7 +23,6 @@ from .._services.claims import Guard
 from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
 from .._services.mirror_plan import plan_cluster, release_cluster
 from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, read_offers
-from .._services.outage import OUTAGES, judge, outage_record, read_record, record_name
 from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
 from .._services.slices import MANAGED_BY_US as SLICES_OF_OURS
 from .._services.sweeps import MARKS
@@ -32,6 +30,7 @@ from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused
 from .._values.selectors import parse_selector
 from .mesh_plan import InventoryRefused
+from .outages import Memory, counting, silent
 from .service_mirror_apply import hand_back, write
 
 DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
@@ -257,7 +256,7 @@ def plan(
         if name in offers:
             whole.refused.extend(offers[name].refused)
     here = [name for name in sorted(destinations) if name in listed]
-    outages = _outages(clusters, request, listed, options, manager, here)
+    outages = _outages(clusters, request, listed, options, manager, here) if options.on_unreachable != "keep" else {}
     for name in here:
         unreachable, record = outages.get(name, (set(), []))
         part, writes[name] = plan_cluster(name, listed[name], offers, unreachable, options, manager, sources, state)
@@ -268,35 +267,8 @@ def plan(
 
 
 def _outages(
-    clusters: Clusters,
-    request: t.Mapping[str, t.Any],
-    listed: t.Mapping[str, Listed],
-    options: Options,
-    manager: str,
-    here: t.Sequence[str],
+    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], options: Options, manager: str, here: t.Sequence[str]
 ) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
-    """{destination: (sources whose outage counts there, writes of its record)}; nothing is read where nothing is done."""
-    if options.on_unreachable == "keep":
-        return {}
-    failed = {row["cluster"] for row in clusters.failures if row.get("cause", row["reason"]) in OUTAGES and row["cluster"] not in listed}
-    grace = request.get("unreachable_grace") or 0
-    if not grace:
-        return {name: (failed, []) for name in here}
-    label = record_name(request["fabric"])
-    path = "/api/v1/namespaces/{0}/configmaps".format(segment(options.namespace))
-    found = clusters.read(
-        "list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here
-    )
-    now = int(time.time())
-    made = {}
-    for name, listing in found.items():
-        actual = listing.items[0] if listing.items else None
-        counts, since = judge(read_record(actual), failed - {name}, set(listed), now, float(grace))
-        if request.get("state") == "absent":
-            counts, since = set(), {}
-        key = Key("v1", "ConfigMap", options.namespace, label)
-        read = Read({key: actual} if actual is not None else {}, frozenset(), frozenset(), {})
-        wanted = {key: outage_record(request["fabric"], options.namespace, since)} if since or actual is not None else {}
-        unused, writes = plan_objects(name, wanted, read, manager, state="present" if since else "absent")
-        made[name] = (counts, writes)
-    return made
+    memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
+    grace = float(request.get("unreachable_grace") or 0)
+    return counting(clusters, memory, silent(clusters) - set(listed), listed, here, grace, request.get("state") == "absent")

@@ -36,11 +36,13 @@ def plan_sets(
     max_deletes: t.Optional[int] = None,
     confirm_empty: t.Collection[str] = (),
     absent: bool = False,
+    emptied: t.Collection[str] = (),
 ) -> Planned:
     """The writes that make cluster ``local`` have the sets of its sources.
 
     existing: every object of the target's kind, by name. sources: {cluster: members}; sets of a cluster that is not
     among them stay as they are, because unknown is not empty. absent: the sources' sets go, whatever their number.
+    emptied: clusters whose sets are to be there without any network.
 
     An object is ours by our field manager. One that carries the original program's labels is ``adoptable``; any other
     under a wanted name is ``not_ours``, and no option takes it.
@@ -54,7 +56,10 @@ def plan_sets(
     planned.plan.refused += [clash.refusal for clash in clashes]
     wanted = {item.name: item for item in named}
     for name in sorted(wanted):
-        _compare(planned, local, target, wanted[name], existing.get(name), manager, adopt, sources)
+        _compare(planned, local, target, wanted[name], existing.get(name), manager, adopt)
+    for name, member in sorted(holders.items()):
+        if member.cluster in emptied and member.cluster not in sources and owned_by(existing[name], manager):
+            _compare(planned, local, target, NamedSet(name, member, ()), existing[name], manager, adopt)
     for source in sorted(sources):
         stale = {name for name, member in holders.items() if member.cluster == source and name not in wanted}
         # a name in conflict is still ours: the loser's set is in nobody's way but its own
@@ -98,7 +103,6 @@ def _compare(
     actual: t.Optional[t.Mapping[str, t.Any]],
     manager: str,
     adopt: bool,
-    sources: t.Collection[str],
 ) -> None:
     plan, ident, after = planned.plan, "{0}/{1}".format(local, wanted.name), manifest(target, wanted)
     label = "{0} {1}".format(target.kind, ident)

@@ -15,18 +15,18 @@ from .mirror_services import Manifest, Object
 OUTAGES = ("unreachable", "timed_out", "server_busy")
 
 
-def record_name(fabric: str) -> str:
-    """Name of the ConfigMap."""
-    return "service-mirror-outages-{0}".format(fabric)
+def record_name(what: str, fabric: str) -> str:
+    """Name of the ConfigMap of a capability."""
+    return "{0}-outages-{1}".format(what, fabric)
 
 
-def outage_record(fabric: str, namespace: str, since: t.Mapping[str, int]) -> Manifest:
+def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> Manifest:
     """The ConfigMap: cluster -> seconds since 1970 at which it was first found unreachable."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": record_name(fabric), "namespace": namespace},
-        "data": {name: str(since[name]) for name in sorted(since)},
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {cluster: str(since[cluster]) for cluster in sorted(since)},
     }
 
 
