@@ -13,7 +13,6 @@ pod; a bare client does the same here, one pod after the other as the original's
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 
@@ -21,7 +20,7 @@ from _clusters import api_server, head, lists_alone, median, row, run_flow, toge
 from set_kinds import KINDS, LABEL, namespace, path_of, remove, serve
 
 GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
-SET, SIZE = "gcp-web-forwarder", {"kind": KINDS["calico"]["kind"], "field": KINDS["calico"]["field"]}
+SET, KIND = "gcp-web-forwarder", KINDS["calico"]
 #: Pods up to which the original's way is measured: its cost grows with the square.
 MEASURED = 1000
 
@@ -47,7 +46,7 @@ class Bench:
         self.request = {"fabric": "bench", "clusters": [aws.access("aws"), gcp.access("gcp")], "grants": GRANTS, "sources": ["gcp"], "targets": ["aws"]}
 
     def nets(self):
-        return self.aws.client().get(path_of("calico", SET))["spec"][SIZE["field"]]
+        return self.aws.client().get(path_of("calico", SET))["spec"][KIND["field"]]
 
     def drop(self):
         self.aws.client().delete(path_of("calico", SET))
@@ -67,16 +66,16 @@ class Bench:
     def pod_by_pod(self):
         """The original's way, from a set of one to a set of all: a GET and a PUT of the whole set for each pod."""
         client, path = self.aws.client(), path_of("calico", "by-pod")
-        body = {"apiVersion": "{group}/{version}".format(**KINDS["calico"]), "kind": SIZE["kind"], "metadata": {"name": "by-pod"}}
+        body = {"apiVersion": "{group}/{version}".format(**KIND), "kind": KIND["kind"], "metadata": {"name": "by-pod"}}
         nets = sorted(self.nets())
-        client.create(path_of("calico"), dict(body, spec={SIZE["field"]: nets[:1]}), "bench")
+        client.create(path_of("calico"), dict(body, spec={KIND["field"]: nets[:1]}), "bench")
         started = time.perf_counter()
         for number in range(2, len(nets) + 1):
             current = client.get(path)
-            current["spec"] = {SIZE["field"]: nets[:number]}
+            current["spec"] = {KIND["field"]: nets[:number]}
             client._object("put", "PUT", path, None, current)
         seconds = time.perf_counter() - started
-        assert len(client.get(path)["spec"][SIZE["field"]]) == len(nets)
+        assert len(client.get(path)["spec"][KIND["field"]]) == len(nets)
         client.delete(path)
         return seconds
 
@@ -105,7 +104,7 @@ def main():
     with api_server() as aws, api_server() as gcp:
         serve(aws.client(), "calico")
         namespace(gcp.client(), "web")
-        version = json.dumps(aws.client().get("/version")["gitVersion"]).strip('"')
+        version = aws.client().get("/version")["gitVersion"]
         print("Pods of one network set, API server {0}; Linux {1}".format(version, os.uname().release))
         print("seconds; medians of {0} interleaved runs, but for pod by pod: one run\n".format(asked.rounds))
         head("pods", "change", "writes", "instead", "s", "network_sets, s", "ratio")
@@ -117,7 +116,8 @@ def main():
             cold, unchanged, changed, lists = bench.rounds(asked.rounds)
             if count <= MEASURED:
                 slow = bench.pod_by_pod()
-                row(count, "all enter", 1, "pod by pod, GET and PUT of the set", "{0:.2f}".format(slow), "{0:.3f}".format(cold), "{0:.0f} x faster".format(slow / cold))
+                row(count, "all enter", 1, "pod by pod, GET and PUT of the set", "{0:.2f}".format(slow), "{0:.3f}".format(cold),
+                    "{0:.0f} x faster".format(slow / cold))  # fmt: skip
             for what, writes, seconds in (("all enter", 1, cold), ("unchanged", 0, unchanged), ("one leaves", 1, changed)):
                 row(count, what, writes, "the same lists read and decoded", "{0:.3f}".format(lists), "{0:.3f}".format(seconds),
                     "{0:.2f} x its time".format(seconds / lists))  # fmt: skip

@@ -157,5 +157,3 @@ def _stopped(objects: Objects, unreachable: t.Collection[str], options: Options,
             manifest = dict(not_ready(obj, options.on_unreachable == "empty"), apiVersion=key.api_version, kind=key.kind)
             made[key] = aligned(manifest, obj) if key.kind == "Endpoints" else manifest
     return made
-
-
