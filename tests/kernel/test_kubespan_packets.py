@@ -20,6 +20,7 @@ from conftest import MODULE_UTILS, SLOW, flow_environment
 pytestmark = pytest.mark.other_kernel
 
 ROUNDS = 200 if SLOW <= 1 else 20
+MANY = 100_000 if SLOW <= 1 else 2_000
 TARGETS = {4: "10.244.3.9", 6: "fd00:244:3::9"}
 
 DRIVER = """
@@ -27,7 +28,7 @@ import importlib, ipaddress, json, os, signal, socket, subprocess, sys, time
 ask = json.load(sys.stdin)
 load = lambda name: importlib.import_module({0!r} + name)
 nft_table, ip_rules = load("_flows.nft_table"), load("_flows.ip_rules")
-rules, routes = load("_linux.rules"), load("_linux.routes")
+nft, rules, routes = load("_linux.nft"), load("_linux.rules"), load("_linux.routes")
 generations, kubespan_nft, routing, ranges = (load("_mesh.kubespan_" + name) for name in ("generations", "nft", "routing", "ranges"))
 targets = {1!r}
 
@@ -98,7 +99,27 @@ def module_rules(number):
     return ip_rules.run(wanted, False)["changed"]
 
 
+def target_range(number):
+    return ((0x0AF40300, 0x0AF403FF), (0x0AF40200, 0x0AF403FF))[number % 2]
+
+
+def other_range(index, number):
+    return 0x0B000000 + index * 8, 0x0B000000 + index * 8 + number % 2
+
+
+def ten_of_many(number):
+    # the range with the target and nine others of a large set change; the rest never do
+    if number == 0:
+        spans = (target_range(0), *(other_range(index, 0) for index in range(ask["many"])))
+        return set_table(ranges.PrefixSet(spans, narrow.v6))
+    before, after = ([target_range(n), *(other_range(index * 100, n) for index in range(9))] for n in (number - 1, number))
+    item = {{"name": "kubespan_targets_ipv4", "type": "ipv4_addr", "flags": ["interval"]}}
+    steps = [{{"op": "delete_elements", "set": item, "spans": before}}, {{"op": "add_elements", "set": item, "spans": after}}]
+    return nft.apply_steps("inet", "talos_kubespan", steps) == 2
+
+
 OPERATIONS = {{
+    "ten of many elements": ten_of_many,
     "elements": lambda number: set_table((wide, one, narrow)[number % 3]),
     "clamp": lambda number: set_table(mtu=1400 + number % 2),
     "generation": lambda number: set_table(generation=("v1.3", "current")[number % 2]),
@@ -175,7 +196,7 @@ def host_fixture(node):
 
 def watch(node, rounds, *operations):
     done = subprocess.run(
-        node.command(sys.executable, "-B", "-c", DRIVER), input=json.dumps({"rounds": rounds, "operations": operations}),
+        node.command(sys.executable, "-B", "-c", DRIVER), input=json.dumps({"rounds": rounds, "operations": operations, "many": MANY}),
         capture_output=True, text=True, check=False, env=flow_environment(), timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -183,7 +204,7 @@ def watch(node, rounds, *operations):
 
 
 def test_no_update_lets_a_packet_leave_by_the_uplink(host):
-    names = ["elements", "clamp", "generation", "chains", "route", "rule", "module's rules", "link down and up", "nothing"]
+    names = ["ten of many elements", "elements", "clamp", "generation", "chains", "route", "rule", "module's rules", "link down and up", "nothing"]
     seen = watch(host, ROUNDS, *names)
     print({name: found["seconds"] for name, found in seen.items()})
     assert list(seen) == names
