@@ -241,32 +241,55 @@ def test_a_roaming_peer_is_left_alone_and_lost_memory_does_no_harm(site, wait_fo
     assert ":51999" in node.run("wg", "show", "kubespan", "endpoints")
 
 
-@pytest.mark.parametrize("harm", [
+HARMS = (
     "ip link set kubespan down", "ip link set kubespan down && ip link set kubespan up", "ip link del kubespan", "nft flush ruleset",
     "nft delete element inet talos_kubespan kubespan_targets_ipv4 '{ 10.244.2.0/24 }'", "ip rule del pref 32500", "ip -6 rule del pref 32500",
     "ip route del default dev kubespan table 180", "ip -6 route flush table 180", "ip address flush dev kubespan",
     "wg set kubespan peer $(wg show kubespan peers) remove", "wg set kubespan fwmark 0", "ip link set kubespan mtu 1300",
-])
-def test_whatever_others_break_is_repaired_by_the_next_pass(repaired, harm):
-    """Kubespan 24.8; and while it is broken nothing leaves in clear text."""
-    site, node = repaired, repaired.nodes["a"]
+)
+
+
+def test_whatever_others_break_is_repaired_by_the_next_pass(site, wait_for):
+    """Kubespan 24.8; and without the device or its routes nothing leaves in clear text."""
+    site.wants["a"]["kubespan"]["watcher"] = True
+    site.join()
+    node = site.nodes["a"]
+    assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
+    watch(site, "a")
     before = site.seen("a")
-    node.run("sh", "-c", harm)
-    assert site.seen("a") != before
-    route = node.run("ip", "route", "get", PODS["b"] + ".9", "mark", "0x40", check=False)
-    assert "dev under" not in route or "rule" in harm
-    dummy, written = watch(site, "a")
-    assert written
-    after = site.seen("a")
-    assert after == before
-    assert site.ping(PODS["b"] + ".9", PODS["a"] + ".9")
+    for harm in HARMS:
+        node.run("sh", "-c", harm)
+        assert site.seen("a") != before, harm
+        route = node.run("ip", "route", "get", PODS["b"] + ".9", "mark", "0x40", check=False)
+        assert "dev under" not in route or "rule" in harm, harm
+        dummy, written = watch(site, "a")
+        assert written, harm
+        assert site.seen("a") == before, harm
+        assert site.ping(PODS["b"] + ".9", PODS["a"] + ".9"), harm
     assert not watch(site, "a")[1]
 
 
-@pytest.fixture(name="repaired")
-def repaired_fixture(site, wait_for):
-    site.wants["a"]["kubespan"]["watcher"] = True
-    site.join()
-    assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
-    watch(site, "a")
-    return site
+def test_others_in_our_place_are_named_before_anything_is_written(site):
+    node = site.nodes["a"]
+    for harm, word, undo in (
+        ("ip rule add pref 32500 fwmark 0x1 lookup 99", "priority_taken", "ip rule del pref 32500"),
+        ("ip route add default via 192.0.2.12 table 180", "table_taken", "ip route flush table 180"),
+        ("sysctl -q net.ipv4.conf.all.rp_filter=1", "rp_filter_strict", "sysctl -q net.ipv4.conf.all.rp_filter=0"),
+        ("nft add table inet talos_kubespan", "adoptable", "nft delete table inet talos_kubespan"),
+        ("ip link add kubespan type veth peer name other", "not_ours", "ip link del kubespan"),
+    ):
+        node.run("sh", "-c", harm)
+        before = site.seen("a")
+        made = site.run("a")
+        assert word in [refusal["reason"] for refusal in made["refused"]], (harm, made["refused"])
+        assert site.seen("a") == before, harm
+        node.run("sh", "-c", undo)
+    assert not site.run("a")["refused"] and site.run("a")["changed"] is False
+
+
+@pytest.mark.parametrize("value, word", [({"mtu": 1279}, "bad_mtu"), ({"mtu": 0}, "bad_mtu"), ({"filters": {"endpoints": [" 10.0.0.0/8"]}}, "invalid_filter")])
+def test_bad_settings_are_refused(site, flow_failed, value, word):
+    before = site.seen("a")
+    with pytest.raises(flow_failed):
+        site.run("a", kubespan=dict(site.wants["a"]["kubespan"], config=value))
+    assert site.seen("a") == before and word

@@ -22,6 +22,7 @@ from .._linux.stats import Stats, total
 from .._mesh.dataplane import alias_of
 from .._mesh.kubespan_generations import KEEPALIVE, PROTOCOL_STATIC, GENERATIONS, Layout, make_layout
 from .._mesh.kubespan_nft import FAMILY, table
+from .._mesh.kubespan_preflight import Conflict, conflicts
 from .._mesh.kubespan_ranges import PrefixSet
 from .._mesh.kubespan_routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
 from .._mesh.kubespan_states import UNKNOWN
@@ -78,6 +79,9 @@ class Part:
         self.routes = read_routes(layout.route_table)
         self.rule_steps = [step for version in (4, 6) for step in self._rule_steps(version)]
         self.route_steps = self._route_steps()
+        self.problems, self.notes = self._preflight()
+        if self.problems or self.table.foreign:
+            self.refused = True
         self.filter_wrong = state is not None and host.reverse_path_filter(layout.device) not in (None, NO_FILTER)
 
     def _device(self, purge: bool) -> Data:
@@ -146,6 +150,18 @@ class Part:
             item["external"] = bool(self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching)
         return {"table": wanted, "owner": self.alias, "adopt": self.adopt, "state": "absent" if self.state is None else "present"}
 
+    def _preflight(self) -> t.Tuple[t.List[Conflict], t.List[str]]:
+        """(what forbids any write, what people should know) of others that use our priorities, tables and filters."""
+        if self.state is None:
+            return [], []
+        facts = {
+            "rules": self.rules,
+            "routes": self.routes,
+            "rp_filter": {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER},
+        }
+        found = conflicts(facts, self.layout, self.gen)
+        return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
+
     def _rule_steps(self, version: int) -> t.List[Data]:
         wanted = wanted_rule(version, self.layout, self.gen)
         if self.state is None:
@@ -160,6 +176,12 @@ class Part:
     def plan(self) -> Plan:
         """Everything that differs, for people. A device that is not ours keeps all the rest away."""
         todo = Plan()
+        todo.warnings.extend(self.notes)
+        for problem in self.problems:
+            todo.refuse(self.layout.device, problem.word, problem.message)
+        if self.problems or self.table.foreign:
+            todo.refused.extend(self.table.refused)
+            return todo
         todo.extend(self.device)
         if self.refused:
             return todo

@@ -81,6 +81,7 @@ BOOT_FILES = (
     "_mesh/kubespan_mtu.py",
     "_mesh/kubespan_nft.py",
     "_mesh/kubespan_peers.py",
+    "_mesh/kubespan_preflight.py",
     "_mesh/kubespan_ranges.py",
     "_mesh/kubespan_routing.py",
     "_mesh/kubespan_state_file.py",
