@@ -29,7 +29,7 @@ from .._mesh.kubespan_states import UNKNOWN
 from .._mesh.kubespan_targets import targets
 from .._plan.plan import Plan
 from .._values.addresses import parse_network
-from . import nft_table, wireguard_device
+from . import kubespan_preflight, nft_table, wireguard_device
 
 Data = t.Dict[str, t.Any]
 #: A decrypted packet's way back is through the tunnel, which routing without a mark does not know: no filter on our device.
@@ -154,12 +154,12 @@ class Part:
         """(what forbids any write, what people should know) of others that use our priorities, tables and filters."""
         if self.state is None:
             return [], []
-        facts = {
-            "rules": self.rules,
-            "routes": self.routes,
-            "rp_filter": {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER},
-        }
-        found = conflicts(facts, self.layout, self.gen)
+        if self.actual["link"] is None and not self.watching:
+            # the whole host is looked at once, before the first write; later only what is read anyway
+            found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.word == "adoptable")]
+        else:
+            strict = {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER}
+            found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
         return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
 
     def _rule_steps(self, version: int) -> t.List[Data]:
