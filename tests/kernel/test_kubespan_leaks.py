@@ -104,7 +104,8 @@ def repeat(site, wishes, repeats=REPEATS):
 
 def other(site, **change):
     """A third node that is only announced."""
-    record = dict(site.wants["a"]["kubespan"]["affiliates"][1], node_id="zzz", node="c", nodename="c", public_key="83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs=")
+    key = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="
+    record = dict(site.wants["a"]["kubespan"]["affiliates"][1], node_id="zzz", node="c", nodename="c", public_key=key)
     record.update(kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:3", addresses=["192.0.2.13"], endpoints=["192.0.2.13:51820"])
     return dict(record, additional_addresses=["10.244.3.0/24"], **change)
 
