@@ -27,7 +27,7 @@ def read_routes(table: int) -> t.List[Route]:
     are left out: they are other routes than those without. dev is None for routes that have none, and for those with
     several next hops. mtu: the route's own; None where it has none. Raises LinuxError.
     """
-    names = {index: name for index, name in socket.if_nameindex()}
+    names = dict(socket.if_nameindex())
     netlink = RouteSocket()
     try:
         found = [decode_route(body, names) for version in (4, 6) for body in netlink.table(version, table)]
