@@ -1,0 +1,128 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From Node listings and hosts' own reports to one mesh: what is claimed, what holds, what is published."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_annotations import encode
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_address
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_plan import (
+    annotations_to_publish,
+    node_kubespan,
+    plan_mesh,
+)
+
+MESH = "our mesh"
+KEYS = {
+    "a1": "CvQ6mT6y+Q7KxcZDGrj2C51PMVG0dGomuLq+aH7CTR8=",
+    "a2": "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs=",
+    "g1": "TG9yVFi34isQO2aGdCKIVQTMbwk1rqUdaYkFqqe0+m8=",
+}
+ADDRESS = {"a1": "10.66.23.31", "a2": "10.66.23.32", "g1": "10.22.22.27"}
+PODS = {"a1": "10.2.3.0/24", "a2": "10.2.4.0/24", "g1": "10.4.7.0/24"}
+CLUSTER = {"a1": "aws", "a2": "aws", "g1": "gcp"}
+
+
+def fabric():
+    made, findings = load_fabric({
+        "name": "demo",
+        "clusters": {
+            "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"], "wireguard_port": 1},
+            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"], "wireguard_port": 2},
+        },
+        "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for name, cluster in CLUSTER.items()},
+    })
+    assert not findings
+    return made
+
+
+def record(name, **change):
+    mac = "52:54:00:00:00:0{0}".format(sorted(KEYS).index(name) + 1)
+    return dict({
+        "node_id": "id-" + name, "nodename": name, "public_key": KEYS[name], "kubespan_address": str(mesh_address(MESH, mac)),
+        "addresses": [ADDRESS[name]], "additional_addresses": [PODS[name]], "endpoints": [ADDRESS[name] + ":51820"],
+    }, **change)
+
+
+def node(name, **change):
+    notes = {key: value for key, value in encode(record(name, **change)).items() if value}
+    return {"metadata": {"name": name, "annotations": dict(notes, other="kept")}, "spec": {"podCIDRs": [PODS[name]]}}
+
+
+def listings(**changes):
+    found = {"aws": {"nodes": []}, "gcp": {"nodes": []}}
+    for name, cluster in CLUSTER.items():
+        found[cluster]["nodes"].append(node(name, **changes.get(name, {})))
+    return found
+
+
+def holding(topology):
+    return {row["node"]: row for row in topology["kubespan"]["affiliates"]}
+
+
+def words(topology):
+    return {(refusal["object"], refusal["reason"]) for refusal in topology["refused"]}
+
+
+def test_every_node_gets_the_same_affiliates():
+    topology = plan_mesh(fabric(), listings(), MESH)
+    assert sorted(holding(topology)) == ["a1", "a2", "g1"] and not topology["refused"] and topology["kubespan"]["complete"]
+    part = node_kubespan(topology, "a1")
+    assert part["cluster_networks"] == ["10.2.0.0/16", "10.3.0.0/16"] and part["pod_cidrs"] == [PODS["a1"]]
+    assert part["affiliates"] == node_kubespan(topology, "g1")["affiliates"]
+    assert node_kubespan({"mode": "semaphore"}, "a1") is None
+
+
+@pytest.mark.parametrize("change, object_name, word", [
+    ({"additional_addresses": ["0.0.0.0/0"]}, "gcp/g1", "outside_grant"),
+    ({"additional_addresses": ["10.2.3.0/24"]}, "gcp/g1", "outside_grant"),
+    ({"public_key": "A" * 43 + "="}, "gcp/g1", "weak_key"),
+    ({"public_key": KEYS["a1"]}, "gcp/g1", "claimed_twice"),
+    ({"endpoints": ["10.2.3.4:51820"]}, "gcp/g1", "endpoint_in_overlay"),
+    ({"endpoints": ["127.0.0.1:51820"]}, "gcp/g1", "endpoint_special"),
+    ({"addresses": ["10.66.23.31"]}, "gcp/g1", "outside_grant"),
+    ({"kubespan_address": "fd00::1"}, "gcp/g1", "outside_grant"),
+    ({"node_id": "id-a1"}, "gcp/g1", "claimed_twice"),
+])
+def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
+    topology = plan_mesh(fabric(), listings(g1=change), MESH)
+    assert (object_name, word) in words(topology)
+    assert {"a1", "a2"} - set(holding(topology)) <= ({"a1"} if word == "claimed_twice" else set())
+    assert holding(topology)["a2"]["additional_addresses"] == [PODS["a2"]]
+
+
+def test_a_cluster_that_cannot_be_read_makes_the_mesh_incomplete():
+    topology = plan_mesh(fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH)
+    assert not topology["kubespan"]["complete"] and [failure["cluster"] for failure in topology["failures"]] == ["gcp"]
+    assert sorted(holding(topology)) == ["a1", "a2"]
+    assert annotations_to_publish(topology, {"g1": encode(record("g1"))}) == {}
+
+
+def test_what_hosts_report_stands_beside_what_is_published():
+    empty = listings()
+    for nodes in empty.values():
+        for item in nodes["nodes"]:
+            item["metadata"]["annotations"] = {}
+    assert holding(plan_mesh(fabric(), empty, MESH)) == {}
+    topology = plan_mesh(fabric(), empty, MESH, {name: record(name) for name in KEYS})
+    assert sorted(holding(topology)) == ["a1", "a2", "g1"]
+    assert sorted(holding(plan_mesh(fabric(), empty, MESH, {"stranger": record("a1")}))) == []
+
+
+def test_only_what_differs_is_published():
+    topology = plan_mesh(fabric(), listings(a2={"endpoints": ["10.66.23.32:9"]}), MESH)
+    reported = {name: encode(record(name)) for name in KEYS}
+    assert list(annotations_to_publish(topology, reported)) == ["aws"]
+    (found,) = annotations_to_publish(topology, reported)["aws"].items()
+    assert found[0] == "a2" and "" not in found[1].values()
+
+
+def test_garbage_from_an_api_server_stops_nobody():
+    found = listings()
+    found["gcp"]["nodes"] += [None, 7, {"metadata": None}, {"metadata": {"name": ["x"], "annotations": 3}}]
+    found["gcp"]["nodes"].append({"metadata": {"name": "y", "annotations": {"cluster.talos.dev/node-id": 5}}})
+    assert sorted(holding(plan_mesh(fabric(), found, MESH))) == ["a1", "a2", "g1"]
