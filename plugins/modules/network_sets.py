@@ -20,7 +20,7 @@ description:
     family, and must lie in what O(grants) says of its cluster.
   - Two namespaces can make the same name. The set that exists keeps it, otherwise the first in order. The other is refused,
     and addresses are never mixed.
-  - A cluster whose pods could not be listed completely keeps its sets everywhere, as they are.
+  - A cluster whose pods could not be listed completely keeps its sets everywhere, as they are, unless O(on_unreachable) says otherwise.
   - A set that this fabric wrote is put right when somebody edited it. A set with the labels of semaphore-policy that this fabric
     did not write needs O(adopt=true). Any other set of a wanted name is refused and never touched.
 extends_documentation_fragment:

@@ -17,8 +17,8 @@ description:
   - Each kind is listed once in each cluster, and only what differs is written. Nothing is ever written to a source.
   - A source cluster only makes claims. Endpoints must lie in the pod ranges, or for pods on the host's network in the node ranges,
     that the inventory grants it. Others are left out and listed in RV(refused), and the rest is mirrored.
-  - Of a Service only ports, headlessness and session affinity are copied, and never its external addresses, selectors, node ports,
-    labels or annotations.
+  - Of a Service only ports, headlessness and session affinity are copied, those labels and annotations that O(copy_labels) and
+    O(copy_annotations) name, and never its external addresses, selectors or node ports.
   - Mirrors without a source are removed, unless the source could not be listed completely or more would go than O(max_deletes).
   - An object in the mirror namespace is ours when this fabric's field manager applied it. Those of the original program are taken
     over with O(adopt=true), others never.

@@ -218,8 +218,17 @@ class Core:
         return seconds
 
 
+def measured_loop(core):
+    """Seconds an object of the slow loop takes, the better of two measurements."""
+    with api_server() as gcp:
+        loops = [core.run(gcp, "loop-{0}".format(objects), objects // 2, True) for objects in LOOPS]
+    per_object = min(seconds / objects for seconds, objects in zip(loops, LOOPS))
+    print("loop of kubernetes.core.k8s: {0} objects {2:.1f} s, {1} objects {3:.1f} s, so {4:.2f} s an object\n".format(*LOOPS, *loops, per_object))
+    return per_object
+
+
 def rows(asked, folder, form, aws, loop):
-    """The rows of one number of Services."""
+    """Print the rows, one number of Services after the other; ``loop``: seconds an object, None: without kubernetes.core."""
     for count in asked.services:
         bench = Bench(aws, form, count, folder)
         bench.sources()
@@ -231,16 +240,16 @@ def rows(asked, folder, form, aws, loop):
             times = {side: median(values) for side, values in bench.times.items()}
             unchanged, lists = bench.unchanged(gcp, asked.rounds)
             changed = bench.changed(gcp, asked.rounds)
-        objects = 2 * count
-        row(count, "cold", "loop of kubernetes.core.k8s", "{0:.0f} (extrapolated)".format(loop * objects), "task {0:.2f}".format(times[TASK]),
-            "{0:.0f} x faster".format(loop * objects / times[TASK]))  # fmt: skip
-        if count <= MEASURED:
-            with api_server() as gcp:
-                listed = Core(form, folder).run(gcp, LIST, count, False)
-            measured = (listed / count, "measured once")
-        row(count, "cold", "one task of kubernetes.core.k8s with the list",
-            "{0:.1f} ({1})".format(measured[0] * count, measured[1] if count <= MEASURED else "extrapolated"), "task {0:.2f}".format(times[TASK]),
-            "{0:.1f} x faster".format(measured[0] * count / times[TASK]))  # fmt: skip
+        if loop:
+            slow = 2 * count * loop
+            row(count, "cold", "loop of kubernetes.core.k8s", "{0:.0f} (extrapolated)".format(slow), "task {0:.2f}".format(times[TASK]),
+                "{0:.0f} x faster".format(slow / times[TASK]))  # fmt: skip
+            if count <= MEASURED:
+                with api_server() as gcp:
+                    each = Core(form, folder).run(gcp, LIST, count, False) / count
+            slow, how = each * count, "measured once" if count <= MEASURED else "extrapolated"
+            row(count, "cold", "one task of kubernetes.core.k8s with the list", "{0:.1f} ({1})".format(slow, how), "task {0:.2f}".format(times[TASK]),
+                "{0:.1f} x faster".format(slow / times[TASK]))  # fmt: skip
         row(count, "cold", "bare client, same writes", "{0:.3f}".format(times[BARE]), "flow {0:.3f}".format(times[FLOW]),
             "{0:.2f} x its time".format(times[FLOW] / times[BARE]))  # fmt: skip
         row(count, "unchanged", "the same lists read and decoded", "{0:.3f}".format(lists), "flow {0:.3f}".format(unchanged),
@@ -254,6 +263,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--services", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-core", action="store_true", help="leave out kubernetes.core, which takes most of the time")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, api_server() as aws:
         folder = pathlib.Path(name)
@@ -262,13 +272,9 @@ def main():
         print("Mirrors of Services with {0} endpoints each, API server {1}, as {2}; Linux {3}".format(ENDPOINTS, version, form.plural, os.uname().release))
         print("seconds; medians of {0} interleaved runs, but for kubernetes.core: one run each".format(asked.rounds))
         print("flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n")
-        core = Core(form, folder)
-        with api_server() as gcp:
-            loops = [core.run(gcp, "loop-{0}".format(objects), objects // 2, True) for objects in LOOPS]
-        per_object = min(seconds / objects for seconds, objects in zip(loops, LOOPS))
-        print("loop of kubernetes.core.k8s: {0} objects {2:.1f} s, {1} objects {3:.1f} s, so {4:.2f} s an object\n".format(*LOOPS, *loops, per_object))
+        loop = None if asked.no_core else measured_loop(Core(form, folder))
         head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
-        rows(asked, folder, form, aws, per_object)
+        rows(asked, folder, form, aws, loop)
 
 
 if __name__ == "__main__":
