@@ -175,8 +175,13 @@ def test_events_concern_the_named_services_only(server, api):
     assert "loadBalancerIP" not in get(api, "a")["spec"] and get(api, "b")["spec"]["loadBalancerIP"] == "203.0.113.0"
     load_balancers.run(request_for(server))
     api.delete(SERVICES + "/b")
-    result = load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/b"]}))
-    assert result["plan"]["delete"] == 1 and [entry["service"] for entry in ledger(api).values()] == ["lb-test/a"]
+    make_service(api, "c")
+    result = load_balancers.run(request_for(server, {"mode": "add", "services": ["lb-test/c"]}))
+    assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32", "203.0.113.2/32"]  # of all, not of the named ones only
+    api.delete(SERVICES + "/c")
+    result = load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/b", "lb-test/c"]}))
+    assert result["plan"]["delete"] == 2 and [entry["service"] for entry in ledger(api).values()] == ["lb-test/a"]
+    assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
 
 
 def test_a_damaged_record_stops_the_cluster(server, api):

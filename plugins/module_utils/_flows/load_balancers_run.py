@@ -16,6 +16,7 @@ from .._loadbalancers.address_states import states
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from .._loadbalancers.ledger import Entry, Ledger, holders, manifest
+from .._loadbalancers.load_balancer_setting import EMPTY
 from .._loadbalancers.reservations import Reservation, matches_of, service_tags
 from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of, retains
 from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts
@@ -309,6 +310,13 @@ class Run:
 
     # -- what the module shows ---------------------------------------------------------------------------------------
 
+    def _announced(self, cost: CostPlan) -> t.Set[str]:
+        """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
+        if self.mode == "absent":
+            return set()
+        gone = set(self.request.get("services") or ()) if self.mode == "remove" else set()
+        return {network for key, network in mapped_networks(cost).items() if key not in gone}
+
     def _shown(self, cost: CostPlan, told: backends.Told) -> t.Dict[str, t.Any]:
         owner, rows = self.setup.owner(self.state.uid), []
         planned = {change.id: change for change in self.plan.changes if change.kind == "Service"}
@@ -323,7 +331,7 @@ class Run:
             found = states(has, mine, told.mapped)
             rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.word,
                              reservation=mine.id if mine is not None else ""))  # fmt: skip
-        announce = sorted(network for network in told.mapped) if self.setup.balancer.type in ("empty", "kube-vip") else []
+        announce = sorted(self._announced(cost)) if self.setup.balancer.type == EMPTY else []
         return {
             "provider": self.setup.provider,
             "load_balancer": self.setup.balancer.type,

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The modules and roles of load balancing as a user runs them: through ansible-playbook, over a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+
+SPACE = "lb-books"
+SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+PASSWORD, OTHER, TOKEN = "Bgp-Secret-0123", "Other-Secret-456", "metal-token-of-the-test"
+
+
+@pytest.fixture
+def inventory(server, tmp_path):
+    client = server.client()
+    try:
+        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl")
+    except Conflict:
+        pass
+    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "book-1"}}, "kubelet")
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
+    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}, "kubectl")
+    access = server.access()
+    access.pop("name")
+    ca = tmp_path / "ca.crt"
+    ca.write_text(access.pop("ca_data"))
+    settings = {"load_balancer": "kube-vip://", "pool": ["203.0.113.0/29"], "publish_bgp_password": True}
+    tree = {"all": {"children": {
+        "clusters": {"hosts": {"aws": dict(access, ca_cert=str(ca), load_balancers_settings=settings)},
+                     "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}},
+        "aws_nodes": {"hosts": {"book-1": {}}, "vars": {
+            "multicluster_cluster": "aws", "bgp_speaker_source_ip": "10.66.0.1", "ansible_connection": "local",
+            "bgp_speaker_neighbors": [{"address": "169.254.255.1", "asn": 65530, "password": PASSWORD}]}},
+    }}}  # fmt: skip
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(tree))
+    yield tmp_path
+    client.delete(SERVICES + "/web")
+    client.delete("/api/v1/nodes/book-1")
+    client.delete("/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool")
+
+
+def play(folder, book, *arguments):
+    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_HOME=str(folder / "ansible"))
+    environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
+    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    words = ["ansible-playbook", "-i", str(folder / "hosts.yml"), book, "-e", "ansible_python_interpreter=" + sys.executable, *arguments]
+    done = subprocess.run(words, env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_playbook_and_its_secrets(server, inventory):
+    """The whole playbook but the nodes: -vvv and the diff show neither the token nor a password."""
+    limit = ("--limit", "clusters,localhost")
+    mark = server.mark()
+    code, out = play(inventory, "multicluster.network.loadbalancers", "--check", "--diff", "-vvv", *limit)
+    assert code == 0 and "203.0.113.0" in out and server.writes(mark) == [], out[-3000:]
+    code, more = play(inventory, "multicluster.network.loadbalancers", "--diff", "-vvv", *limit)
+    assert code == 0, more[-3000:]
+    client = server.client()
+    assert client.get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    assert "metal.equinix.com/bgp-peers-0-bgp-pass" in client.get("/api/v1/nodes/book-1")["metadata"]["annotations"]
+    published = client.get("/api/v1/nodes/book-1")["metadata"]["annotations"]["metal.equinix.com/bgp-peers-0-bgp-pass"]
+    for secret in (PASSWORD, published, server.access()["token"]):
+        assert secret not in out + more
+    mark = server.mark()
+    code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+    assert code == 0 and "changed=0" in out and server.writes(mark) == []
+    code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
+    assert code == 0 and "loadBalancerIP" not in client.get(SERVICES + "/web")["spec"], out[-3000:]
+    assert not client.get("/api/v1/nodes/book-1")["metadata"].get("annotations")
+
+
+def test_a_provider_that_fails_shows_no_token(server, inventory):
+    tree = yaml.safe_load((inventory / "hosts.yml").read_text())
+    settings = {"provider": "equinix_metal", "base_url": "https://127.0.0.1:1/metal/v1", "api_key": TOKEN, "project_id": "p", "metro": "da",
+                "load_balancer": "kube-vip://", "bgp_pass": OTHER}  # fmt: skip
+    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = settings
+    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_timeout"] = 6
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
+    mark = server.mark()
+    code, out = play(inventory, "multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
+    assert code != 0 and "[api]" in out and server.writes(mark) == []
+    assert TOKEN not in out and OTHER not in out
+
+
+def test_the_timer_is_rendered_and_checked(server, inventory):
+    """What systemd says of the units, without installing them."""
+    from jinja2 import Environment
+
+    folder = os.path.join(os.path.dirname(__file__), "..", "..", "roles", "playbook_timer")
+    values = yaml.safe_load(open(os.path.join(folder, "defaults", "main.yml"), encoding="utf-8"))
+    values.update(playbook_timer_inventory="/etc/ansible/inventory", playbook_timer_command="/bin/true",
+                  playbook_timer_arguments=["-e", json.dumps({"a": "b $c 100%"})], playbook_timer_environment={"X": "1 \"2\""})  # fmt: skip
+    for name in ("service", "timer"):
+        text = open(os.path.join(folder, "templates", name + ".j2"), encoding="utf-8").read()
+        (inventory / ("multicluster-loadbalancers." + name)).write_text(Environment(keep_trailing_newline=True).from_string(text).render(values))
+    units = [str(inventory / ("multicluster-loadbalancers." + name)) for name in ("service", "timer")]
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert "multicluster-loadbalancers" not in done.stderr, done.stderr
+    assert '"{\\"a\\": \\"b $$c 100%%\\"}"' in (inventory / "multicluster-loadbalancers.service").read_text()
