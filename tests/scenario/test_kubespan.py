@@ -1,0 +1,86 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One full mesh of two clusters, both families, by what users run. The tests of this file build on each other, in their order."""
+
+from __future__ import annotations
+
+import json
+
+TOPOLOGY = "dual"
+STATE = {}
+MESH = {
+    "multicluster_mesh": "kubespan", "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
+    "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
+}
+KEY, PREFIXES, SELF = (
+    "networking.talos.dev/" + name for name in ("kubespan-public-key", "assigned-prefixes", "self-ips")
+)
+
+
+def play(fabric, book, *arguments, **variables):
+    return fabric.play(book, *arguments, variables=dict(MESH, **variables))
+
+
+def statuses(fabric, node):
+    return json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default-kubespan.json"))["peers"]
+
+
+def test_check_mode_shows_the_whole_change_and_makes_none(fabric):
+    STATE["before"] = fabric.everything()
+    with fabric.witness() as writes:
+        run = play(fabric, "site", "--check", "--diff").ok()
+    assert fabric.everything() == STATE["before"] and not writes
+    for text in ("+link kubespan", "+nftables table inet talos_kubespan", "node id of aws-node-1, known after apply"):
+        assert text in run.out, text
+    assert MESH["mesh_secret"] not in run.out
+
+
+def test_site_joins_all_nodes(fabric):
+    run = play(fabric, "site").ok()
+    assert "all green" in run.out and MESH["mesh_secret"] not in run.out
+    assert all(ping["ok"] for ping in fabric.reaches())
+    for node in fabric.nodes:
+        assert len(fabric.wireguard(node)["kubespan"]["peers"]) == len(fabric.nodes) - 1
+    notes = fabric.annotations("aws", "aws-node-1")
+    assert notes[KEY] == fabric.wireguard("aws-node-1")["kubespan"]["public_key"] and "10.66.23.31" in notes[SELF]
+
+
+def test_the_second_run_changes_and_writes_nothing(fabric):
+    with fabric.witness() as writes:
+        assert not play(fabric, "site").ok().changed
+    assert not writes
+
+
+def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
+    """An annotation outside the grant, and another node's key: the rest of the mesh stays as it is."""
+    before = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
+    fabric.kubectl("aws", "annotate", "--overwrite", "node", "aws-node-2", PREFIXES + "=0.0.0.0/0,10.4.7.0/24")
+    run = play(fabric, "mesh", "--limit", "gcp-node-1", node_dataplane_max_deletes=-1).ok()
+    assert "aws/aws-node-2" in run.out and "outside_grant" in run.out
+    peers = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
+    assert len(peers) == len(before) - 1 and all("0.0.0.0/0" not in peer["allowed_ips"] for peer in peers.values())
+    # what aws-node-2 itself says puts it right
+    play(fabric, "site").ok()
+    assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard("gcp-node-1")["kubespan"]["peers"].items()} == {
+        key: peer["allowed_ips"] for key, peer in before.items()
+    }
+
+
+def test_a_reboot_brings_it_back(fabric):
+    fabric.lab("node-rebuild", "aws-node-1")
+    fabric.all_reach()
+    assert not play(fabric, "site").ok().changed
+
+
+def test_teardown_leaves_nothing(fabric):
+    play(fabric, "teardown", node_dataplane_remove_keys=True).ok()
+    after = fabric.everything()
+    for name in fabric.nodes:
+        for part in ("links", "routes", "rules", "nft"):
+            assert after[name].get(part) == STATE["before"][name].get(part), (name, part)
+        left = fabric.sh(name, "find", "/etc/systemd/system", "/usr/local/lib", "/var/lib/multicluster-network", "-name", "*multicluster*", check=False)
+        assert not left.strip(), left
+    for cluster in fabric.clusters:
+        for node in (name for name in fabric.nodes if name.startswith(cluster)):
+            assert not [key for key in fabric.annotations(cluster, node) if "talos.dev" in key]
