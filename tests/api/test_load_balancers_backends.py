@@ -14,8 +14,9 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token, load_balancers
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 CRDS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "crds" / "metallb.yml"
 SPACE, METALLB = "lb-backend", "metallb-system"
@@ -276,3 +277,28 @@ def test_facts_outside_the_grants_are_refused_by_node(server, api):
     result = run(server, bgp_nodes=nodes, bgp_grants={"peers": ["169.254.255.0/24"], "sources": ["10.66.0.0/16"], "local_asns": [65000]})
     assert {(one["object"], one["reason"]) for one in result["refused"]} == {("node aws/lb-2", "outside_grant")}
     assert sorted(specs(api, PEERS)) == ["lb-1-0", "lb-1-1"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "setting"),
+    [("load_balancers", "empty://"), ("load_balancers_metallb", "metallb://"), ("load_balancers_metallb", "metallb:///metallb-system?crdConfiguration=true")],
+)
+def test_the_accounts_suffice(server, api, tmp_path, capability, setting):
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}
+    api.create(CONFIG, body, "kubectl")
+    objects = access_manifests([capability], target_namespace="kube-system")
+    made = {"fabric": "t", "clusters": [server.access()], "objects": objects}
+    assert not cluster_objects.run(made)["failures"]
+    try:
+        request = {"fabric": "t", "clusters": [server.access()], "service_account": "multicluster-" + capability.replace("_", "-"),
+                   "namespace": "kube-system", "path": str(tmp_path / "access"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        assert not cluster_token.run(request)["failures"]
+        service(api, "web")
+        more = {"clusters": [{"name": "aws", "kubeconfig": str(tmp_path / "access")}]}
+        plain = [dict(one, password=None) for one in BGP]
+        assert run(server, more, load_balancer=setting, bgp_nodes=plain)["changed"]
+        assert not run(server, more, load_balancer=setting, bgp_nodes=plain)["changed"]
+        run(server, dict(more, state="absent"), load_balancer=setting, bgp_nodes=plain)
+        assert config(api)["data"]["config"] == USERS and not api.get(SERVICES + "/web")["spec"].get("loadBalancerIP")
+    finally:
+        cluster_objects.run(dict(made, state="absent"))

@@ -82,9 +82,18 @@ def read(client: Client, setup: Setup) -> Found:
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
             raise ValueRefused("kind_not_served", "the API server has no {0} in {1}".format(kind, VERSIONS[kind]))
+        if kind == SECRET and not _has_passwords(setup, objects):
+            continue  # nobody needs to read Secrets for sessions without passwords
         rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items
         objects += [dict(row, kind=kind, apiVersion=VERSIONS[kind]) for row in rows]
     return Found(balancer, None, tuple(objects))
+
+
+def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
+    """Whether a session has one, or had one; a provider may give one at any time."""
+    if not setup.static or any(node.password for node in setup.nodes):
+        return True
+    return any("passwordSecret" in (obj.get("spec") or {}) for obj in objects)
 
 
 def tell(client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str) -> Told:

@@ -32,6 +32,13 @@ _TENANT_RULES = (
     _rule(_TENANT, "loadbalancerroutings", "get,list"),
     _rule(_IPAM, "prefixes", "get,list"),
 )
+_BALANCED = (
+    _rule("", "services", "get,list,patch"),
+    _rule("", "services/status", "patch"),
+    _rule("", "nodes", "get,list,patch"),
+    # the cluster's UID
+    _rule("", "namespaces", "get", "kube-system"),
+)
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
 #: Exactly what is used, capability by capability (semaphore 7). Nothing watches, and nothing reads Secrets.
@@ -63,6 +70,14 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read
     "service_mirror_read": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
+    # namespace, by extra rules
+    "load_balancers": _BALANCED,
+    "load_balancers_metallb": _BALANCED
+    + (
+        _rule("metallb.io", "ipaddresspools,bgpadvertisements,bgppeers", "get,list,create,patch,delete"),
+        _rule("", "configmaps", "get,list,patch", "config"),
+    ),
     # the tenant-facing side of tenant networks; and the same where tenants' objects are deleted for them
     "tenants_source": _TENANT_RULES,
     "tenants_source_leave": _TENANT_RULES + (_rule(_TENANT, _MAPPED + ",loadbalancerroutings", "delete"),),
@@ -79,6 +94,9 @@ NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("", "configmaps", "get,list,create,patch,delete"),
         _rule("", "namespaces", "get"),
     ),
+    # the record of addresses, and the lease
+    "load_balancers": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
+    "load_balancers_metallb": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
     "tenants_apinet": (
         _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
         _rule(_CORE, "networkinterfaces", "get,list,patch"),
