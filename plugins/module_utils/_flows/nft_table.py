@@ -22,8 +22,8 @@ from .._mesh.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_ta
 from .._mesh.nft_wanted import parse_table
 
 Data = t.Dict[str, t.Any]
-#: How often a run begins anew when somebody else changes nftables between its read and its commit.
-_TRIES = 5
+#: How often a table is read and planned again when somebody changes nftables between read and commit.
+_TRIES = 8
 _ELEMENT_STEPS = ("add_elements", "delete_elements")
 
 
@@ -50,14 +50,25 @@ def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Table
 
 
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
-    """Do what was planned as one transaction; nothing planned, nothing written. Returns stats.
+    """Do what was planned as one transaction; nothing planned, nothing written. Returns stats. Raises LinuxError.
 
-    Raises LinuxError, and GenerationChanged when nftables changed since gather: then nothing was written.
+    Where anybody changed nftables since gather (kube-proxy does so all day), the table is read and planned again, and what
+    is sent is what it takes then. A table that became somebody else's meanwhile is left alone, which is an error here.
     """
     stats, table = Stats(), desired["table"]
-    generation = actual["table"]["generation"] if actual["table"] else None
-    stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], planned.steps, generation))
-    return stats.as_dict()
+    name = "nftables table {family} {name}".format(**table)
+    for _attempt in range(_TRIES):
+        generation = actual["table"]["generation"] if actual["table"] else None
+        try:
+            stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], planned.steps, generation))
+            return stats.as_dict()
+        except nft.GenerationChanged:
+            actual = gather(desired)
+            stats.add("reads")
+            planned = plan(desired, actual)
+            if planned.foreign:
+                raise LinuxError("set", name, "somebody else made a table of this name meanwhile") from None
+    raise LinuxError("set", name, "nftables changed before each of {0} attempts".format(_TRIES))
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
@@ -70,25 +81,20 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
         meant = nft_text.compile_chains(desired["table"])
         for chain in desired["table"]["chains"]:
             chain["code"] = chain["texts"] = meant.get(chain["name"], [])
-    for _attempt in range(_TRIES):
-        actual = _gather_text(desired)
-        planned = plan(desired, actual)
-        planned.refused.extend(desired["refused"])
-        stats, after = actual["stats"], actual["table"]
-        if planned.changed and not check:
-            try:
-                stats = total(stats, _apply_text(desired, actual, planned))
-            except nft.GenerationChanged:
-                continue
-            read_back = _gather_text(desired)
-            stats, after = total(stats, read_back["stats"]), read_back["table"]
-            for change in plan(desired, read_back).changes:
-                planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
-        elif planned.changed:
-            after = None if desired["state"] == "absent" else desired["table"]
-        shown = None if planned.foreign or after is None else shown_table(after)
-        return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
-    raise LinuxError("set", "nftables table {family} {name}".format(**desired["table"]), "nftables changes too often")
+    actual = _gather_text(desired)
+    planned = plan(desired, actual)
+    planned.refused.extend(desired["refused"])
+    stats, after = actual["stats"], actual["table"]
+    if planned.changed and not check:
+        stats = total(stats, _apply_text(desired, actual, planned))
+        read_back = _gather_text(desired)
+        stats, after = total(stats, read_back["stats"]), read_back["table"]
+        for change in plan(desired, read_back).changes:
+            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+    elif planned.changed:
+        after = None if desired["state"] == "absent" else desired["table"]
+    shown = None if planned.foreign or after is None else shown_table(after)
+    return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
 
 
 def _gather_text(desired: t.Mapping[str, t.Any]) -> Data:

@@ -121,7 +121,12 @@ class NetlinkSocket:
     def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
         """What the kernel sends, as it comes, as messages() has it. The caller stops."""
         while True:
-            data, _ancillary, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
+            try:
+                data, _ancillary, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
+            except socket.timeout:
+                raise LinuxError("read", self._name, "the kernel did not answer within {0:.0f} s".format(_TIMEOUT)) from None
+            except OSError as error:
+                raise LinuxError("read", self._name, os_reason(error)) from None
             if flags & socket.MSG_TRUNC:
                 raise LinuxError("read", self._name, "a message is longer than {0} bytes".format(_RECEIVE_BYTES))
             if sender[0] == 0:  # only the kernel (port 0) is believed
