@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.lease import Lease, LeaseHeld, LeaseLost
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from faulty_server import Faulty
 from tenant_servers import FULL, NAMESPACE, TEAM, interface, make_namespace, nodes, seed, source
-from test_service_mirror_faults import Faulty
 
 OTHER = "team-b"
 GROUPS = ("networking.api.onmetal.de", "ipam.api.onmetal.de", "core.apinet.api.onmetal.de")
@@ -31,7 +32,7 @@ LISTS = [(SOURCE, "Network"), (SOURCE, "VirtualIP"), (SOURCE, "Prefix"), (APINET
 
 def through(lab, side, relay):
     """A request that meets the relay instead of one server."""
-    request = lab.request(timeout=4, switches=["vip_release"])
+    request = lab.request(switches=["vip_release"])
     request["clusters"][0 if side == SOURCE else 1]["api_url"] = relay.url
     return request
 
@@ -44,12 +45,9 @@ def test_the_next_run_converges(tenant, side, name):
     for number in range(4):
         tenant.create(SOURCE, source("Network", "more-{0}".format(number), {}))
         tenant.create(SOURCE, source("VirtualIP", "more-{0}".format(number), {"type": "Public", "ipFamily": "IPv4"}))
-    relay = Faulty(tenant.servers[side], FAULTS[name].get)
-    try:
+    with Faulty(tenant.servers[side], FAULTS[name]) as relay:
         result = tenants.run(through(tenant, side, relay))
-        assert relay.faults, "the fault was never met"
-    finally:
-        relay.close()
+        assert relay.met, "the fault was never met"
     if name in ("dies half way", "errors for ever"):
         assert result["failures"] and all(row["reason"] and row["message"] for row in result["failures"])
     tenant.settle(switches=["vip_release"])
@@ -192,10 +190,14 @@ def test_any_order_on_real_servers(lab):
     assert all(state == states[0] for state in states)
 
 
+def lease_version(lab):
+    return lab.clients[APINET].get(LEASES + "/multicluster-network-tenants")["metadata"]["resourceVersion"]
+
+
 def test_one_runner_at_a_time(lab):
     """Held, released, abandoned and lost Leases."""
     lab.create(SOURCE, source("Network", "net-1", {}))
-    first = Lease(lab.clients[APINET], NAMESPACE, "multicluster-network-tenants", "test", seconds=3.0)
+    first = Lease(lab.clients[APINET], NAMESPACE, "multicluster-network-tenants", "test", seconds=10.0)
     first.acquire()
     first.check()
     mark = lab.mark()
@@ -205,11 +207,15 @@ def test_one_runner_at_a_time(lab):
     assert lab.allocate(lease_wait=0)["failures"] == []  # it has nothing to write, so it does not ask
     second = Lease(lab.clients[APINET], NAMESPACE, "multicluster-network-tenants", "test", seconds=3.0)
     with pytest.raises(LeaseHeld):
-        second.acquire(5.0)  # it is renewed, so it never counts as abandoned
+        second.acquire()
+    seen, deadline = lease_version(lab), time.monotonic() + 60
+    while lease_version(lab) == seen:  # it is renewed, so it never counts as abandoned
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     # a run that dies without a word: nobody renews, and the next takes over
     first._stop.set()
     first._thread.join()
-    second.acquire(30.0)
+    second.acquire(120.0)
     second.check()
     first._renewed = float("-inf")
     with pytest.raises(LeaseLost):
