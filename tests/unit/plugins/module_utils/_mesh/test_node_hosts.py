@@ -55,7 +55,10 @@ def test_labels_are_labels() -> None:
     assert host.labels == {"node-role.kubernetes.io/worker": "", "disk": "ssd"} and host.roles == ["worker"]
 
 
-@given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20) | st.ip_addresses().map(str)), max_size=6), st.dictionaries(st.text(), st.text(), max_size=4))
+@given(
+    st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20) | st.ip_addresses().map(str)), max_size=6),
+    st.dictionaries(st.text(), st.text(), max_size=4),
+)
 def test_whatever_a_server_sends(rows: t.Any, labels: t.Any) -> None:
     found, _refused = hosts([node(name, address, labels=labels) for name, address in rows])
     grants = [ipaddress.ip_network(text) for text in GRANTS["aws"].node_cidrs]

@@ -247,7 +247,11 @@ def test_nothing_else_is_plain(text):
     assert plain_network_key(text) is None and not is_plain_endpoint(text)
 
 
-@pytest.mark.parametrize("text", BAD_ADDRESSES + ["::1", "fd00::1", "10.0.0.1\n", "10.0.0.256", "127.0.0.1", "0.1.2.3", "169.254.169.254", "224.0.0.1", None, 7])
+@pytest.mark.parametrize(
+    "text",
+    BAD_ADDRESSES
+    + ["::1", "fd00::1", "10.0.0.1\n", "10.0.0.256", "127.0.0.1", "0.1.2.3", "169.254.169.254", "224.0.0.1", None, 7],
+)
 def test_no_address_that_is_bad_or_special_is_plain(text):
     assert plain_address(text) is None
 
