@@ -37,7 +37,7 @@ def install(server: t.Any, side: str, profile: t.Any = ONMETAL) -> None:
     client = server.client()
     pairs = []
     for path in sorted(FILES.glob(side + "_*.yml")):
-        for definition in yaml.safe_load_all(path.read_text().replace("api.onmetal.de", profile.source.partition("/")[0].partition(".")[2])):
+        for definition in yaml.safe_load(path.read_text().replace("api.onmetal.de", profile.source.partition("/")[0].partition(".")[2]))["items"]:
             try:
                 client.create(DEFINITIONS, definition, "test")
             except errors.Conflict:
