@@ -87,7 +87,7 @@ def kinds(server):
     client = server.client()
     for name in (SPACE, METALLB):
         put(client, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for body in yaml.safe_load_all(CRDS.read_text("utf-8")):
+    for body in yaml.safe_load(CRDS.read_text("utf-8"))["items"]:
         put(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
     deadline = time.monotonic() + 20
     while client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None:

@@ -68,7 +68,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 
 def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -> t.Tuple[Client, t.List[t.Any]]:
     """A client of the first API server that answers, and the Nodes that it listed. Raises the first failure."""
-    first: t.Optional[KubeError] = None
+    failures: t.List[KubeError] = []
     # a server that only takes connections must not use up the time of the others
     bounds = limits(timeout)._replace(tries=1, connect_seconds=min(5.0, timeout), request_seconds=min(10.0, timeout))
     # the single servers first: connections to the address break when it moves
@@ -77,9 +77,8 @@ def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -
         try:
             return client, client.list("/api/v1/nodes").items
         except KubeError as error:
-            first = first or error
-    assert first is not None
-    raise first
+            failures.append(error)
+    raise failures[0]
 
 
 class Pass:
