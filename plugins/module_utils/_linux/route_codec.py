@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 import struct
 import typing as t
@@ -98,6 +99,11 @@ class RouteSocket(NetlinkSocket):
             raise
 
 
+def _text(family: int, value: bytes) -> str:
+    """As what is wanted is written: the C library writes mapped addresses otherwise."""
+    return socket.inet_ntop(family, value) if family == socket.AF_INET else str(ipaddress.ip_address(value))
+
+
 def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[str, t.Any]]:
     """A route of a dump as read_routes gives it, or None for one with a type of service. names: of devices by index."""
     family, length, _src, tos, table, protocol, scope, kind, _flags = _ROUTE.unpack_from(body)
@@ -123,20 +129,20 @@ def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[s
         if number == RTA_TABLE:
             route["table"] = _U32.unpack(value)[0]
         elif number == RTA_DST:
-            route["dst"] = "{0}/{1}".format(socket.inet_ntop(family, value), length)
+            route["dst"] = "{0}/{1}".format(_text(family, value), length)
         elif number == RTA_OIF and (word == "unicast" or version == 4):
             # IPv6 shows "lo" for an unreachable route
             index = _U32.unpack(value)[0]
             route["dev"] = names.get(index, "index {0}".format(index))
         elif number == RTA_GATEWAY:
-            route["via"] = socket.inet_ntop(family, value)
+            route["via"] = _text(family, value)
         elif number == RTA_VIA:
             other = struct.unpack_from("=H", value)[0]
-            route["via"] = socket.inet_ntop(other, value[2:]) if other in _FAMILIES.values() else "another family"
+            route["via"] = _text(other, value[2:]) if other in _FAMILIES.values() else "another family"
         elif number == RTA_MULTIPATH:
             route["via"] = "several"
         elif number == RTA_PREFSRC:
-            route["src"] = socket.inet_ntop(family, value)
+            route["src"] = _text(family, value)
         elif number == RTA_PRIORITY:
             route["metric"] = _U32.unpack(value)[0]
         elif number == RTA_METRICS:

@@ -149,10 +149,15 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
     plan = RulePlan()
     wanted = _wanted(plan, desired)
     adopted: t.List[t.Mapping[str, t.Any]] = []
+    inseparable = _inseparable(desired, wanted, actual) if desired["adopt"] else frozenset()
     for key in list(wanted):
         rule = wanted[key]
-        foreign = [r for r in actual[rule["version"]] if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)]
-        if foreign and not desired["adopt"]:
+        foreign = _foreign(desired, rule, actual)
+        if key in inseparable:
+            message = "the kernel would delete another rule of the same priority in place of the one to take over; remove one of them first"
+            plan.refuse(rule_id(rule), "not_ours", message)
+            del wanted[key]
+        elif foreign and not desired["adopt"]:
             same = all(_does_same(other, rule) for other in foreign)
             message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
             plan.refuse(rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none"))
@@ -173,6 +178,36 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
         _place(plan, places[place], here, theirs, taken, purge)
     plan.rules = sorted(plan.rules, key=lambda rule: (rule["version"], rule["priority"], rule_id(rule)))
     return plan
+
+
+def _foreign(desired: t.Mapping[str, t.Any], rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Mapping[str, t.Any]]:
+    return [r for r in actual[rule["version"]] if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)]
+
+
+def _inseparable(
+    desired: t.Mapping[str, t.Any], wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
+) -> t.Set[t.Any]:
+    """Wanted rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
+    refused: t.Set[t.Any] = set()
+    while True:
+        taken = {key: _foreign(desired, rule, actual) for key, rule in wanted.items() if key not in refused}
+        gone = [rule for rules in taken.values() for rule in rules]
+        more = {
+            key
+            for key, rules in taken.items()
+            for rule in rules
+            if any(
+                other not in gone and _where(other) == _where(rule) and _would_hit(rule, other)
+                for other in actual[wanted[key]["version"]]
+            )
+        }
+        if not more:
+            return refused
+        refused |= more
+
+
+def _would_hit(request: t.Mapping[str, t.Any], rule: t.Mapping[str, t.Any]) -> bool:
+    return all(_nothing(value) or rule.get(name) == value for name, value in request.items())
 
 
 def _place(

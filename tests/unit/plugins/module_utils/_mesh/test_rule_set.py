@@ -159,3 +159,12 @@ def test_rules_of_the_kernel_are_read_back(rule, table):
 def test_a_mapped_address_is_read_as_it_is_written():
     rule = dict(kernel_rules.new_rule(6), action="to_table", table=1, priority=1, src=str(ipaddress.ip_network("::ffff:0:0/128")))
     assert kernel_rules.decode_rule(kernel_rules.encode_rule(rule)) == rule
+
+
+def test_a_rule_that_cannot_be_deleted_alone_is_not_taken_over():
+    twin = {"version": 4, "priority": 100, "table": 1, "protocol": 4}
+    foreign = [dict(twin, fwmark=mark, fwmask=mark and 0xFFFFFFFF) for mark in (1, None)]
+    kernel = Kernel(foreign)
+    desired = rule_set.parse_rule_set({"rules": [{"priority": 100, "table": "1", "family": "ipv4"}], "adopt": True})
+    plan = rule_set.plan_rules(desired, kernel.rules)
+    assert not plan.steps and [refusal.reason for refusal in plan.refused] == ["not_ours"]
