@@ -2,16 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host's own affiliate, and the peers file between the play and the watcher."""
+"""A host's own affiliate, from its facts to what its peers make of it."""
 
 from __future__ import annotations
-
-import json
-import typing as t
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_claims import check_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_config import parse_config
@@ -19,9 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_local import Host, local_affiliate
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import peer_specs
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers_file import PeersFile, parse_peers_file, render_peers_file
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 KEY = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="
@@ -62,44 +53,3 @@ def test_the_old_generation() -> None:
     assert affiliate["additional_addresses"] == ["10.244.2.1/24"] and affiliate["endpoints"] == ["192.0.2.12:51820"]
     assert affiliate["exclude_advertised_networks"] == [] and affiliate["api_server_port"] == 6443
     assert affiliate["public_key"] == Pending("key")
-
-
-def content() -> PeersFile:
-    peers = peer_specs([local_affiliate(BETA, CONFIG, MESH)], None).peers
-    return PeersFile(peers, True, True, False, 1420, str(mesh_subnet(MESH)), make_layout(port=4500), CURRENT)
-
-
-def test_the_file_comes_back() -> None:
-    text = render_peers_file(content())
-    assert parse_peers_file(text) == content() and render_peers_file(parse_peers_file(text)) == text
-
-
-FIELDS: t.Dict[str, t.Any] = json.loads(render_peers_file(content()))
-
-
-@pytest.mark.parametrize("name", sorted(FIELDS))
-@pytest.mark.parametrize("value", [None, 7, "x", [], [7], {"a": 1}])
-def test_a_file_with_a_wrong_value_is_refused(name: str, value: t.Any) -> None:
-    if (name, value) == ("peers", []):
-        return
-    with pytest.raises(ValueRefused):
-        parse_peers_file(json.dumps(dict(FIELDS, **{name: value})))
-
-
-@pytest.mark.parametrize("name", sorted(FIELDS["peers"][0]))
-def test_a_peer_without_a_field_is_refused(name: str) -> None:
-    peer = {key: value for key, value in FIELDS["peers"][0].items() if key != name}
-    with pytest.raises(ValueRefused):
-        parse_peers_file(json.dumps(dict(FIELDS, peers=[peer])))
-
-
-def test_a_peer_twice_is_refused() -> None:
-    with pytest.raises(ValueRefused):
-        parse_peers_file(json.dumps(dict(FIELDS, peers=FIELDS["peers"] * 2)))
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.text(max_size=30) | st.integers(1, 400).map(lambda size: render_peers_file(content())[:size]))
-def test_no_text_breaks_the_reader(text: str) -> None:
-    with pytest.raises(ValueRefused):
-        parse_peers_file(text)
