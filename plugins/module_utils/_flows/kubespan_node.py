@@ -29,7 +29,6 @@ from .._mesh.kubespan_peers import Mesh
 from .._mesh.kubespan_ranges import PrefixSet, address_text
 from .._plan.pending import Pending
 from .._plan.plan import Plan
-from .._values.addresses import parse_network
 from .._values.keys import fingerprint
 from . import persistence
 
@@ -168,10 +167,10 @@ class Node:
 
     def carry_over(self, previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
         """Keep the peers confirmed before beside the new ones, where nothing may be removed."""
-        taken = PrefixSet.of(parse_network(text) for peer in self.state["peers"] for text in peer["allowed_ips"])
+        taken = PrefixSet.of_texts(text for peer in self.state["peers"] for text in peer["allowed_ips"])
         keys = {peer["public_key"] for peer in self.state["peers"]}
         for peer in (previous or {}).get("peers") or ():
-            networks = PrefixSet.of(parse_network(text) for text in peer["allowed_ips"])
+            networks = PrefixSet.of_texts(peer["allowed_ips"])
             if peer["public_key"] not in keys and not networks & taken:
                 self.state["peers"].append(peer)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._values.addresses import Address, Network, parse_address, parse_endpoint, parse_network, special_kind
+from .._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
 from .._values.ranges import RangeSet
 from .._values.refused import ValueRefused, quoted
 from .kubespan_filters import apply_filters, parse_filters
@@ -106,11 +106,12 @@ def local_endpoints(
 
 def received_endpoints(endpoints: t.Iterable[str], filters: t.Optional[t.Sequence[str]]) -> t.List[str]:
     """Those of a peer's endpoints that this node tries, in the order of its own filter (kubespan 7.3)."""
+    if filters is None:
+        return list(dict.fromkeys(str(text) if is_plain_endpoint(text) else str(parse_addr_port(text)) for text in endpoints))
     parsed = list(dict.fromkeys(parse_addr_port(text) for text in endpoints))
     order = {address: place for place, address in enumerate(apply_filters(parse_filters(filters), [e.address for e in parsed]))}
     kept = [endpoint for endpoint in parsed if endpoint.address in order]
-    if filters is not None:
-        kept.sort(key=lambda endpoint: order[endpoint.address])
+    kept.sort(key=lambda endpoint: order[endpoint.address])
     return [str(endpoint) for endpoint in kept]
 
 

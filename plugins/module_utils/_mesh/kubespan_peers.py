@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.addresses import parse_address, parse_network
+from .._values.addresses import address_number, network_span
 from .._values.refused import ValueRefused
-from .kubespan_endpoints import host_network
-from .kubespan_ranges import Owned, PrefixSet
+from .kubespan_ranges import Owned, PrefixSet, Span, address_text, merged
 
 Affiliate = t.Mapping[str, t.Any]
 
@@ -91,15 +90,21 @@ def _node_id(affiliate: Affiliate) -> str:
 
 
 def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
-    address = parse_address(affiliate.get("kubespan_address"))
-    own = [parse_network(text) for text in affiliate.get("additional_addresses") or ()]
-    own.extend(host_network(parse_address(text)) for text in affiliate.get("addresses") or ())
-    networks = PrefixSet.of(own)
+    family, address = address_number(affiliate.get("kubespan_address"))
+    sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
+    for text in affiliate.get("additional_addresses") or ():
+        version, first, last = network_span(text)
+        sides[version].append((first, last))
+    for text in affiliate.get("addresses") or ():
+        version, value = address_number(text)
+        sides[version].append((value, value))
     excluded = affiliate.get("exclude_advertised_networks")
     if excluded:
-        networks = networks - PrefixSet.of(parse_network(text) for text in excluded)
+        left = PrefixSet(merged(sides[4]), merged(sides[6])) - PrefixSet.of_texts(excluded)
+        sides = {4: list(left.v4), 6: list(left.v6)}
     # after the exclusion, so that it survives any
-    return str(address), networks | PrefixSet.of([host_network(address)])
+    sides[family].append((address, address))
+    return address_text(family, address), PrefixSet(merged(sides[4]), merged(sides[6]))
 
 
 def _assign(rows: t.Sequence[_Row]) -> t.Tuple[t.Dict[str, Peer], t.List[t.Tuple[str, str]]]:

@@ -37,8 +37,8 @@ def targets(
         texts = (text for allowed in chosen for text in (allowed.cidrs() if isinstance(allowed, PrefixSet) else allowed))
         networks = (parse_network(text) for text in texts)
         return PrefixSet.of(network for network in networks if not looks_like_ula(network.network_address))
-    sets = [allowed if isinstance(allowed, PrefixSet) else PrefixSet.of(map(parse_network, allowed)) for allowed in chosen]
-    union = PrefixSet.union(sets)
+    sets = [allowed for allowed in chosen if isinstance(allowed, PrefixSet)]
+    union = PrefixSet.union([*sets, PrefixSet.of_texts(text for allowed in chosen if not isinstance(allowed, PrefixSet) for text in allowed)])
     return union if gen.ulas_in_sets or subnet is None else union - PrefixSet.of([subnet])
 
 

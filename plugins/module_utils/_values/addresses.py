@@ -30,6 +30,7 @@ _PART = r"(0|[1-9][0-9]{0,2})"
 _PLAIN_NETWORK = re.compile(r"{0}\.{0}\.{0}\.{0}/(0|[1-9][0-9]?)\Z".format(_PART))
 _PLAIN_ADDRESS = re.compile(r"{0}\.{0}\.{0}\.{0}\Z".format(_PART))
 _PLAIN_ENDPOINT = re.compile(r"{0}\.{0}\.{0}\.{0}:([1-9][0-9]{{0,4}})\Z".format(_PART))
+_HEX_AND_COLONS = re.compile(r"[0-9a-f:]{2,39}\Z")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
@@ -55,6 +56,14 @@ def _address(text: str) -> Address:
 
 def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) -> Network:
     """One network in CIDR form. Host bits are masked off, or refused with ``host_bits=False``."""
+    address, length = _address_and_length(text, word)
+    network = _network(address, length)
+    if not host_bits and network.network_address != address:
+        raise ValueRefused(word, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
+    return network
+
+
+def _address_and_length(text: object, word: str) -> t.Tuple[Address, int]:
     if not isinstance(text, str) or text.count("/") != 1:
         raise ValueRefused(word, "{0} is not a network in CIDR form".format(quoted(text)))
     address_text, length_text = text.split("/")
@@ -62,10 +71,53 @@ def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) 
     length = parse_decimal(length_text, word)
     if length > address.max_prefixlen:
         raise ValueRefused(word, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
-    network = _network(address, length)
-    if not host_bits and network.network_address != address:
-        raise ValueRefused(word, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
-    return network
+    return address, length
+
+
+def network_span(text: object, word: str = "bad_cidr") -> t.Tuple[int, int, int]:
+    """(version, first, last) of one network in CIDR form, without the object of the network, which costs more than this."""
+    key = plain_network_key(text)
+    if key is not None:
+        return 4, key[1], key[1] | (0xFFFFFFFF >> key[2])
+    if isinstance(text, str):
+        head, slash, tail = text.partition("/")
+        value = plain_address_v6(head)
+        if value is not None and tail.isdigit() and tail.isascii() and str(int(tail)) == tail and int(tail) <= 128:
+            rest = (1 << (128 - int(tail))) - 1
+            return 6, value & ~rest, value | rest
+    address, length = _address_and_length(text, word)
+    rest = (1 << (address.max_prefixlen - length)) - 1
+    return address.version, int(address) & ~rest, int(address) | rest
+
+
+def address_number(text: object, word: str = "bad_address") -> t.Tuple[int, int]:
+    """(version, number) of one address, without its object where that is not needed."""
+    value = plain_address(text)
+    if value is not None:
+        return 4, value
+    value = plain_address_v6(text)
+    if value is not None:
+        return 6, value
+    address = parse_address(text, word)
+    return address.version, int(address)
+
+
+def plain_address_v6(text: object) -> t.Optional[int]:
+    """The number of an IPv6 address in lower case without a dotted part; None decides nothing."""
+    if not isinstance(text, str) or not _HEX_AND_COLONS.match(text):
+        return None
+    halves = text.split("::")
+    groups = [half.split(":") if half else [] for half in halves]
+    count = sum(map(len, groups))
+    if len(halves) == 2 and count <= 7:
+        parts = groups[0] + ["0"] * (8 - count) + groups[1]
+    elif len(halves) == 1 and count == 8:
+        parts = groups[0]
+    else:
+        return None
+    if not all(0 < len(part) <= 4 for part in parts):
+        return None
+    return int("".join([part.zfill(4) for part in parts]), 16)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -111,12 +111,11 @@ def test_a_thousand_nodes() -> None:
         prefix = "10.{0}.{1}.0/24".format(64 + high, low)
         rows.append(dict(node("n{0:04d}".format(number), None, prefix, addresses=["192.168.{0}.{1}".format(high, low)]),
                          kubespan_address="fd7a:6197:edb7:2302::{0:x}".format(number + 1)))
+    # generous: what it takes is measured by the benchmark, and this only finds what grows with the square
     started = time.process_time()
     mesh = Mesh(rows)
-    assert time.process_time() - started < 2
-    started = time.process_time()
     assert len(mesh.specs("n0500").peers) == 999
-    assert time.process_time() - started < 0.1
+    assert time.process_time() - started < 2
 
 
 # --- messages ----------------------------------------------------------------------------------------------------

@@ -50,6 +50,20 @@ def canonical(spans: t.Sequence[t.Tuple[int, int]]) -> bool:
     return all(first <= last for first, last in spans) and all(one[1] + 1 < two[0] for one, two in zip(spans, spans[1:]))
 
 
+@given(st.lists(st.sampled_from([0, 0, 0, 1, 0xFF, 0xFFFF]), min_size=8, max_size=8), st.ip_addresses(v=6))
+def test_addresses_are_printed_as_everybody_prints_them(groups: t.List[int], address: t.Any) -> None:
+    for number in (int("".join("{0:04x}".format(group) for group in groups), 16), int(address)):
+        if number >> 32 != 0xFFFF:
+            assert ranges.address_text(6, number) == str(ipaddress.IPv6Address(number))
+        else:
+            assert ranges.address_text(6, number) == "::ffff:" + str(ipaddress.IPv4Address(number & 0xFFFFFFFF))
+
+
+@given(st.lists(NETWORKS, max_size=8))
+def test_of_texts_is_the_union_of_their_networks(nets: t.Any) -> None:
+    assert PrefixSet.of_texts(map(str, nets)) == PrefixSet.of(nets)
+
+
 @settings(deadline=None, max_examples=60)
 @given(SPANS, SPANS)
 def test_algebra(first: t.Any, second: t.Any) -> None:

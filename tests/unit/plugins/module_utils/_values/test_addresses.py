@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
+    address_number,
     contains,
     is_plain_endpoint,
     network_key,
+    network_span,
     network_text_and_key,
     overlaps,
     parse_address,
@@ -230,6 +232,36 @@ def test_the_short_way_for_networks_says_what_the_long_way_says(text):
         return
     assert key in (None, network_key(network)) and (key is None) == (str(network) != text)
     assert network_text_and_key(text) == (network_key(network), str(network))
+
+
+@given(
+    st.builds("{0}/{1}".format, st.one_of(_DOTTED, st.ip_addresses().map(str)), st.one_of(st.integers(0, 140), _NUMBERS))
+    | st.sampled_from(BAD_NETWORKS)
+)
+def test_a_span_of_a_text_is_that_of_its_network(text):
+    try:
+        network = parse_network(text, "a_word")
+    except ValueRefused as error:
+        with pytest.raises(ValueRefused) as again:
+            network_span(text, "a_word")
+        assert (again.value.word, str(again.value)) == ("a_word", str(error))
+        return
+    assert network_span(text) == (network.version, int(network[0]), int(network[-1]))
+
+
+_GROUPS = st.lists(st.one_of(st.integers(0, 0x1FFFF).map("{0:x}".format), st.sampled_from(["0", "", "", "00", "g", "A", "1.2.3.4"])), min_size=2, max_size=9)
+
+
+@given(st.one_of(_GROUPS.map(":".join), _DOTTED, st.ip_addresses().map(str), st.ip_addresses(v=6).map(lambda address: address.exploded)))
+def test_the_number_of_an_address_is_that_of_the_address(text):
+    try:
+        address = parse_address(text, "a_word")
+    except ValueRefused as error:
+        with pytest.raises(ValueRefused) as again:
+            address_number(text, "a_word")
+        assert (again.value.word, str(again.value)) == ("a_word", str(error))
+        return
+    assert address_number(text) == (address.version, int(address))
 
 
 @given(st.builds("{0}:{1}".format, _DOTTED, st.one_of(st.integers(0, 70000), _NUMBERS)))
