@@ -19,7 +19,7 @@ import typing as t
 from .._values.keys import fingerprint, key_bytes
 from .errors import LinuxError
 from .netlink import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes
-from .wg_values import NO_KEY, encode_key, merge_peer, new_dump, new_peer, read_preshared_key
+from .wg_values import NO_KEY, encode_key, handshake_time, merge_peer, new_dump, new_peer, read_preshared_key
 
 WG_CMD_GET_DEVICE, WG_CMD_SET_DEVICE = 0, 1
 DEVICE_IFNAME, DEVICE_PRIVATE_KEY, DEVICE_PUBLIC_KEY, DEVICE_FLAGS = 2, 3, 4, 5
@@ -161,7 +161,7 @@ def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any]]:
         elif kind == PEER_KEEPALIVE:
             peer["persistent_keepalive"] = struct.unpack("=H", value)[0]
         elif kind == PEER_LAST_HANDSHAKE:
-            peer["last_handshake"] = struct.unpack_from("=q", value)[0]
+            peer["last_handshake"] = handshake_time(*struct.unpack_from("=qq", value))
         elif kind == PEER_RX_BYTES:
             peer["rx_bytes"] = struct.unpack("=Q", value)[0]
         elif kind == PEER_TX_BYTES:

@@ -14,7 +14,7 @@ import typing as t
 from .._values.keys import fingerprint, key_bytes
 from .._values.x25519 import public_key
 from .errors import LinuxError, os_reason
-from .wg_values import NO_KEY, encode_key, new_dump, new_peer, read_preshared_key
+from .wg_values import NO_KEY, encode_key, handshake_time, new_dump, new_peer, read_preshared_key
 
 SOCKET_DIRECTORY = "/var/run/wireguard"
 #: 5,000 peers take about two megabytes.
@@ -77,6 +77,8 @@ def decode_dump(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
             peer["persistent_keepalive"] = int(value)
         elif key == "last_handshake_time_sec":
             peer["last_handshake"] = int(value)
+        elif key == "last_handshake_time_nsec":
+            peer["last_handshake"] = handshake_time(peer["last_handshake"], int(value))
         elif key in ("rx_bytes", "tx_bytes"):
             peer[key] = int(value)
         elif key == "allowed_ip":

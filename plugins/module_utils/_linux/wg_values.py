@@ -7,7 +7,7 @@
 
 A dump is ``{"listen_port": int, "fwmark": int, "public_key": text|None, "peers": {public key: peer}}``, a peer
 ``{"endpoint": text|None, "allowed_ips": [cidr], "persistent_keepalive": seconds, "preshared_key": fingerprint|None,
-"last_handshake": epoch seconds (0: never), "rx_bytes": int, "tx_bytes": int}``.
+"last_handshake": epoch seconds with their fraction (0: never), "rx_bytes": int, "tx_bytes": int}``.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def new_peer() -> t.Dict[str, t.Any]:
         "rx_bytes": 0,
         "tx_bytes": 0,
     }
+
+
+def handshake_time(seconds: int, nanoseconds: int) -> float:
+    """One number; a whole second less would make a handshake older than the endpoint that was set just before it."""
+    return seconds + nanoseconds / 1e9 if seconds and nanoseconds else seconds
 
 
 def merge_peer(peers: t.Dict[str, t.Dict[str, t.Any]], key: str, part: t.Dict[str, t.Any]) -> None:

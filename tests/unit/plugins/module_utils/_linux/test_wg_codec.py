@@ -168,7 +168,7 @@ def test_we_read_what_pyroute2_writes(peers, key, port, mark, split):
             "allowed_ips": peer["allowed"],
             "persistent_keepalive": peer["keepalive"],
             "preshared_key": None if peer["psk"] == bytes(32) else fingerprint(psk),
-            "last_handshake": peer["handshake"],
+            "last_handshake": peer["handshake"] and peer["handshake"] + 5e-9,
             "rx_bytes": peer["counters"][0],
             "tx_bytes": peer["counters"][1],
         }
@@ -224,3 +224,12 @@ def test_control_socket_lines_come_back(steps):
         assert peer["allowed_ips"] == step.get("allowed_ips", [])
         assert peer["persistent_keepalive"] == step.get("persistent_keepalive", 0)
         assert peer["preshared_key"] is None
+
+
+def test_a_handshake_is_read_with_its_fraction():
+    """It often comes in the same second as the endpoint that led to it, and must count as later."""
+    lines = ["public_key=" + "22" * 32, "last_handshake_time_sec=1700000000", "last_handshake_time_nsec=250000000"]
+    (peer,) = wg_socket.decode_dump(lines)["peers"].values()
+    assert peer["last_handshake"] == 1700000000.25
+    (peer,) = wg_socket.decode_dump([*lines[:1], "last_handshake_time_sec=0", "last_handshake_time_nsec=0"])["peers"].values()
+    assert peer["last_handshake"] == 0

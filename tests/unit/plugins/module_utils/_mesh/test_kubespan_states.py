@@ -54,6 +54,17 @@ def test_states(handshake: t.Any, change: t.Any, used: bool, state: str) -> None
     assert states.peer_state(handshake, change, used) == state
 
 
+def test_a_handshake_within_the_second_of_the_endpoint_counts() -> None:
+    """A whole second less would make a good endpoint count as dead 15 s later."""
+    peers = {KEY: peer(E1, E2)}
+    known = states.run_pass(peers, {}, {KEY: {"endpoint": E1, "last_handshake": 0}}, T0 + 0.5).statuses
+    live = {KEY: {"endpoint": E1, "last_handshake": T0 + 0.75}}
+    for age in (1, 31, 61, 121):
+        done = states.run_pass(peers, known, live, T0 + age)
+        known = done.statuses
+        assert known[KEY].state == UP and not done.writes
+
+
 def test_rotation_over_time() -> None:
     """Three endpoints, nothing answers, a pass every 30 s; then the third does."""
     known: t.Dict[str, Status] = {}
