@@ -104,8 +104,9 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     """
     for entry in _entries(obj):
         if entry.get("manager") == manager and entry.get("operation") == "Apply" and entry.get("subresource") in (None, ""):
-            if any(name.startswith("f:") and name != "f:metadata" for name in entry["fieldsV1"]):
-                return True
+            for name in entry["fieldsV1"]:
+                if name != "f:metadata" and name.startswith("f:"):
+                    return True
     label = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {}).get("f:" + MANAGED_BY)
     labels = obj.get("metadata", {}).get("labels") or {}
     return label is not None and labels.get(MANAGED_BY) == MANAGED_BY_US

@@ -46,7 +46,7 @@ def bundle_of(source: str, name: str, label: str, manifests: t.Iterable[Manifest
     """A bundle; ports of Services get their protocol, which is part of their identity on the server."""
     keyed = {}
     for manifest in manifests:
-        if manifest["kind"] == "Service":
+        if manifest["kind"] == "Service" and not all("protocol" in port for port in manifest["spec"]["ports"]):
             ports = [dict({"protocol": "TCP"}, **port) for port in manifest["spec"]["ports"]]
             manifest = dict(manifest, spec=dict(manifest["spec"], ports=ports))
         keyed[key_of(manifest)] = manifest
@@ -87,10 +87,13 @@ def mirror_bundles(
 
 def _mirror(prefix: str, offer: Offer, options: Options) -> Manifest:
     """The mirror Service of an offer. Raises ValueRefused."""
-    remote = dict(offer.service, metadata=dict(offer.service["metadata"], name=offer.name))
+    remote = offer.service
+    if remote["metadata"]["name"] != offer.name:
+        remote = dict(remote, metadata=dict(remote["metadata"], name=offer.name))
     made = mirror_service(prefix, options.namespace, remote, options.session_affinity)
     labels, annotations = copied_metadata(offer.service, options.copy_labels, options.copy_annotations)
-    made["metadata"]["labels"] = dict(labels, **made["metadata"]["labels"])
+    if labels:
+        made["metadata"]["labels"] = dict(labels, **made["metadata"]["labels"])
     if annotations:
         made["metadata"]["annotations"] = annotations
     return made

@@ -61,8 +61,10 @@ def narrowed(
     return service, None if groups is None else kept
 
 
-def copied_metadata(service: Object, labels: t.Iterable[str], annotations: t.Iterable[str]) -> t.Tuple[Manifest, Manifest]:
+def copied_metadata(service: Object, labels: t.Collection[str], annotations: t.Collection[str]) -> t.Tuple[Manifest, Manifest]:
     """The labels and annotations of a Service that the inventory lets through."""
+    if not (labels or annotations):
+        return {}, {}
     meta = service["metadata"]
     found = []
     for kind, keys in (("labels", labels), ("annotations", annotations)):

@@ -33,6 +33,7 @@ _OBJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z")
 _PORT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _SHOWN = 5
+_NEW = ("", "")
 
 
 class Guard:
@@ -67,10 +68,14 @@ class Guard:
 
     def refusal(self, source: str, text: str) -> Verdict:
         """None when the source may name this address, else (reason word, why)."""
-        known = self._known.setdefault(source, {})
+        known = self.known(source)
         if text not in known:
             known[text] = None if self._plainly_holds(source, text) else self._judge(source, text)
         return known[text]
+
+    def known(self, source: str) -> t.Dict[str, Verdict]:
+        """What was judged before of this source, by address."""
+        return self._known.setdefault(source, {})
 
     def _plainly_holds(self, source: str, text: str) -> bool:
         """True for nearly all addresses of honest sources, quickly. False decides nothing."""
@@ -116,6 +121,7 @@ def check_groups(
     bad: t.Dict[str, t.List[str]] = {}
     kept = []
     room = MOST_ENDPOINTS
+    known = guard.known(source)
     for group in groups:
         if not ports_hold(group.ports):
             bad.setdefault("ports_invalid", []).append("a port that no Service can have")
@@ -124,6 +130,12 @@ def check_groups(
             bad.setdefault("source_incomplete", []).append("more than {0} endpoints".format(MOST_ENDPOINTS))
         endpoints = []
         for endpoint in group.endpoints[: max(0, room)]:
+            texts, dummy, hostname, zone, node, target = endpoint
+            # nearly all are one address that holds, and a pod
+            if len(texts) == 1 and group.family is None and not (hostname or zone or node) and _target_holds(target):
+                if known.get(texts[0], _NEW) is None:
+                    endpoints.append(endpoint)
+                    continue
             held = _endpoint(endpoint, group.family, source, guard, bad)
             if held is not None:
                 endpoints.append(held)
@@ -166,10 +178,15 @@ def _named(endpoint: Endpoint, bad: t.Dict[str, t.List[str]]) -> Endpoint:
         endpoint = endpoint._replace(zone=None)
     if endpoint.node and not _OBJECT.match(endpoint.node):
         endpoint = endpoint._replace(node=None)
-    for value in (endpoint.target or {}).values():
-        if len(value) > 253 or not value.isprintable():
-            return endpoint._replace(target=None)
-    return endpoint
+    return endpoint if _target_holds(endpoint.target) else endpoint._replace(target=None)
+
+
+def _target_holds(target: t.Optional[t.Mapping[str, str]]) -> bool:
+    if target:
+        for value in target.values():
+            if len(value) > 253 or not value.isprintable():
+                return False
+    return True
 
 
 def ports_hold(ports: t.Sequence[t.Mapping[str, t.Any]]) -> bool:

@@ -75,28 +75,33 @@ def _ports(given: t.Any) -> t.Tuple[t.Mapping[str, t.Any], ...]:
     return tuple({field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in _list(given))
 
 
-def _target(given: t.Any, fields: str) -> t.Optional[t.Mapping[str, t.Any]]:
+def _target(given: t.Any, fields: t.Sequence[str]) -> t.Optional[t.Mapping[str, t.Any]]:
     if not isinstance(given, dict):
         return None
-    return {field: given[field] for field in _TARGET_FIELDS[fields] if isinstance(given.get(field), str) and given[field]} or None
+    found = {}
+    for field in fields:
+        value = given.get(field)
+        if value and isinstance(value, str):
+            found[field] = value
+    return found or None
 
 
 def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
     """Groups of an Endpoints object, one for each subset, in its order."""
-    groups = []
+    groups, copied, safe = [], _TARGET_FIELDS[fields], fields == SAFE
     for subset in _list(obj.get("subsets")):
-        found, seen = [], set()
+        found = []
         for key, ready in (("addresses", True), ("notReadyAddresses", False)):
-            conditions = {"ready": ready}
+            conditions, seen = {"ready": ready}, set()
             for address in _list(subset.get(key)):
                 text = str(address.get("ip"))
                 # without the uid two pods of one host are one address, and the server would merge them
-                if fields == SAFE and (text, ready) in seen:
+                if safe and text in seen:
                     continue
-                seen.add((text, ready))
-                node = _text(address.get("nodeName")) if fields == ALL else None
-                target = _target(address.get("targetRef"), fields)
-                found.append(Endpoint((text,), conditions, _text(address.get("hostname")), None, node, target))
+                seen.add(text)
+                node = None if safe else _text(address.get("nodeName"))
+                hostname = _text(address["hostname"]) if "hostname" in address else None
+                found.append(Endpoint((text,), conditions, hostname, None, node, _target(address.get("targetRef"), copied)))
         groups.append(Group(None, _ports(subset.get("ports")), tuple(found)))
     return groups
 
@@ -106,7 +111,7 @@ def from_slice(obj: Object, fields: str = SAFE) -> Group:
     family = obj.get("addressType")
     if family not in ("IPv4", "IPv6"):
         raise ValueRefused("unsupported_type", "a slice of type {0} holds no addresses".format(quoted(family)))
-    found = []
+    found, copied = [], _TARGET_FIELDS[fields]
     for item in _list(obj.get("endpoints")):
         given = item.get("conditions")
         given = given if isinstance(given, dict) else {}
@@ -122,7 +127,7 @@ def from_slice(obj: Object, fields: str = SAFE) -> Group:
                 _text(item.get("hostname")),
                 _text(item.get("zone")) or _text(topology.get(_ZONE)),
                 node if fields == ALL else None,
-                _target(item.get("targetRef"), fields),
+                _target(item.get("targetRef"), copied),
             )
         )
     return Group(family, _ports(obj.get("ports")), tuple(found))
@@ -133,24 +138,24 @@ def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
     subsets = []
     for group in _joined(groups):
         sides: t.Dict[str, t.List[Manifest]] = {"addresses": [], "notReadyAddresses": []}
-        for endpoint in group.endpoints:
-            ready = endpoint.ready
-            if not ready and endpoint.conditions.get("terminating"):
+        for texts, conditions, hostname, dummy, node, target in group.endpoints:
+            ready = conditions.get("ready") is not False
+            if not texts or (not ready and conditions.get("terminating")):
                 continue  # Endpoints know no such state, Kubernetes leaves these out too
-            for text in endpoint.addresses[:1]:
-                address: Manifest = {"ip": text}
-                if endpoint.hostname:
-                    address["hostname"] = endpoint.hostname
-                if endpoint.node:
-                    address["nodeName"] = endpoint.node
-                if endpoint.target:
-                    address["targetRef"] = endpoint.target
-                sides["addresses" if ready else "notReadyAddresses"].append(address)
+            address: Manifest = {"ip": texts[0]}
+            if hostname:
+                address["hostname"] = hostname
+            if node:
+                address["nodeName"] = node
+            if target:
+                address["targetRef"] = target
+            sides["addresses" if ready else "notReadyAddresses"].append(address)
         subset: Manifest = {key: side for key, side in sides.items() if side}
+        if not subset:
+            continue
         if group.ports:
             subset["ports"] = [dict(port) for port in group.ports]
-        if sides["addresses"] or sides["notReadyAddresses"]:
-            subsets.append(subset)
+        subsets.append(subset)
     return subsets
 
 

@@ -65,10 +65,11 @@ def plan_cluster(
         plan.refused.extend(refused)
         missing = taking_part - set(offers)
         wanted += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
-    settled = _settle(plan, wanted, objects, manager, options.adopt)
+    mine = _mine(objects, manager)
+    settled = _settle(plan, wanted, objects, mine, options.adopt)
     if state == "present" and options.on_unreachable != "keep":
-        settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, manager))
-    unwanted, refused = stale(Scope(local, offers, speaking, taking_part, options, manager, state), objects, settled)
+        settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, mine))
+    unwanted, refused = stale(Scope(local, offers, speaking, taking_part, options, mine, state), objects, settled)
     plan.refused.extend(refused)
     part, writes = plan_writes(local, settled, objects, unwanted, manager)
     return plan.extend(part), writes
@@ -82,8 +83,8 @@ def release_cluster(
     A mirror with slices is not: the original writes Endpoints, and would never take the slices away.
     """
     objects = objects_of(here, options.namespace)
-    scope = Scope(local, {}, sources, sources, options, manager, "released")
-    ours = [one for one in marked(scope, objects) if one.sweeping and owned(objects[one.key], manager)]
+    scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), "released")
+    ours = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
     sliced = {labels_of(objects[one.key]).get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
     plan, writes = plan_release(local, objects, [one.key for one in ours if one.mark[0] != MIRROR or not _sliced(one.key, objects, sliced)], manager)
     for name in sorted(sliced):
@@ -92,6 +93,11 @@ def release_cluster(
             "its endpoints are slices, which the original program does not write; run with mirror_as: endpoints first",
         )  # fmt: skip
     return plan, writes
+
+
+def _mine(objects: Objects, manager: str) -> t.Set[Key]:
+    """What is ours of what is there; asked once, since the answer takes a walk through the object's owners."""
+    return {key for key, obj in objects.items() if owned(obj, manager)}
 
 
 def _sliced(key: Key, objects: Objects, sliced: t.Collection[str]) -> bool:
@@ -107,7 +113,7 @@ def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bo
     return False
 
 
-def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, manager: str, adopt: bool) -> Settled:
+def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.Collection[Key], adopt: bool) -> Settled:
     """Whose every object is that a bundle needs, and what of the bundles may be written.
 
     Endpoints never go under a Service that is not ours: they would send its clients elsewhere.
@@ -115,7 +121,7 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, manager: 
     settled = Settled({}, set(), set(), set())
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
-        foreign = sorted(key for key, actual in found.items() if not owned(actual, manager))
+        foreign = sorted(key for key in found if key not in mine)
         words = {_word(key, found[key], bundle.manifests[key]) for key in foreign}
         if foreign and not (adopt and words == {"adoptable"}):
             settled.keep.update(bundle.manifests)
@@ -146,14 +152,14 @@ def _word(key: Key, actual: Object, manifest: Manifest) -> str:
     return "adoptable" if key.kind == "Endpoints" or all(found.get(name) == labels[name] for name in labels) else "not_ours"
 
 
-def _stopped(objects: Objects, unreachable: t.Collection[str], options: Options, manager: str) -> t.Dict[Key, Manifest]:
+def _stopped(objects: Objects, unreachable: t.Collection[str], options: Options, mine: t.Collection[Key]) -> t.Dict[Key, Manifest]:
     """Our endpoints of clusters that are not reachable, without addresses or not ready."""
     prefixes = {options.prefixes[name] for name in unreachable if name in options.prefixes}
     made = {}
     for key, obj in objects.items():
         labels = labels_of(obj)
         gone = labels.get(PREFIX_LABEL) in prefixes if is_mirror(labels) else labels.get(CLUSTER_LABEL) in unreachable
-        if key.kind != "Service" and gone and owned(obj, manager):
+        if key.kind != "Service" and gone and key in mine:
             manifest = dict(not_ready(obj, options.on_unreachable == "empty"), apiVersion=key.api_version, kind=key.kind)
             made[key] = aligned(manifest, obj) if key.kind == "Endpoints" else manifest
     return made

@@ -20,6 +20,8 @@ from .mirror_services import MIRRORED, Manifest, Object
 _ORDER = ("Service", "EndpointSlice", "Endpoints")
 _OUR_LABELS = (MIRRORED, GLOBAL, MIRRORED_SLICE)
 _NOTHING: t.FrozenSet[t.Any] = frozenset()
+#: What of a manifest says which object it is.
+_APART = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class Settled(t.NamedTuple):
@@ -106,7 +108,7 @@ def _same(manifest: Manifest, actual: Object) -> bool:
     if found.get("labels") != meta["labels"] or found.get("deletionTimestamp"):
         return False
     if manifest["kind"] != "Service":
-        return all(actual.get(name) == value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata"))
+        return not any(actual.get(name) != value for name, value in manifest.items() if name not in _APART)
     spec, wanted = actual.get("spec") or {}, manifest["spec"]
     if (found.get("annotations") or {}) != (meta.get("annotations") or {}):
         return False

@@ -92,6 +92,9 @@ def id_of(obj: Object) -> t.Optional[Id]:
 def label_of(cluster: str, key: t.Optional[Id]) -> str:
     """``cluster/namespace/name`` for results; hostile text is shown escaped and cut."""
     parts = key or ("?", "?")
+    text = "/".join((cluster,) + parts)
+    if len(text) <= 253 and text.isascii() and text.isprintable() and text.count("/") == cluster.count("/") + 2:
+        return text
     shown = [part if len(part) <= 253 and part.isascii() and part.isprintable() and "/" not in part else quoted(part) for part in parts]
     return "/".join([cluster] + shown)
 

@@ -18,7 +18,7 @@ from .._plan.plan import Refusal
 from .global_services import GLOBAL
 from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
-from .mirror_writes import Settled, owned
+from .mirror_writes import Settled
 from .names import global_name, global_slice_name, mirror_name
 from .offers import Offers, Options
 from .slices import MANAGED_BY as SLICE_MANAGED_BY
@@ -76,7 +76,7 @@ class Scope(t.NamedTuple):
     """What a run speaks of in one cluster.
 
     ``speaking``: clusters whose mirrors it is about. ``taking_part``: those whose Services make up the global ones.
-    ``offers``: of those that were listed completely. ``state``: present, absent or released.
+    ``offers``: of those that were listed completely. ``mine``: what there is of ours. ``state``: present, absent or released.
     """
 
     local: str
@@ -84,7 +84,7 @@ class Scope(t.NamedTuple):
     speaking: t.Collection[str]
     taking_part: t.Collection[str]
     options: Options
-    manager: str
+    mine: t.Collection[Key]
     state: str
 
     @property
@@ -139,12 +139,12 @@ def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
 
 def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
     """What is ours and nobody wants, within the budget of each source and kind (ruling 38), and what stops at it."""
-    replacing = {(key.kind, labels_of(manifest).get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
+    replacing = {(key.kind, manifest["metadata"]["labels"].get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
     found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
     mine: t.Dict[t.Tuple[str, str], int] = {}
     doomed: t.List[Key] = []
     for key, labels, mark, source, sweeping in marked(scope, objects):
-        if not (scope.options.adopt or owned(objects[key], scope.manager)):
+        if not (scope.options.adopt or key in scope.mine):
             continue
         mine[source, key.kind] = mine.get((source, key.kind), 0) + 1
         if not sweeping or key in settled.manifests or key in settled.keep:
