@@ -18,6 +18,7 @@ import threading
 import time
 import typing as t
 
+from .._values.refused import quoted
 from .client import Client, segment
 from .errors import Conflict, KubeError, NotFound
 
@@ -59,8 +60,9 @@ class Lease:
         """True from a successful acquire on."""
         return self._thread is not None
 
-    def acquire(self, wait: float = 0.0) -> None:
-        """Take the Lease, waiting at most so many seconds. Raises LeaseHeld and other KubeErrors."""
+    def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
+        """Take the Lease, waiting at most so many seconds and until ``stop`` is set. Raises LeaseHeld and other KubeErrors."""
+        stop = stop or threading.Event()
         deadline = time.monotonic() + wait
         seen, since = "", 0.0
         while True:
@@ -75,11 +77,10 @@ class Lease:
             version = found.get("metadata", {}).get("resourceVersion", "") if found else ""
             if version != seen:
                 seen, since = version, time.monotonic()
-            if found is not None and time.monotonic() >= deadline:
-                holder = str((found.get("spec") or {}).get("holderIdentity", ""))[:200]
-                raise LeaseHeld(self._client.cluster, self._operation, "another run is at work: {0!r}".format(holder))
+            if found is not None and (stop.is_set() or time.monotonic() >= deadline):
+                raise LeaseHeld(self._client.cluster, self._operation, "another run is at work: " + holder_of(found))
             if found is not None:
-                time.sleep(min(_POLL, max(0.01, deadline - time.monotonic())))
+                stop.wait(min(_POLL, max(0.01, deadline - time.monotonic())))
         self._lease, self._renewed, self._lost = lease, begun, ""
         self._stop.clear()
         self._thread = threading.Thread(target=self._keep, name="mcn-lease", daemon=True)
@@ -149,6 +150,13 @@ class Lease:
                 return
             except KubeError:
                 pass  # check() tells when it has been too long
+
+
+def holder_of(lease: t.Mapping[str, t.Any]) -> str:
+    """Who has a Lease and since when, as its own words; somebody else's text, so it is quoted and cut."""
+    spec = lease.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    return "{0!r} since {1}".format(str(spec.get("holderIdentity", ""))[:200], quoted(str(spec.get("acquireTime", "?"))[:40]))
 
 
 def _now() -> str:

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lock of a run: it outlives every task, so it is held by a process that watches ansible-playbook."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import typing as t
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
+
+display = Display()
+
+
+def argument_spec() -> t.Dict[str, t.Any]:
+    """All options."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "clusters": {"type": "list", "elements": "dict", "options": access_spec(), "default": []},
+        "scope": {"type": "str", "choices": ["controller", "fabric", "none"], "default": "controller"},
+        "wait": {"type": "float", "default": 600.0},
+        "namespace": {"type": "str", "default": "kube-system"},
+    }
+
+
+def holder() -> str:
+    """Who runs this, for the one who has to wait: user, machine, playbook, and AWX's number of the job."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may know no name for its user
+        user = str(os.getuid())
+    words = ["{0}@{1}".format(user, socket.gethostname())]
+    words += [os.path.basename(str(book)) for book in (context.CLIARGS.get("args") or ())][:3]
+    if os.environ.get("JOB_ID"):
+        words.append("job " + os.environ["JOB_ID"])
+    return " ".join(words)[:120]
+
+
+class ActionModule(ActionBase):
+    """Runs once for a play, on the controller, without a connection."""
+
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
+        """See DOCUMENTATION of the module."""
+        result = super().run(tmp, task_vars)
+        unused, options = self.validate_argument_spec(argument_spec())
+        if self._task.check_mode or options["scope"] == "none":
+            return dict(result, changed=False, held=False, leases=[], unlocked=[])
+        # a worker runs this; its parent is ansible-playbook itself
+        request = dict(options, pid=os.getppid(), holder=holder())
+        try:
+            run_lock.check_request(request)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
+        key = run_lock.key_of(options["fabric"], options["clusters"])
+        row = run_lock.held_by(key, request["pid"])
+        if row is None:
+            row = self._take(request)
+        if row.get("lost"):
+            raise AnsibleActionFail("fabric {0}: {1} [lease_lost]".format(options["fabric"], row["lost"]))
+        for failure in row.get("unlocked", []):
+            display.warning("no lock in cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
+        return dict(result, changed=False, held=True, leases=row.get("leases", []), unlocked=row.get("unlocked", []))
+
+    def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+        last: t.Dict[str, t.Any] = {}
+
+        def told(row: t.Dict[str, t.Any]) -> bool:
+            last.clear()
+            last.update(row)
+            if "waiting" in row:
+                display.display("fabric {0}: waiting up to {1:g} s for {2}".format(request["fabric"], request["wait"], row["waiting"]))
+            return "waiting" not in row
+
+        run_lock.take(request, told)
+        if not last.get("held"):
+            who = last.get("who") or last.get("error") or "the process that holds the lock ended"
+            raise AnsibleActionFail(
+                "fabric {0}: another run is at work, waited {1:g} s for it: {2} [lock_held]".format(request["fabric"], request["wait"], who)
+            )
+        return last

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_lock
+short_description: Let one run on a fabric at a time
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Takes the lock of a fabric for the running C(ansible-playbook). It is given back when that ends, in whatever way. A second
+    run waits, or fails with the name of the first and the time since when it runs.
+  - In a run that has the lock already the task does nothing, so every playbook can ask for it.
+  - Runs on the controller, once for a play. It never reports a change.
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  scope:
+    description:
+      - V(controller) excludes runs on this machine, and costs no request.
+      - V(fabric) excludes runs from everywhere by a Lease in every cluster, which is made and removed by each run. A cluster that
+        does not answer is left out with a warning. A Lease of a run that was killed is free after 30 seconds.
+      - V(none) takes no lock.
+    type: str
+    choices: [controller, fabric, none]
+    default: controller
+  wait:
+    description: Seconds to wait for another run. V(0) fails at once.
+    type: float
+    default: 600
+  namespace:
+    description: Namespace of the Leases.
+    type: str
+    default: kube-system
+  clusters:
+    description:
+      - The clusters, with the options of M(multicluster.network.mesh_plan). Two runs on one controller are of one fabric when its name
+        and its clusters are the same.
+    type: list
+    elements: dict
+    default: []
+attributes:
+  check_mode:
+    description: Takes no lock.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Is in no group, since it takes no options of connections.
+    support: none
+notes:
+  - On controllers other than Linux there is no lock of V(controller); V(fabric) works.
+seealso:
+  - module: multicluster.network.mesh_plan
+"""
+
+EXAMPLES = r"""
+- name: One run at a time, wherever it is started
+  multicluster.network.run_lock:
+    fabric: demo
+    scope: fabric
+    wait: 60
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+"""
+
+RETURN = r"""
+held:
+  description: Whether this run has the lock; false in check mode and with V(none).
+  type: bool
+  returned: success
+  sample: true
+leases:
+  description: Clusters in which it holds a Lease.
+  type: list
+  elements: str
+  returned: success
+  sample: [aws, gcp]
+unlocked:
+  description: Clusters that gave no Lease, each with C(cluster), C(operation), C(reason), C(message) and C(status).
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+"""

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run on a fabric at a time: real ansible-playbook processes, real Leases."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+PLAY = """
+- name: Hold the lock until somebody says that it is enough
+  hosts: clusters
+  gather_facts: false
+  tasks:
+    - name: One run at a time
+      ansible.builtin.include_role:
+        name: multicluster.network.run_lock
+      run_once: true
+    - name: Again, as the next playbook of a run does
+      ansible.builtin.include_role:
+        name: multicluster.network.run_lock
+      run_once: true
+    - name: Say that it is held
+      ansible.builtin.copy:
+        content: held
+        dest: "{{ folder }}/held"
+        mode: "0644"
+      run_once: true
+    - name: Work
+      ansible.builtin.wait_for:
+        path: "{{ folder }}/enough"
+        timeout: 120
+      run_once: true
+    - name: Fail where it is asked for
+      ansible.builtin.fail:
+        msg: on purpose
+      when: broken | default(false) | bool
+"""
+
+
+def until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        time.sleep(0.05)
+
+
+class Runs:
+    """Runs of the play over one fabric; ``elsewhere`` are started as if from another machine."""
+
+    def __init__(self, folder, server, fabric):
+        self.folder, self.fabric, self.server, self.processes = folder, fabric, server, []
+        (folder / "play.yml").write_text(PLAY)
+        for name in ("here", "elsewhere"):
+            config = {
+                "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": _b64(server.ca)}}],
+                "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
+            }  # fmt: skip
+            (folder / (name + ".kubeconfig")).write_text(yaml.safe_dump(config))
+            python = "{{ ansible_playbook_python }}"
+            hosts = {"aws": {"kubeconfig": str(folder / (name + ".kubeconfig")), "ansible_connection": "local", "ansible_python_interpreter": python}}
+            tree = {"all": {"children": {"clusters": {"hosts": hosts}}, "vars": {"multicluster_fabric": fabric}}}
+            (folder / (name + ".yml")).write_text(yaml.safe_dump(tree))
+
+    def start(self, name, where="here", arguments=(), **variables):
+        run = self.folder / name
+        run.mkdir()
+        extra = json.dumps(dict({"folder": str(run), "multicluster_lock": "fabric"}, **variables))
+        with open(run / "log", "w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                ["ansible-playbook", "-i", str(self.folder / (where + ".yml")), str(self.folder / "play.yml"), "-e", extra, *arguments],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def log(self, name):
+        return (self.folder / name / "log").read_text()
+
+    def held(self, name):
+        return (self.folder / name / "held").exists()
+
+    def wait_held(self, name):
+        process = self.processes[-1]
+        until(lambda: self.held(name) or process.poll() is not None)
+        assert self.held(name), self.log(name)
+
+    def enough(self, name):
+        (self.folder / name / "enough").write_text("")
+
+    def lease(self):
+        return [one for one in self.server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-" + self.fabric]
+
+
+def _b64(text):
+    import base64
+
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def runs(tmp_path, server, request):
+    made = Runs(tmp_path, server, "lock-" + request.node.name[5:35].replace("_", "-").strip("-"))
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_the_second_run_leaves_with_a_clear_word(runs):
+    first = runs.start("first")
+    runs.wait_held("first")
+    assert "pid" not in runs.lease()[0]["spec"]["holderIdentity"] and "play.yml" in runs.lease()[0]["spec"]["holderIdentity"]
+    for where in ("here", "elsewhere"):
+        second = runs.start("second-" + where, where, multicluster_lock_wait=0)
+        assert second.wait(60) != 0
+        told = runs.log("second-" + where)
+        assert "another run is at work" in told and "play.yml" in told and " since " in told and "[lock_held]" in told, told
+        assert not runs.held("second-" + where)
+    runs.enough("first")
+    assert first.wait(60) == 0, runs.log("first")
+    until(lambda: not runs.lease())
+
+
+def test_the_second_run_waits(runs):
+    first = runs.start("first", broken=True)
+    runs.wait_held("first")
+    second = runs.start("second", "elsewhere", multicluster_lock_wait=120)
+    until(lambda: "waiting up to 120 s for cluster aws" in runs.log("second"))
+    assert not runs.held("second")
+    runs.enough("first")
+    assert first.wait(60) == 2  # a run that fails frees it as well
+    runs.wait_held("second")
+    runs.enough("second")
+    assert second.wait(60) == 0
+
+
+def test_a_killed_run_frees_it(runs):
+    first = runs.start("first")
+    runs.wait_held("first")
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    second = runs.start("second", multicluster_lock_wait=0)
+    runs.wait_held("second")
+    runs.enough("second")
+    assert second.wait(60) == 0, runs.log("second")
+
+
+def test_check_mode_and_the_lock_of_the_controller_write_nothing(runs, server):
+    mark = server.mark()
+    mine = "multicluster-run-" + runs.fabric
+    for name, more in (("check", ["--check"]), ("local", ["-e", "multicluster_lock=controller"])):
+        process = runs.start(name, arguments=more)
+        runs.enough(name)
+        assert process.wait(60) == 0, runs.log(name)
+    assert not [row for row in server.audit(mark) if mine in row[1] or (row[0] == "create" and "leases" in row[1])]
+
+
+# --- the process that holds it ------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """``keep`` in a thread, for a process that can be ended."""
+
+    def __init__(self, clusters, fabric, **more):
+        self.rows, self.stop = [], threading.Event()
+        self.owner = subprocess.Popen(["sleep", "300"])
+        request = dict(
+            {"fabric": fabric, "scope": "fabric", "wait": 0, "holder": "ops@here site.yml", "pid": self.owner.pid,
+             "born": local_lock.birth(self.owner.pid), "clusters": clusters, "namespace": "kube-system"}, **more
+        )  # fmt: skip
+        self.thread = threading.Thread(target=run_lock.keep, args=(request, self.rows.append, self.stop), daemon=True)
+        self.thread.start()
+
+    def answer(self):
+        until(lambda: any("held" in row for row in self.rows))
+        return [row for row in self.rows if "held" in row][0]
+
+    def end(self):
+        self.owner.kill()
+        self.owner.wait()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def test_a_lease_that_nobody_renews_is_taken_over(server, monkeypatch):
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 2.0)
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "multicluster-run-stale", "namespace": "kube-system"},
+            "spec": {"holderIdentity": "gone", "acquireTime": "2026-01-01T00:00:00.000000Z"}}  # fmt: skip
+    server.client().create(LEASES, body, "tests")
+    early = Keeper([server.access()], "stale")
+    assert early.answer() == {"held": False, "who": "cluster aws: another run is at work: 'gone' since '2026-01-01T00:00:00.000000Z'"}
+    early.end()
+    late = Keeper([server.access()], "stale", wait=60)
+    assert late.answer()["held"] and late.answer()["leases"] == ["aws"]
+    late.end()
+    assert not [one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-stale"]
+
+
+def test_clusters_that_give_no_lease_are_named(server):
+    dead = server.access("gcp", api_url="https://127.0.0.1:9")
+    poor = server.access("onprem", token="nobody")
+    keeper = Keeper([server.access(), dead, poor], "some-dead")
+    answer = keeper.answer()
+    keeper.end()
+    assert answer["leases"] == ["aws"]
+    assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [("gcp", "unreachable"), ("onprem", "unauthorized")]
+
+
+def test_who_lost_its_lease_is_told(server, monkeypatch):
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
+    keeper = Keeper([server.access()], "lost")
+    assert keeper.answer()["held"]
+    api = server.client()
+    api.merge_patch(LEASES + "/multicluster-run-lost", {"spec": {"holderIdentity": "thief"}}, "tests")
+    key = run_lock.key_of("lost", [server.access()])
+    until(lambda: "another run has it now" in (local_lock.ask(key) or {}).get("lost", ""))
+    keeper.end()
+    assert api.get(LEASES + "/multicluster-run-lost")["spec"]["holderIdentity"] == "thief"
+    api.delete(LEASES + "/multicluster-run-lost")
