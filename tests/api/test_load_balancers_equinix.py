@@ -14,7 +14,7 @@ import time
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info, ccm_nodes, load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info, ccm_nodes, load_balancers, load_balancers_equinix
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 
@@ -213,6 +213,25 @@ def test_an_order_without_an_answer_is_not_repeated(server, double, api):
     service(api, "other")
     run(server, double)
     assert [row["tags"] for row in double.held()] == [tags_of(api, "other")]  # ours, so it could be released
+
+
+def test_an_order_is_recorded_whoever_else_writes(server, double, api, monkeypatch):
+    """The control plane's address moves, and is recorded, while an order is under way: neither record is lost."""
+    service(api, "web")
+    order = load_balancers_equinix.EquinixMetal.order
+
+    def slow(self, body):
+        row = json.dumps({"id": "cp", "address": "203.0.113.100", "cidr": 32, "tags": ["cp"], "device": "d"})
+        api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "metal-ccm-reservations"}, "data": {"cp": row}}, "kubectl")
+        return order(self, body)
+
+    monkeypatch.setattr(load_balancers_equinix.EquinixMetal, "order", slow)
+    double.ask("/reservations", tags=["cp"], address="203.0.113.100", id="cp")
+    assert reasons(run(server, double)) == set() and address_of(api, "web")
+    mine = next(row["id"] for row in double.held() if row["id"] != "cp")
+    assert set(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == {"cp", mine}
+    run(server, double, {"state": "absent"})
+    assert [row["id"] for row in double.held()] == ["cp"] and set(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == {"cp"}
 
 
 def test_spoofed_tags(server, double, api):

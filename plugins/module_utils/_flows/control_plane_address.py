@@ -22,20 +22,22 @@ from .._kubernetes.client import Client
 from .._kubernetes.errors import KubeError
 from .._kubernetes.lease import Lease
 from .._loadbalancers import control_plane as rules_of
-from .._loadbalancers.ledger import NAMESPACE, Entry, ledger_name, manifest, parse_ledger
+from .._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from .._loadbalancers.patience import Patience, Record, may_move
+from .._loadbalancers.reservations import Reservation
 from .._loadbalancers.setup import Setup
 from .._plan.objects import field_manager
 from .._plan.plan import Plan, Refusal
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused
 from . import control_plane_service
+from .ledger_store import keep_ledger, read_ledger
 from .load_balancers import LEASE, guarded, read_setups
 from .load_balancers_backends import Found
 from .load_balancers_read import State, make_provider
+from .load_balancers_run import nothing
 
 STATIC_PREFIX = "static"
-CONFIGMAPS = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
@@ -90,6 +92,8 @@ class Pass:
         self.shown: t.Dict[str, t.Any] = {}
         self.tag = str(setup.settings.values["eip_tag"])
         self.entry = entry
+        self.before: Ledger = {}
+        self.eip = Reservation("", "")
         self.client, self.nodes = self._reach()
 
     def _reach(self) -> t.Tuple[Client, t.List[t.Any]]:
@@ -117,9 +121,8 @@ class Pass:
     def _provider(self) -> t.Tuple[State, t.Any]:
         state = State("", [], {}, {}, Found(self.setup.balancer))
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
-        listing = self.client.list(CONFIGMAPS, field_selector="metadata.name=" + state.ledger_name)
-        state.ledger_object = listing.items[0] if listing.items else None
-        state.ledger = parse_ledger((state.ledger_object or {}).get("data"))
+        state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
+        self.before = dict(state.ledger)
         wanted = self.request.get("address")
         if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
             text = str(parse_address(wanted))
@@ -141,7 +144,7 @@ class Pass:
         if self.setup.static:
             # the inventory's devices are the nodes themselves
             nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
-        eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
+        eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
         ca = self.request.get("probe_ca") or parse_access(self.entry).ca_pem
         verify = self.request.get("probe_verify_tls") is not False
         probe = HealthProbe(ca, self.request.get("probe_server_name") or "", verify, float(self.request.get("probe_timeout") or 5))
@@ -203,7 +206,13 @@ class Pass:
             return
         lease = Lease(self.client, NAMESPACE, LEASE + "-control-plane", self.manager)
         lease.acquire(float(self.request.get("lock_timeout") or 0))
+        holder = decision.holder
         try:
+            if not self._still(state, provider):
+                self.plan.changes.pop()
+                self.plan.warnings.append("{0} was moved by somebody else meanwhile; the next pass looks again".format(decision.address))
+                self.shown.update(moved=False)
+                return
             if self.setup.static:
                 words = self.request.get("assign_command") or []
                 if words:
@@ -214,30 +223,48 @@ class Pass:
                 # by the assignment's own id; should the second call fail, the next pass finds it unassigned (ccm 11.3)
                 if decision.unassign:
                     provider.unassign(decision.unassign)
-                provider.assign(decision.address, decision.device)
-                ident = next(one.id for one in provider.list_addresses() if one.address == decision.address)
+                    holder = ""
+                ident = self._assign(decision, provider)
                 state.ledger[ident] = Entry(ident, decision.address, 32, (self.tag,))
             state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=_now())
             lease.check()
             if not self.request.get("api_urls"):
                 self.client = self._reach()[0]  # the former connection led to the former holder
-            self._keep(state)
+            keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager, nothing)
         except ValueRefused as error:
             self.plan.changes.pop()
+            if holder != decision.holder:
+                self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
             self.plan.refused.append(Refusal("control plane of " + self.setup.cluster, error.word, error.message))
-            self.shown.update(holder=decision.holder, moved=False, healthy=False)
+            self.shown.update(holder=holder, moved=False, healthy=False)
         finally:
             lease.release()
 
-    def _keep(self, state: State) -> None:
-        body, actual = manifest(state.ledger_name, state.ledger), state.ledger_object
-        if actual is None:
-            self.client.create(CONFIGMAPS, body, self.manager)
-            return
-        data: t.Dict[str, t.Any] = {key: None for key in actual.get("data") or {}}
-        data.update(body["data"])
-        patch = {"metadata": {"resourceVersion": actual["metadata"]["resourceVersion"]}, "data": data}
-        self.client.merge_patch("{0}/{1}".format(CONFIGMAPS, state.ledger_name), patch, self.manager)
+    def _still(self, state: State, provider: t.Any) -> bool:
+        """Whether the address is where it was when we decided: another run may have had the lease since."""
+        if self.setup.static:
+            fresh, state.ledger_object = read_ledger(self.client, state.ledger_name)
+            self.before = dict(fresh)
+            if not any(self.tag in entry.tags for entry in fresh.values()):
+                fresh.update({ident: entry for ident, entry in state.ledger.items() if self.tag in entry.tags})
+            state.ledger.clear()
+            state.ledger.update(fresh)
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        return found.assignments == self.eip.assignments
+
+    def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
+        """The id of the reservation whose address now points at the winner. Raises ValueRefused."""
+        failed: t.Optional[ValueRefused] = None
+        try:
+            provider.assign(decision.address, decision.device)
+        except ValueRefused as error:
+            if getattr(error, "status", None) is not None:
+                raise
+            failed = error  # no answer: the list tells whether it was done
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        if failed is not None and [one.device for one in found.assignments] != [decision.device]:
+            raise failed
+        return found.id
 
 
 def _now() -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import typing as t
 
 from .._kubernetes.client import Client
-from .._loadbalancers.ledger import NAMESPACE, Ledger, ledger_name, parse_ledger
+from .._loadbalancers.ledger import Ledger, ledger_name
 from .._loadbalancers.services import Service, address_of, service_of
 from .._loadbalancers.setup import Setup
 from .._plan.objects import owners
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused
 from . import load_balancers_backends as backends
+from .ledger_store import read_ledger
 from .load_balancers_equinix import EquinixMetal
 from .load_balancers_static import StaticProvider
 
@@ -51,9 +52,7 @@ def read_state(client: Client, setup: Setup) -> State:
     nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
     state = State(uid, services, objects, nodes, backends.read(client, setup))
     state.ledger_name = ledger_name(setup.identity, setup.static)
-    listing = client.list("/api/v1/namespaces/{0}/configmaps".format(NAMESPACE), field_selector="metadata.name=" + state.ledger_name)
-    state.ledger_object = listing.items[0] if listing.items else None
-    state.ledger = parse_ledger((state.ledger_object or {}).get("data"))
+    state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
     return state
 
 

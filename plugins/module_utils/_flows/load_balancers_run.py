@@ -15,7 +15,7 @@ from .._loadbalancers.address_claims import AddressRules, check_address_claims
 from .._loadbalancers.address_states import states
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
-from .._loadbalancers.ledger import Entry, Ledger, holders, manifest
+from .._loadbalancers.ledger import Entry, Ledger, holders
 from .._loadbalancers.load_balancer_setting import EMPTY
 from .._loadbalancers.reservations import Reservation, matches_of, service_tags
 from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of, retains
@@ -29,6 +29,7 @@ from .._values.refused import ValueRefused
 from . import load_balancers_backends as backends
 from . import load_balancers_bgp as bgp_facts
 from . import load_balancers_services as service_writes
+from .ledger_store import keep_ledger
 from .load_balancers_read import State, make_provider, read_state
 from .load_balancers_writes import Put, put_all
 
@@ -180,32 +181,19 @@ class Run:
                 self._keep_ledger()  # at once: without this record it could never be released again
 
     def _keep_ledger(self) -> None:
-        """Write the record if it differs; nobody else may have written it since it was read."""
+        """Write the record if it differs, over what the control plane's address has made of it since it was read."""
         for item in self.held:
             entry = self.ledger.get(item.id)
             if entry is not None and entry.address != item.address and not self.setup.static:
                 self.ledger[item.id] = entry._replace(address=item.address, cidr=item.cidr)  # a pending one has come
         if self.ledger == self.before:
             return
-        name, actual = self.state.ledger_name, self.state.ledger_object
-        if not self.dry:
-            self.check()
-            body = manifest(name, self.ledger)
-            if actual is not None:
-                body["metadata"]["resourceVersion"] = actual["metadata"]["resourceVersion"]
-            path = "/api/v1/namespaces/{0}/configmaps".format(body["metadata"]["namespace"])
-            if not self.ledger and actual is not None:
-                self.client.delete(path + "/" + name, uid=actual["metadata"].get("uid"))
-                self.state.ledger_object = None
-            elif actual is None and self.ledger:
-                self.state.ledger_object = self.client.create(path, body, self.manager)
-            elif actual is not None:
-                data: t.Dict[str, t.Any] = {key: None for key in actual.get("data") or {}}
-                data.update(body["data"])
-                patch = {"metadata": {"resourceVersion": actual["metadata"]["resourceVersion"]}, "data": data}
-                self.state.ledger_object = self.client.merge_patch(path + "/" + name, patch, self.manager)
+        if self.dry:
+            self.state.ledger_object = dict(self.state.ledger_object or {"metadata": {"resourceVersion": ""}})
         else:
-            self.state.ledger_object = dict(actual or {"metadata": {"resourceVersion": ""}})
+            self.state.ledger_object = keep_ledger(
+                self.client, self.state.ledger_name, self.before, self.ledger, self.state.ledger_object, self.manager, self.check
+            )
         self.before = dict(self.ledger)
 
     # -- Services and the back end -----------------------------------------------------------------------------------

@@ -70,6 +70,27 @@ def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
     return found
 
 
+def merged(before: Ledger, mine: Ledger, theirs: Ledger) -> Ledger:
+    """``theirs`` with what I made of ``before``. Raises ValueRefused ``conflict`` where both changed one entry, ``claimed_twice`` where
+    two entries would have one address."""
+    found = dict(theirs)
+    for ident in {**before, **mine}:
+        old, new, now = before.get(ident), mine.get(ident), theirs.get(ident)
+        if new == old:
+            continue
+        if now not in (old, new):
+            raise ValueRefused("conflict", "somebody else changed the record of {0} meanwhile".format(quoted(ident)))
+        if new is None:
+            found.pop(ident, None)
+        else:
+            found[ident] = new
+    holders_of: t.Dict[str, str] = {}
+    for entry in found.values():
+        if entry.address and holders_of.setdefault(entry.address, entry.id) != entry.id:
+            raise ValueRefused("claimed_twice", "{0} was given to somebody else meanwhile".format(entry.address))
+    return found
+
+
 def ledger_data(ledger: Ledger) -> t.Dict[str, str]:
     """The inverse. Raises ValueRefused ``quota`` when there are more than a ConfigMap holds."""
     if len(ledger) > MOST:
