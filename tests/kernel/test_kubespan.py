@@ -109,6 +109,7 @@ def test_from_nothing_to_nothing(site, implementation):
     assert own == [(ULA["a"], 64)] and link["mtu"] == 1420
     wg = node.run("wg", "show", "kubespan")
     assert "fwmark: 0x20" in wg and "preshared key: (hidden)" in wg and "every 25 seconds" in wg
+    keys = node.run("sh", "-c", "sha256sum /var/lib/multicluster-network/mesh/*.key")
     # every packet went through the tunnel: by the uplink's own address the other side saw none
     for mark, way in (("0x40", "kubespan"), ("0xf40", "kubespan"), ("0x10040", "kubespan"), ("0x20", "under"), ("0x60", "under"), ("0", "under")):
         assert "dev " + way in node.run("ip", "route", "get", PODS["b"] + ".9", "mark", mark), mark
@@ -118,6 +119,7 @@ def test_from_nothing_to_nothing(site, implementation):
         assert not again["changed"] and not again["warnings"], again["diff"]
         assert again["stats"]["wireguard_writes"] == again["stats"]["netlink_writes"] == again["stats"]["file_writes"] == 0
         assert site.seen(name) == before
+    assert node.run("sh", "-c", "sha256sum /var/lib/multicluster-network/mesh/*.key") == keys
     # a reboot
     node.run("sh", "-c", "ip link del kubespan; nft delete table inet talos_kubespan; ip rule del pref 32500; ip -6 rule del pref 32500")
     node.run("ip", "route", "flush", "table", "180")

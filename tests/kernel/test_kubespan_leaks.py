@@ -17,7 +17,7 @@ import sys
 import pytest
 
 from conftest import MODULE_UTILS, SLOW, flow_environment
-from test_kubespan import PODS, PODS6, Site
+from test_kubespan import PODS, PODS6, Site, targets_of, watch
 
 REPEATS = int(os.environ.get("MCN_REPEATS", "4"))
 COUNTERS = """
@@ -116,6 +116,54 @@ def test_a_node_comes_and_goes(busy):
     assert busy.traffic.count("leaked") == 0
 
 
+def sessions(node):
+    """Peer to the time of its last handshake and what was received: a session that was set up anew shows."""
+    peers = [line.split("\t") for line in node.run("wg", "show", "kubespan", "dump").splitlines()[1:]]
+    return {cells[0]: int(cells[4]) for cells in peers}, {cells[0]: int(cells[5]) for cells in peers}
+
+
+def test_sessions_stay_when_nodes_come_and_go(busy):
+    """Kubespan 24.3. WireGuard makes a new session by itself every two minutes; a second look never meets that again."""
+    both = busy.wants["a"]["kubespan"]["affiliates"]
+    for affiliates in ([*both, other(busy)], both):
+        for unused in range(2):
+            handshakes, received = sessions(busy.nodes["a"])
+            busy.run("a", kubespan=dict(busy.wants["a"]["kubespan"], affiliates=affiliates))
+            now, after = sessions(busy.nodes["a"])
+            if all(now[key] == handshakes[key] for key in handshakes if key in now):
+                break
+            busy.run("a", kubespan=dict(busy.wants["a"]["kubespan"], affiliates=both if affiliates is not both else [*both, other(busy)]))
+        else:
+            raise AssertionError("sessions were made anew: {0} became {1}".format(handshakes, now))
+        assert all(after[key] >= received[key] for key in received if key in after)
+    assert busy.traffic.count("sent") > 0 and busy.traffic.count("leaked") == 0
+
+
+def test_a_stopped_peer_is_still_steered_to_and_nothing_leaves(busy, wait_for):
+    """Kubespan 24.5 with forced routing: down after 275 s (the watcher's clock is ours), still a target, and nothing in clear text."""
+    busy.wants["a"]["kubespan"]["watcher"] = True
+    busy.run("a")
+    node = busy.nodes["a"]
+    rows, unused = watch(busy, "a", float(node.run("date", "+%s.%N")))
+    assert rows["b"]["state"] == "up"
+    busy.nodes["b"].run("ip", "link", "del", "kubespan")
+    handshake = max(sessions(node)[0].values())
+    rows, unused = watch(busy, "a", handshake + 274)
+    assert rows["b"]["state"] == "up"
+    rows, unused = watch(busy, "a", handshake + 275 + 30)
+    assert rows["b"]["state"] == "down"
+    sent = busy.traffic.count("sent")
+    assert wait_for(lambda: busy.traffic.count("sent") > sent + 100, 60 * SLOW), "packets still go into the tunnel, which keeps them"
+    assert "10.244.2.0/24" in targets_of(node) and not busy.ping(PODS["b"] + ".9", PODS["a"] + ".9")
+    assert not busy.run("a")["changed"]
+    assert busy.traffic.count("leaked") == 0
+    # and with the bypass allowed it leaves the sets
+    busy.wants["a"]["kubespan"]["config"]["allowDownPeerBypass"] = True
+    busy.run("a")
+    watch(busy, "a", handshake + 275 + 60)
+    assert "10.244.2.0/24" not in targets_of(node)
+
+
 def test_a_prefix_moves_between_peers(busy):
     own, peer = busy.wants["a"]["kubespan"]["affiliates"]
     less = dict(peer, additional_addresses=[text for text in peer["additional_addresses"] if ":" in text])
@@ -131,6 +179,19 @@ def test_the_mtu_goes_up_and_down(busy):
 
 def test_the_secret_changes(busy):
     repeat(busy, [wish(busy, mesh_secret=text) for text in ("AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=", busy.wants["a"]["kubespan"]["mesh_secret"])])
+    assert busy.traffic.count("leaked") == 0
+
+
+def test_the_key_changes(busy):
+    """In place: the device stays. Peers that do not know the new key yet get nothing, and nothing leaves either."""
+    before = busy.nodes["a"].run("ip", "-o", "link", "show", "kubespan").split(":")[0]
+    repeat(busy, [wish(busy, private_key_file="/var/lib/other/kubespan.key"), wish(busy)])
+    assert busy.nodes["a"].run("ip", "-o", "link", "show", "kubespan").split(":")[0] == before
+    assert busy.traffic.count("leaked") == 0
+
+
+def test_the_rules_are_those_of_another_generation(busy):
+    assert repeat(busy, [wish(busy, generation=name) for name in ("v1.3", "current")]) > 0
     assert busy.traffic.count("leaked") == 0
 
 
