@@ -17,7 +17,7 @@ import sys
 import time
 import typing as t
 
-from . import kubespan_watch, node_dataplane, persistence, transaction
+from . import node_dataplane, persistence, transaction
 
 #: At boot a device may need the driver of its uplink first; three tries, then the unit fails and says why.
 TRIES, PAUSE_SECONDS = 3, 2
@@ -29,6 +29,8 @@ def main(arguments: t.Sequence[str]) -> int:
     if words[:1] == ["rollback"] and len(words) in (3, 5):
         return _rollback(words[1], words[2], float(words[4]) if len(words) == 5 else 0.0)
     if words[:1] == ["watch"] and len(words) == 2:
+        from . import kubespan_watch  # the module brings this file along, and most runs of it need no watcher
+
         kubespan_watch.watch(words[1])
     if len(words) != 1:
         sys.stderr.write("usage: dataplane.pyz STATE | watch FABRIC | rollback FABRIC ID [--after SECONDS]\n")

@@ -58,13 +58,6 @@ def leftovers(fabric: str, previous: t.Optional[t.Mapping[str, t.Any]], remove_k
     return [path for path in paths if files.read_state(path) is not None]
 
 
-def forget(paths: t.Iterable[str]) -> None:
-    """Remove files, and their folder when nothing else is in it."""
-    for path in paths:
-        files.remove(path)
-        persistence.forget_folder(path)
-
-
 class Node:
     """One node: ``state`` as _flows/kubespan takes it, ``annotations`` to publish, ``plan`` of identity and secret."""
 

@@ -22,7 +22,7 @@ import contextlib
 import time
 import typing as t
 
-from .._linux import snapshot
+from .._linux import files, snapshot
 from .._linux.errors import LinuxError
 from .._linux.keys import KeyFile
 from .._linux.links import links_with_alias
@@ -33,7 +33,10 @@ from .._mesh.constants import ROUTE_PROTOCOL
 from .._mesh.device_wanted import parse_device
 from .._plan.pending import Pending, from_wire, to_wire
 from .._plan.plan import Plan
-from . import ip_routes, kubespan, kubespan_node, persistence, transaction, wireguard_device
+from . import ip_routes, persistence, transaction, wireguard_device
+
+if t.TYPE_CHECKING:
+    from . import kubespan, kubespan_node
 
 Data = t.Dict[str, t.Any]
 
@@ -214,6 +217,12 @@ class _Work:
 
     def _plan_kubespan(self, todo: Plan) -> None:
         given, before = self.desired.get("kubespan"), (self.previous or {}).get("kubespan")
+        others = set(links_with_alias(dataplane.alias_of(self.fabric))) - {device["name"] for device in self.wanted}
+        if not (given or before or others or persistence.has_kubespan_files(self.fabric)):
+            return
+        # A module comes as source text, every time: what a node has nothing to do with is not compiled there.
+        from . import kubespan, kubespan_node
+
         adopt = bool(self.desired.get("adopt"))
         if given and given.get("state"):
             self.kubespan = kubespan.Part(self.fabric, given["state"], kubespan.layout_of(given["state"]))
@@ -235,7 +244,7 @@ class _Work:
         else:
             self.left_files = kubespan_node.leftovers(self.fabric, before, bool(self.desired.get("remove_keys")))
             layout = kubespan.layout_of(before)
-            if before or layout.device in links_with_alias(dataplane.alias_of(self.fabric)):
+            if before or layout.device in others:
                 self.kubespan = kubespan.Part(self.fabric, None, layout)
 
     @property
@@ -334,7 +343,9 @@ class _Work:
         for key in self.keys:
             key.remove()
             persistence.forget_folder(key.path)
-        kubespan_node.forget(self.left_files)
+        for path in self.left_files:
+            files.remove(path)
+            persistence.forget_folder(path)
         if self.files_plan.changed and not in_transaction:
             persistence.apply(self.fabric, self.files, self.files_plan)
         self.stats = total(self.stats, *parts)

@@ -159,6 +159,11 @@ def folder(fabric: str) -> str:
     return "{0}/{1}".format(STATE_ROOT, fabric)
 
 
+def has_kubespan_files(fabric: str) -> bool:
+    """Whether a KubeSpan mesh left files of its own (key, secret, identity) in the folder of the fabric."""
+    return any(name.startswith("kubespan") for name in files.list_folder(folder(fabric)))
+
+
 def state_path(fabric: str) -> str:
     """Where the confirmed state of a fabric lies."""
     return folder(fabric) + "/dataplane.json"

@@ -28,7 +28,7 @@ from .._linux.errors import LinuxError
 from .._linux.lock import HostLock
 from .._mesh.constants import MAIN_TABLE, ROUTE_PROTOCOL
 from .._mesh.dataplane import alias_of
-from . import kubespan, persistence
+from . import persistence
 
 Data = t.Dict[str, t.Any]
 
@@ -165,6 +165,8 @@ def settle(fabric: str, message: str) -> t.Optional[Data]:
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:
     """The kernel's part: what steers packets first, for it may hide the controller; then devices, then routes into them."""
+    from . import kubespan  # not needed, and so not compiled, in the runs that change nothing
+
     errors = []
     devices, over = journal["devices"], journal["route_devices"]
     steps: t.List[t.Callable[[], None]] = [
