@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 UTILS = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "module_utils"
-PURE = ("_values", "_plan", "_mesh", "_services", "_policy", "_loadbalancers", "_tenants")
+PURE = ("_values", "_plan", "_mesh", "_services", "_policy", "_loadbalancers", "_tenants", "_status")
 EDGES = ("_kubernetes", "_linux", "_io")
 #: Rooms that also run on nodes, where there is no Ansible.
 ON_NODES = ("_values", "_plan", "_mesh", "_linux")
