@@ -1,0 +1,102 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What plays registered about the fabric, as the modules that describe it take it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: status_facts
+short_description: Collect what plays registered about nodes and capabilities
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Joins the results that the roles of this collection registered on nodes and clusters. A host without a result is kept, as one that
+    did not answer.
+options:
+  _input:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  hosts:
+    description: The hosts that stand for nodes, those that did not answer included. Hosts without C(multicluster_cluster) are left out.
+    type: list
+    elements: str
+    required: true
+  clusters:
+    description: The hosts that stand for clusters.
+    type: list
+    elements: str
+    required: true
+  register:
+    description: Name of the variable with the result of M(multicluster.network.node_status).
+    type: str
+    default: __status_r_node
+"""
+
+EXAMPLES = r"""
+- name: How many nodes answered
+  ansible.builtin.debug:
+    msg: "{{ (hostvars | multicluster.network.status_facts(groups['all'], groups['clusters'])).nodes.values() | select | length }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(mesh), C(nodes), C(node_plans) and C(plans), as M(multicluster.network.fabric_status) takes them.
+  type: dict
+"""
+
+import typing as t
+
+#: Capability -> where its role registers the result of a run.
+_PLANS = {
+    "services": "__service_mirror_r",
+    "policy": "__policy_sync_r_sets",
+    "dns": "__coredns_r_section",
+    "loadbalancers": "__load_balancers_r",
+    "tenants": "__tenants_r_info",
+    "clustermesh": "__clustermesh_r_info",
+}
+#: The same of the mesh, whose role registers on nodes.
+_NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
+#: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
+_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts")
+
+
+def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node") -> t.Dict[str, t.Any]:
+    """See DOCUMENTATION."""
+    found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}}
+    for host in hosts:
+        given = hostvars[host]
+        if host in clusters or "multicluster_cluster" not in given:
+            continue
+        result = given[register] if register in given else {}
+        found["nodes"][str(host)] = result.get("node")
+        converge = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
+        if "plan" in converge or converge.get("refused"):
+            found["node_plans"][str(host)] = _part(converge)
+        if not found["mesh"] and "__mesh_r_plan" in given:
+            found["mesh"] = given["__mesh_r_plan"].get("mesh") or {}
+        _collect(found["plans"], given, _NODE_PLANS)
+    for host in clusters:
+        _collect(found["plans"], hostvars[host], _PLANS)
+    return found
+
+
+def _collect(plans: t.Dict[str, t.Any], given: t.Any, names: t.Mapping[str, str]) -> None:
+    for capability, name in names.items():
+        if capability not in plans and name in given and not given[name].get("skipped"):
+            plans[capability] = _part(given[name])
+
+
+def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    return {name: result[name] for name in _PARTS if name in result}
+
+
+class FilterModule:
+    """Ansible's way to find the filter."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        """Name to function."""
+        return {"status_facts": status_facts}

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Everything about one node that a picture of the fabric needs, in one call: WireGuard, routes, rules, tables, units. Reads only."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._io import frr
+from .._linux import facts, host, users
+from .._linux.errors import LinuxError
+from .._linux.ip_command import ip_json
+from .._linux.nft import read_table
+from .._linux.routes import read_routes
+from .._linux.rules import read_rules
+from .._linux.wireguard import open_device
+from .._mesh.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
+from .._mesh.kubespan_generations import Layout
+from .._values.refused import ValueRefused
+from . import persistence, transaction
+
+Data = t.Dict[str, t.Any]
+
+#: What the kernel must be able to do, by the names of its parts.
+PARTS = ("wireguard", "nf_tables", "tun")
+PROGRAMS = {
+    "ip": ["-V"], "nft": ["--version"], "wg": ["--version"], "wireguard-go": ["--version"], "systemctl": ["--version"],
+    "python3": ["--version"], "vtysh": ["--version"],
+}
+#: More links than this are pods of a crowded node.
+_MOST_LINKS = 200
+
+
+def run(request: t.Mapping[str, t.Any]) -> Data:
+    """The module's result. ``request``: {fabric, tables: [number], checks: bool, support: bool, journal_lines}.
+
+    What cannot be read is named in ``errors`` and missing; the rest goes on. Never contains a private or preshared key.
+    """
+    node: Data = {"now": round(facts.read_clock(), 3), "errors": []}
+    fabric = request["fabric"]
+    units = [persistence.unit_name(fabric), persistence.watch_name(fabric)]
+    tables = sorted({MAIN_TABLE, Layout().route_table, *(request.get("tables") or ())})
+    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+        ("host", _host),
+        ("devices", _devices),
+        ("routes", lambda: _routes(tables)),
+        ("rules", _rules),
+        ("tables", lambda: _tables(fabric)),
+        ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
+        ("bgp", _bgp),
+        ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
+    ]
+    if request.get("checks"):
+        sections += [
+            ("udp_ports", users.read_udp_ports),
+            ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
+            ("rp_filter", lambda: {"all": host.reverse_path_filter("all")}),
+        ]
+    if request.get("support"):
+        sections += [
+            ("versions", lambda: facts.read_versions(PROGRAMS)),
+            ("journal", lambda: facts.read_journal(units, int(request.get("journal_lines") or 200))),
+            ("state", lambda: persistence.load_state(fabric)),
+        ]
+    for name, read in sections:
+        try:
+            node[name] = read()
+        except (LinuxError, OSError, ValueError) as error:
+            node["errors"].append({"section": name, "message": str(error)[:500]})
+    return {"changed": False, "node": node, "refused": []}
+
+
+def _host() -> Data:
+    found = host.read_host()
+    kernel = facts.read_kernel(PARTS)
+    return {
+        "hostname": found["hostname"],
+        "operating_system": found["operating_system"],
+        "kernel": kernel["release"],
+        "machine": kernel["machine"],
+        "parts": kernel["parts"],
+        "addresses": sorted(row["address"] for row in found["configured"] if row["scope"] == "global"),
+    }
+
+
+def _devices() -> t.List[Data]:
+    """Every WireGuard device, whoever made it, with its peers as the kernel has them."""
+    kinds = {entry["name"]: entry for entry in users.read_wireguard()}
+    found = []
+    for entry in ip_json(["address", "show"])[:_MOST_LINKS] if kinds else ():
+        name = entry["ifname"]
+        if name not in kinds:
+            continue
+        device = open_device(name)
+        try:
+            dump = device.dump()
+        finally:
+            device.close()
+        found.append({
+            "name": name,
+            "kind": entry.get("linkinfo", {}).get("info_kind") or "",
+            "alias": entry.get("ifalias"),
+            "ours": is_our_alias(entry.get("ifalias")),
+            "up": "UP" in entry.get("flags", ()),
+            "mtu": entry["mtu"],
+            "addresses": sorted("{0}/{1}".format(a["local"], a["prefixlen"]) for a in entry.get("addr_info", ()) if "local" in a),
+            "public_key": dump["public_key"],
+            "listen_port": dump["listen_port"],
+            "fwmark": dump["fwmark"],
+            "peers": [_peer(key, dump["peers"][key]) for key in sorted(dump["peers"])],
+        })
+    return sorted(found, key=_by_name)
+
+
+def _bgp() -> t.Optional[Data]:
+    """What our speaker announces, and to whom; None where there is none."""
+    if not facts.exists(frr.RUN):
+        return None
+    try:
+        sessions, announces = (frr.ask("show bgp summary json") or {}), []
+        for family in ("ipv4", "ipv6"):
+            announces += sorted((frr.ask("show bgp {0} unicast json".format(family)) or {}).get("routes") or ())
+    except ValueRefused:
+        return None
+    peers = {name: row for part in sessions.values() if isinstance(part, dict) for name, row in (part.get("peers") or {}).items()}
+    return {"announces": announces, "sessions": [{"neighbor": name, "state": str(peers[name].get("state"))} for name in sorted(peers)]}
+
+
+def _by_name(row: Data) -> str:
+    return str(row["name"])
+
+
+def _peer(key: str, peer: t.Mapping[str, t.Any]) -> Data:
+    return {
+        "public_key": key,
+        "endpoint": peer["endpoint"],
+        "allowed_ips": sorted(peer["allowed_ips"]),
+        "keepalive": peer["persistent_keepalive"],
+        "handshake": int(peer["last_handshake"]),
+        "rx": peer["rx_bytes"],
+        "tx": peer["tx_bytes"],
+        "preshared": peer["preshared_key"] is not None,
+    }
+
+
+def _routes(tables: t.Sequence[int]) -> t.List[Data]:
+    """Routes of the tables that we write, without those that the kernel makes by itself."""
+    found = [route for table in tables for route in read_routes(table) if route["protocol"] not in (0, 2) or route["protocol"] == ROUTE_PROTOCOL]
+    names = ("table", "dst", "type", "dev", "via", "metric", "protocol", "mtu")
+    return [{name: route.get(name) for name in names} for route in found][:2000]
+
+
+def _rules() -> t.List[Data]:
+    names = ("version", "priority", "action", "table", "protocol", "fwmark", "fwmask", "src", "dst", "iif", "oif")
+    found = [rule for version in (4, 6) for rule in read_rules(version)]
+    return [{name: rule[name] for name in names if rule[name] is not None} for rule in found if rule["priority"] not in (0, 32766, 32767)][:500]
+
+
+def _tables(fabric: str) -> t.List[Data]:
+    """All tables of nftables with their owners; of ours also the sets with how much is in each."""
+    found = []
+    for table in users.read_tables():
+        row = dict(table, ours=is_our_alias(table["owner"], "{0}/{1}".format(OWNER, fabric)))
+        if row["ours"]:
+            whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
+            row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]
+            row["chains"] = [{"name": chain["name"], "rules": len(chain["rules"])} for chain in whole["chains"]]
+        found.append(row)
+    return found

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Who has a thing now that differs from the plan: a field manager, a route's protocol, a table's owner, a peer's key. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.annotations import Pattern
+from .drift import entry
+
+Data = t.Dict[str, t.Any]
+Blame = t.Tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
+
+#: rtnetlink's protocol numbers, by the names that people know.
+PROTOCOLS = {
+    1: "redirect", 2: "kernel", 3: "boot (a command or script)", 4: "static (an administrator or network manager)", 9: "ra", 11: "zebra", 12: "bird",
+    16: "dhcp", 42: "babel", 109: "multicluster.network", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
+}
+#: Tables of nftables that well-known programs make, by how their names begin.
+FAMILIES = (
+    ("kube-proxy", "kube-proxy"), ("cali", "calico"), ("cilium", "cilium"), ("firewalld", "firewalld"), ("docker", "docker"), ("podman", "podman"),
+    ("netavark", "podman"), ("ufw", "ufw"), ("talos", "talos"), ("filter", "iptables-nft or an administrator"), ("nat", "iptables-nft or an administrator"),
+    ("mangle", "iptables-nft or an administrator"), ("raw", "iptables-nft or an administrator"),
+)
+_GONE = "it is gone; nobody has it"
+
+
+def table_owner(table: t.Mapping[str, t.Any]) -> str:
+    """The mark that the table carries, else the program that is known to use such names."""
+    if table.get("owner"):
+        return str(table["owner"])
+    name = str(table.get("name") or "")
+    return next((family for start, family in FAMILIES if name.startswith(start)), "unknown, without a mark")
+
+
+def protocol_name(number: t.Any) -> str:
+    """``protocol 4, static (...)``."""
+    return "protocol {0}, {1}".format(number, PROTOCOLS.get(number, "unknown")) if number else "no protocol, an administrator"
+
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def node_entries(host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, t.Tuple[str, str]]) -> t.List[Data]:
+    """What node_dataplane would change on a host. ``node``: of node_status; ``names``: of model.peer_names."""
+    rows = []
+    for change in (result.get("plan") or {}).get("changes") or ():
+        owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(change, node or {}, names)
+        rows.append(entry(host, change, owner, since, note))
+    return rows
+
+
+def _unknown(change: Data, node: Data, names: t.Any) -> Blame:
+    return None, None, _GONE if change.get("action") == "create" else ""
+
+
+def _peer(change: Data, node: Data, names: t.Mapping[str, t.Tuple[str, str]]) -> Blame:
+    device_name, dummy, key = str(change.get("id")).partition(" ")
+    for device in node.get("devices") or ():
+        if device.get("name") != device_name:
+            continue
+        for peer in device.get("peers") or ():
+            if peer["public_key"] == key:
+                holder = names.get(key)
+                owner = "the key of {0}/{1}".format(*holder) if holder else "a key that nobody in the fabric has, {0}".format(key)
+                return owner, None, "allowed IPs now: {0}".format(", ".join(peer.get("allowed_ips") or ()) or "none")
+    return None, None, _GONE
+
+
+def _route(change: Data, node: Data, names: t.Any) -> Blame:
+    words = str(change.get("id")).split()
+    dst = next((word for word in words if "/" in word), "")
+    found = [route for route in node.get("routes") or () if route.get("dst") == dst]
+    if change.get("action") == "create":  # our own routes in other places are not what took its place
+        found = [route for route in found if route.get("protocol") != 109]
+    if not found:
+        return None, None, _GONE
+    route = found[0]
+    return protocol_name(route.get("protocol")), None, "now: {0} {1}".format(route.get("type"), "by " + str(route["dev"]) if route.get("dev") else "").strip()
+
+
+def _rule(change: Data, node: Data, names: t.Any) -> Blame:
+    text = str(change.get("id"))
+    first, family = text.partition(":")[0], 6 if text.endswith("(IPv6)") else 4
+    same = [rule for rule in node.get("rules") or () if str(rule.get("priority")) == first and rule.get("version") == family]
+    if not same:
+        return None, None, _GONE
+    return protocol_name(same[0].get("protocol")), None, "a rule of that priority is there"
+
+
+def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
+    words = str(change.get("id")).split()
+    family, name = (words + ["", ""])[:2]
+    for table in node.get("tables") or ():
+        if table.get("family") == family and table.get("name") == name:
+            note = "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's"
+            return table_owner(table), None, note
+    return None, None, _GONE
+
+
+def _link(change: Data, node: Data, names: t.Any) -> Blame:
+    for device in node.get("devices") or ():
+        if device.get("name") == change.get("id"):
+            return str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings"
+    return None, None, _GONE
+
+
+_BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
+    "peer": _peer, "route": _route, "rule": _rule, "nftables": _nftables, "link": _link,
+}  # fmt: skip
+
+
+# -- objects of API servers ----------------------------------------------------------------------------------------
+
+
+def object_entries(
+    plans: t.Mapping[str, t.Mapping[str, t.Any]],
+    objects: t.Mapping[t.Tuple[str, str], t.Any],
+    manager: str,
+    patterns: t.Sequence[str] = (),
+) -> t.List[Data]:
+    """What the plans of the capabilities would change. ``objects``: (kind, id of the change) -> the object as it is, or None."""
+    rows = []
+    for name in sorted(plans):
+        for change in (plans[name].get("plan") or {}).get("changes") or ():
+            ident = str(change.get("id"))
+            where = ident.partition("/")[0]
+            key = (str(change.get("kind")), ident)
+            owner, since, note = blame_object(objects[key], change, manager, patterns) if key in objects else (None, None, "its owner was not looked up")
+            rows.append(entry(where, dict(change, id=ident.partition("/")[2] or ident), owner, since, note))
+    return rows
+
+
+def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patterns: t.Sequence[str] = ()) -> Blame:
+    """The manager that wrote the fields in question last, and when, by the API server's own record."""
+    if not isinstance(obj, dict):
+        return None, None, _GONE if change.get("action") in ("create", "update") else ""
+    given = (obj.get("metadata") or {}).get("managedFields")
+    entries = [e for e in (given if isinstance(given, list) else ()) if isinstance(e, dict)]
+    fields = [str(field) for field in change.get("fields") or ()]
+    others = [e for e in entries if e.get("manager") != manager and not e.get("subresource")]
+    touching = [e for e in others if _touches(e.get("fieldsV1"), fields, patterns if change.get("kind") == "node" else ())]
+    if change.get("action") != "update" and not touching:
+        touching = others
+    if touching:
+        last = max(touching, key=_written)
+        return str(last.get("manager"))[:128], last.get("time"), "by {0}".format(last.get("operation") or "Update")
+    last = max(others, key=_written) if others else None
+    note = "a field was removed, which leaves no owner" if change.get("action") == "update" else ""
+    if last is not None and note:
+        note += "; {0} wrote to it at {1}".format(str(last.get("manager"))[:128], last.get("time"))
+    return None, None, note
+
+
+def _written(row: t.Mapping[str, t.Any]) -> str:
+    return str(row.get("time") or "")
+
+
+def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) -> bool:
+    """Whether a manager owns something inside the fields; of annotations only those of the patterns."""
+    if not isinstance(tree, dict):
+        return False
+    metadata = tree.get("f:metadata") if isinstance(tree.get("f:metadata"), dict) else {}
+    for field in fields:
+        if field in ("metadata", "annotations", "labels"):
+            for part in ("f:annotations", "f:labels"):
+                if field != "metadata" and part != "f:" + field:
+                    continue
+                keys = [key[2:] for key in metadata.get(part) or () if key.startswith("f:")]
+                if keys and (not patterns or any(Pattern(pattern)(key) for pattern in patterns for key in keys)):
+                    return True
+        elif "f:" + field in tree:
+            return True
+    return False

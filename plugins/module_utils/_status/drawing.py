@@ -1,0 +1,165 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The fabric as a drawing: clusters as discs, nodes as dots, tunnels between clusters as lines. Pure; every text is escaped."""
+
+from __future__ import annotations
+
+import html
+import math
+import typing as t
+
+Data = t.Mapping[str, t.Any]
+Point = t.Tuple[float, float]
+
+#: Up to so many nodes of a cluster have their names beside their dots.
+NAMED = 6
+_GOLDEN = math.pi * (3 - math.sqrt(5))
+GOOD, FAIR, BAD = "good", "fair", "bad"
+
+
+def escape(value: t.Any) -> str:
+    """Text for any place in the page: between tags and inside quotes."""
+    return html.escape(str(value), quote=True)
+
+
+def grade(up: int, total: int) -> str:
+    """A word for how much of something works."""
+    return GOOD if up == total else FAIR if up else BAD
+
+
+def node_grade(node: Data) -> str:
+    """A node that did not answer is bad, one without any peer is as good as it can be."""
+    return BAD if not node["answered"] else FAIR if node["errors"] and node["up"] == node["peers"] else grade(node["up"], node["peers"])
+
+
+def draw(document: Data, tall: bool = False) -> str:
+    """One SVG. tall: for narrow screens, clusters below each other."""
+    clusters = document["clusters"]
+    if not clusters:
+        return ""
+    width, height, radius, places = _layout(len(clusters), tall)
+    where = dict(zip((row["name"] for row in clusters), places))
+    links = [link for link in document["links"] if link["a"] != link["b"] and link["a"] in where and link["b"] in where]
+    parts = [_line(link, where) for link in links]
+    inside = {link["a"]: link for link in document["links"] if link["a"] == link["b"]}
+    members: t.Dict[str, t.List[Data]] = {row["name"]: [] for row in clusters}
+    for node in document["nodes"]:
+        members.setdefault(node["cluster"], []).append(node)
+    for row in clusters:
+        parts.append(_cluster(row, members[row["name"]], where[row["name"]], radius, inside.get(row["name"]), len(clusters)))
+    parts += [_tag(link, where, radius, tall) for link in links]
+    label = "{0} clusters, {1} nodes, {2} of {3} tunnels up".format(
+        len(clusters), len(document["nodes"]), document["summary"]["tunnels_up"], document["summary"]["tunnels"]
+    )
+    return '<svg class="{0}" viewBox="0 0 {1:.0f} {2:.0f}" role="img" aria-label="{3}">{4}</svg>'.format(
+        "tall" if tall else "wide", width, height, escape(label), "".join(parts)
+    )
+
+
+def _layout(count: int, tall: bool) -> t.Tuple[float, float, float, t.List[Point]]:
+    """(width, height, radius of a disc, centres)."""
+    if count == 1:
+        return (360.0, 300.0, 105.0, [(180.0, 140.0)]) if tall else (960.0, 300.0, 105.0, [(480.0, 140.0)])
+    if count == 2:
+        return (360.0, 620.0, 105.0, [(180.0, 115.0), (180.0, 455.0)]) if tall else (960.0, 320.0, 115.0, [(210.0, 145.0), (750.0, 145.0)])
+    radius = max(24.0, min(105.0, (300.0 if tall else 560.0) / (count + 1)))
+    down = (radius + (26 if tall else 30)) / math.sin(math.pi / count)
+    across = down if tall else max(down, 480.0 - radius - 30)
+    turn = math.pi / 2 if count % 2 else math.pi / 2 + math.pi / count
+    angles = [2 * math.pi * index / count - turn for index in range(count)]
+    lowest, highest = min(math.sin(angle) for angle in angles) * down, max(math.sin(angle) for angle in angles) * down
+    width, height = max(2 * (across + radius) + 36, 330.0 if tall else 960.0), highest - lowest + 2 * radius + 80
+    centres = [(width / 2 + across * math.cos(angle), 15 + radius - lowest + down * math.sin(angle)) for angle in angles]
+    return width, height, radius, centres
+
+
+def _words(link: Data) -> str:
+    return "{0:,} of {1:,} up".format(link["up"], link["tunnels"])
+
+
+def _curve(link: Data, where: t.Mapping[str, Point]) -> t.Tuple[Point, Point, Point]:
+    """Two ends and the point between that a curve leans to: straight between two clusters."""
+    (ax, ay), (bx, by) = where[link["a"]], where[link["b"]]
+    length = math.hypot(bx - ax, by - ay) or 1.0
+    away = min(40.0, length * 0.08) if len(where) > 2 else 0.0
+    return (ax, ay), ((ax + bx) / 2 - (by - ay) / length * away, (ay + by) / 2 + (bx - ax) / length * away), (bx, by)
+
+
+def _line(link: Data, where: t.Mapping[str, Point]) -> str:
+    (ax, ay), (mx, my), (bx, by) = _curve(link, where)
+    thick = 2.0 + 1.2 * math.log10(max(1, link["tunnels"]))
+    title = "{0} and {1}: {2}".format(link["a"], link["b"], _words(link))
+    return '<g class="link {0}"><title>{1}</title><path d="M{2:.1f} {3:.1f}Q{4:.1f} {5:.1f} {6:.1f} {7:.1f}" stroke-width="{8:.1f}"/></g>'.format(
+        grade(link["up"], link["tunnels"]), escape(title), ax, ay, mx, my, bx, by, thick
+    )
+
+
+def _tag(link: Data, where: t.Mapping[str, Point], radius: float, tall: bool) -> str:
+    """The numbers on a line, where there is room for them; the table below has them all."""
+    (ax, ay), (mx, my), (bx, by) = _curve(link, where)
+    text = _words(link)
+    box, gap = 7.2 * len(text) + 18, math.hypot(bx - ax, by - ay) - 2 * radius
+    if gap < (60 if len(where) == 2 else box + 20):
+        return ""
+    # between more than three, those that are no neighbours cross in the middle
+    order = sorted(where)
+    apart = abs(order.index(link["a"]) - order.index(link["b"]))
+    part = 0.5 if len(where) < 4 or apart in (1, len(where) - 1) else 0.36
+    x = (1 - part) ** 2 * ax + 2 * part * (1 - part) * mx + part**2 * bx
+    y = (1 - part) ** 2 * ay + 2 * part * (1 - part) * my + part**2 * by
+    if tall and len(where) == 2:
+        y += 22  # below the name of the upper cluster
+    return '<g class="tag"><rect x="{0:.1f}" y="{1:.1f}" width="{2:.1f}" height="24" rx="12"/><text x="{3:.1f}" y="{4:.1f}">{5}</text></g>'.format(
+        x - box / 2, y - 12, box, x, y + 4.5, escape(text)
+    )
+
+
+def _cluster(row: Data, members: t.Sequence[Data], centre: Point, radius: float, inside: t.Optional[Data], count: int) -> str:
+    x, y = centre
+    state = BAD if not row["reachable"] else ""
+    ring = " ring-" + grade(inside["up"], inside["tunnels"]) if inside else ""
+    name = row["name"] if len(row["name"]) <= 18 else row["name"][:17] + "…"
+    parts = ['<circle class="disc {0}{1}" cx="{2:.1f}" cy="{3:.1f}" r="{4:.1f}"/>'.format(state, ring, x, y, radius)]
+    if len(members) <= NAMED and count <= 3:
+        parts += [_named(node, x, y, radius, index, len(members)) for index, node in enumerate(members)]
+    else:
+        parts += _dots(members, x, y, radius)
+    below = "{0:,} nodes".format(row["hosts"]) if row["reachable"] else "API server silent"
+    if inside:
+        below += ", {0:,} of {1:,} inside".format(inside["up"], inside["tunnels"])
+    size = "" if count < 7 else " small"
+    parts.append('<text class="name{0}" x="{1:.1f}" y="{2:.1f}">{3}</text>'.format(size, x, y + radius + 22, escape(name)))
+    parts.append('<text class="under{0}" x="{1:.1f}" y="{2:.1f}">{3}</text>'.format(size, x, y + radius + 39, escape(below)))
+    return "<g><title>{0}</title>{1}</g>".format(escape("cluster " + row["name"]), "".join(parts))
+
+
+def _named(node: Data, x: float, y: float, radius: float, index: int, count: int) -> str:
+    step = min(34.0, radius * 1.5 / max(1, count))
+    top = y - step * (count - 1) / 2 + index * step
+    text = node["host"] if len(node["host"]) <= 16 else node["host"][:15] + "…"
+    return '<g><title>{0}</title><circle class="dot {1}" cx="{2:.1f}" cy="{3:.1f}" r="7"/><text class="label" x="{4:.1f}" y="{5:.1f}">{6}</text></g>'.format(
+        escape(_told(node)), node_grade(node), x - radius * 0.62, top, x - radius * 0.62 + 15, top + 4.5, escape(text)
+    )
+
+
+def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.List[str]:
+    """Evenly over the disc, as seeds on a sunflower, the troubled ones in the middle."""
+    order = {BAD: 0, FAIR: 1, GOOD: 2}
+    ranked = sorted((order[node_grade(node)], node["host"], node) for node in members) if members else []
+    size = max(1.2, min(7.0, 0.62 * radius / math.sqrt(max(1, len(ranked)))))
+    drawn = []
+    for index, (dummy, dummy_host, node) in enumerate(ranked):
+        far = (radius - size - 6) * math.sqrt((index + 0.5) / len(ranked))
+        drawn.append('<circle class="dot {0}" cx="{1:.1f}" cy="{2:.1f}" r="{3:.1f}"><title>{4}</title></circle>'.format(
+            node_grade(node), x + far * math.cos(index * _GOLDEN), y + far * math.sin(index * _GOLDEN), size, escape(_told(node))
+        ))  # fmt: skip
+    return drawn
+
+
+def _told(node: Data) -> str:
+    if not node["answered"]:
+        return "{0}: did not answer".format(node["host"])
+    return "{0}: {1} of {2} peers up".format(node["host"], node["up"], node["peers"])

@@ -1,0 +1,258 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The state of a fabric as one document: from what nodes and clusters said to what page, JSON and metrics show. Pure.
+
+What comes from a cluster or a node is a claim by strangers: it is cut to a length here and escaped where it is drawn.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from .drift import compare_runs
+
+Data = t.Dict[str, t.Any]
+Facts = t.Mapping[str, t.Any]
+
+FORMAT = 1
+#: A session older than this no longer carries traffic (WireGuard's own limit), so the last handshake must be younger.
+HANDSHAKE_SECONDS = 180
+#: No text that a stranger wrote is kept longer than this.
+TEXT = 300
+UP, STALE, NEVER = "up", "stale", "never"
+
+
+def build(facts: Facts) -> Data:
+    """The document.
+
+    facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_status, or None},
+    ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason, message}],
+    ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older
+    document, or None).
+    """
+    mesh, now = facts["mesh"], float(facts["now"])
+    names = peer_names(mesh, facts["nodes"])
+    tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
+    nodes = [_node(host, mesh, facts["nodes"][host], tunnels_of) for host, tunnels_of in _by_host(facts["nodes"], tunnels)]
+    clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
+    document: Data = {
+        "format": FORMAT,
+        "fabric": str(facts["fabric"]),
+        "mode": str(mesh.get("mode") or "semaphore"),
+        "generated": moment(now),
+        "generated_epoch": int(now),
+        "clusters": clusters,
+        "nodes": nodes,
+        "links": _links(tunnels, mesh),
+        "tunnels": tunnels,
+        "services": _all(facts, "services"),
+        "sets": _all(facts, "sets"),
+        "addresses": _addresses(facts, nodes),
+        "kilo_peers": _all(facts, "kilo_peers"),
+        "tenants": _tenants(facts.get("tenants")),
+        "refused": sorted(({key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]), key=_refusal_key),
+        "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
+    }
+    drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now))
+    document.update(drift=drift, since_last_run=since)
+    document["summary"] = summary(document)
+    return document
+
+
+def cut(value: t.Any, length: int = TEXT) -> str:
+    """Text of a stranger: no control characters, no more than so many characters."""
+    text = "" if value is None else str(value)
+    if len(text) <= length and text.isprintable():
+        return text
+    text = "".join(char if char.isprintable() else " " for char in text[: length + 1])
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def moment(epoch: float) -> str:
+    """An instant as RFC 3339, in UTC."""
+    return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _refusal_key(row: t.Mapping[str, str]) -> t.Tuple[str, ...]:
+    return row["where"], row["object"], row["reason"], row["message"]
+
+
+def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> t.List[t.Tuple[str, t.List[Data]]]:
+    found: t.Dict[str, t.List[Data]] = {host: [] for host in sorted(given)}
+    for row in tunnels:
+        found[row["host"]].append(row)
+    return list(found.items())
+
+
+def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> t.Dict[str, t.Tuple[str, str]]:
+    """Public key -> (cluster, node). What the kernel of a node says of its own keys comes before what its cluster says."""
+    found: t.Dict[str, t.Tuple[str, str]] = {}
+    for cluster in (mesh.get("clusters") or {}).values():
+        for remote, part in (cluster.get("remotes") or {}).items():
+            for peer in part.get("peers") or ():
+                if isinstance(peer.get("public_key"), str):
+                    found[peer["public_key"]] = (str(remote), str(peer.get("node") or "?"))
+    for row in (mesh.get("kubespan") or {}).get("affiliates") or ():
+        if isinstance(row.get("public_key"), str):
+            found[row["public_key"]] = (str(row.get("cluster")), str(row.get("node")))
+    for host, node in nodes.items():
+        about = (mesh.get("nodes") or {}).get(host) or {}
+        for device in (node or {}).get("devices") or ():
+            if device.get("public_key") and device.get("ours"):
+                found[device["public_key"]] = (str(about.get("cluster") or "?"), str(about.get("node_name") or host))
+    return found
+
+
+def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, t.Tuple[str, str]], now: float) -> t.List[Data]:
+    """Every peer of every WireGuard device of ours on a host. Ages are by the node's own clock (T30)."""
+    rows = []
+    about = (mesh.get("nodes") or {}).get(host) or {}
+    clock = float((node or {}).get("now") or now)
+    for device in (node or {}).get("devices") or ():
+        if not device.get("ours"):
+            continue
+        for peer in device.get("peers") or ():
+            cluster, name = names.get(peer["public_key"], ("", ""))
+            handshake = int(peer.get("handshake") or 0)
+            age = max(0, int(clock - handshake)) if handshake else None
+            rows.append({
+                "host": host,
+                "cluster": str(about.get("cluster") or "?"),
+                "device": cut(device.get("name"), 32),
+                "peer": cut(name),
+                "peer_cluster": cut(cluster),
+                "public_key": cut(peer["public_key"], 64),
+                "endpoint": cut(peer.get("endpoint"), 80),
+                "allowed_ips": [cut(item, 64) for item in peer.get("allowed_ips") or ()],
+                "handshake": handshake,
+                "age": age,
+                "rx": int(peer.get("rx") or 0),
+                "tx": int(peer.get("tx") or 0),
+                "state": NEVER if age is None else UP if age <= HANDSHAKE_SECONDS else STALE,
+            })
+    return rows
+
+
+def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data]) -> Data:
+    about = (mesh.get("nodes") or {}).get(host) or {}
+    read = node or {}
+    system = read.get("host") or {}
+    devices = [device for device in read.get("devices") or () if device.get("ours")]
+    return {
+        "host": host,
+        "cluster": str(about.get("cluster") or "?"),
+        "node": cut(about.get("node_name") or host),
+        "answered": node is not None,
+        "errors": [{"section": cut(row.get("section"), 40), "message": cut(row.get("message"))} for row in read.get("errors") or ()],
+        "kernel": cut(system.get("kernel"), 80),
+        "operating_system": cut(system.get("operating_system"), 80),
+        "devices": [
+            {"name": cut(d.get("name"), 32), "public_key": d.get("public_key"), "listen_port": d.get("listen_port"), "mtu": d.get("mtu"),
+             "up": bool(d.get("up")), "addresses": list(d.get("addresses") or ())}
+            for d in devices
+        ],
+        "routes": len([route for route in read.get("routes") or () if route.get("dev") in {d.get("name") for d in devices}]),
+        "rules": len(read.get("rules") or ()),
+        "tables": len([table for table in read.get("tables") or () if table.get("ours")]),
+        "units": [{key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")} for unit in read.get("units") or ()],
+        "pending": cut(read.get("pending"), 40),
+        "announces": sorted(cut(item, 64) for item in (read.get("bgp") or {}).get("announces") or ()),
+        "sessions": [{key: cut(row.get(key), 80) for key in ("neighbor", "state")} for row in (read.get("bgp") or {}).get("sessions") or ()],
+        "peers": len(tunnels),
+        "up": sum(1 for row in tunnels if row["state"] == UP),
+        "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
+        "rx": sum(row["rx"] for row in tunnels),
+        "tx": sum(row["tx"] for row in tunnels),
+    }
+
+
+def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> Data:
+    read = facts["clusters"].get(name) or {}
+    members = [node for node in nodes if node["cluster"] == name]
+    return {
+        "name": str(name),
+        "reachable": bool(facts["clusters"].get(name)),
+        "version": cut(read.get("version"), 40),
+        "api_nodes": int(read.get("nodes") or 0),
+        "hosts": len(members),
+        "answered": sum(1 for node in members if node["answered"]),
+        "peers": sum(node["peers"] for node in members),
+        "up": sum(node["up"] for node in members),
+        "rx": sum(node["rx"] for node in members),
+        "tx": sum(node["tx"] for node in members),
+    }
+
+
+def _links(tunnels: t.Sequence[Data], mesh: Facts) -> t.List[Data]:
+    """Tunnels between each pair of clusters, both directions together; a peer that nobody knows counts under no cluster."""
+    found: t.Dict[t.Tuple[str, str], Data] = {}
+    for row in tunnels:
+        pair = tuple(sorted((row["cluster"], row["peer_cluster"] or "?")))
+        link = found.setdefault((pair[0], pair[1]), {"a": pair[0], "b": pair[1], "tunnels": 0, UP: 0, STALE: 0, NEVER: 0, "rx": 0, "tx": 0, "oldest": None})
+        link["tunnels"] += 1
+        link[row["state"]] += 1
+        link["rx"] += row["rx"]
+        link["tx"] += row["tx"]
+        if row["age"] is not None:
+            link["oldest"] = max(link["oldest"] or 0, row["age"])
+    return [found[pair] for pair in sorted(found)]
+
+
+def _all(facts: Facts, part: str) -> t.List[Data]:
+    return [dict(row, cluster=str(name)) for name in sorted(facts["clusters"]) for row in (facts["clusters"][name] or {}).get(part) or ()]
+
+
+def _addresses(facts: Facts, nodes: t.Sequence[Data]) -> t.List[Data]:
+    """Addresses of Services, and the nodes whose BGP speaker announces each right now."""
+    rows = []
+    for name in sorted(facts["clusters"]):
+        announcing: t.Dict[str, t.List[str]] = {}
+        for node in nodes:
+            if node["cluster"] == name:
+                for prefix in node["announces"]:
+                    announcing.setdefault(prefix.partition("/")[0], []).append(node["host"])
+        for row in (facts["clusters"][name] or {}).get("addresses") or ():
+            rows.append(dict(row, cluster=str(name), announced_by=announcing.get(row["address"], [])))
+    return rows
+
+
+def _tenants(given: t.Any) -> Data:
+    """What apinet_info found, in short."""
+    if not isinstance(given, dict):
+        return {"interfaces": [], "orphans": 0, "known": False}
+    rows = [
+        {"name": cut(row.get("name")), "source": cut(row.get("source")), "network": cut(row.get("network")), "node": cut(row.get("node")),
+         "state": cut(row.get("state"), 40), "ips": [cut(item, 64) for item in row.get("ips") or ()],
+         "public_ips": [cut(item, 64) for item in row.get("public_ips") or ()]}
+        for row in given.get("interfaces") or ()
+    ]  # fmt: skip
+    return {"interfaces": rows, "orphans": int((given.get("counts") or {}).get("orphans") or 0), "known": True}
+
+
+def summary(document: Facts) -> Data:
+    """The numbers on top of the page."""
+    tunnels, nodes = document["tunnels"], document["nodes"]
+    return {
+        "clusters": len(document["clusters"]),
+        "clusters_reachable": sum(1 for row in document["clusters"] if row["reachable"]),
+        "nodes": len(nodes),
+        "nodes_answered": sum(1 for row in nodes if row["answered"]),
+        "tunnels": len(tunnels),
+        "tunnels_up": sum(1 for row in tunnels if row["state"] == UP),
+        "rx": sum(row["rx"] for row in tunnels),
+        "tx": sum(row["tx"] for row in tunnels),
+        "services": len(document["services"]),
+        "endpoints": sum(row["endpoints"] for row in document["services"]),
+        "sets": len(document["sets"]),
+        "set_networks": sum(row["networks"] for row in document["sets"]),
+        "addresses": len(document["addresses"]),
+        "kilo_peers": len(document["kilo_peers"]),
+        "tenant_interfaces": len(document["tenants"]["interfaces"]),
+        "refused": len(document["refused"]),
+        "failures": len(document["failures"]),
+        "drift": len(document["drift"]),
+    }

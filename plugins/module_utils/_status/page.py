@@ -1,0 +1,286 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The document as one page of HTML that needs nothing else: no server, no other file, and not even its script. Pure.
+
+Everything that is not from this file is escaped; a policy inside the page lets nothing else run and nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import typing as t
+
+from .drawing import BAD, FAIR, GOOD, draw, escape, grade, node_grade
+from .model import NEVER, UP
+from .style import SCRIPT, STYLE
+
+Data = t.Mapping[str, t.Any]
+#: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
+ROWS = 1000
+
+
+def render(document: Data) -> str:
+    """The whole page."""
+    sections = [
+        _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
+        _sets(document), _addresses(document), _kilo(document), _tenants(document),
+    ]  # fmt: skip
+    word, text = verdict(document)
+    policy = "default-src 'none'; img-src data:; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'".format(_hash(STYLE), _hash(SCRIPT))
+    return "".join([
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+        '<meta http-equiv="Content-Security-Policy" content="{0}">\n'.format(escape(policy)),
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n',
+        "<title>{0}: fabric status</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{1}</style>\n</head>\n<body>\n".format(escape(document["fabric"]), STYLE),
+        '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
+            escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), word, escape(text)
+        ),
+        _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
+        "</main>\n<footer>Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.</footer>\n",
+        "<script>{0}</script>\n</body>\n</html>\n".format(SCRIPT),
+    ])  # fmt: skip
+
+
+def verdict(document: Data) -> t.Tuple[str, str]:
+    """(grade, words) for the whole fabric."""
+    s = document["summary"]
+    if s["failures"] or s["nodes_answered"] < s["nodes"] or s["clusters_reachable"] < s["clusters"]:
+        return BAD, "something does not answer"
+    if s["tunnels_up"] < s["tunnels"]:
+        return (FAIR if s["tunnels_up"] else BAD), "not every tunnel is up"
+    if s["drift"] or s["refused"]:
+        return FAIR, "up, with findings"
+    return GOOD, "all well"
+
+
+def _hash(text: str) -> str:
+    return "'sha256-{0}'".format(base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii"))
+
+
+def _time(text: str) -> str:
+    return text.replace("T", " ").replace("Z", " UTC")
+
+
+def human_bytes(count: int) -> str:
+    """A counter for people; ``data-v`` has the number."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return "{0:.0f} {1}".format(value, unit) if unit == "B" else "{0:.1f} {1}".format(value, unit)
+        value /= 1024
+    return ""
+
+
+def human_age(seconds: t.Optional[int]) -> str:
+    """An age for people."""
+    if seconds is None:
+        return "never"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return "{0} {1}".format(seconds // size, unit)
+    return "{0} s".format(seconds)
+
+
+def number(key: str, value: t.Optional[int], shown: t.Optional[str] = None) -> str:
+    """A number that says which one it is: readers see it short, programs (and our tests) take it from data-v."""
+    text = "{0:,}".format(value) if shown is None and value is not None else shown or ""
+    raw = "" if value is None else str(value)
+    return '<span data-k="{0}" data-v="{1}">{2}</span>'.format(escape(key), raw, escape(text))
+
+
+def _tiles(s: Data) -> str:
+    def of(name: str, whole: str) -> str:
+        return "{0}<small> of {1}</small>".format(number("summary." + name, s[name]), number("summary." + whole, s[whole]))
+
+    tiles = [
+        (grade(s["clusters_reachable"], s["clusters"]), of("clusters_reachable", "clusters"), "clusters answer"),
+        (grade(s["nodes_answered"], s["nodes"]), of("nodes_answered", "nodes"), "nodes answer"),
+        (grade(s["tunnels_up"], s["tunnels"]), of("tunnels_up", "tunnels"), "tunnels up"),
+        ("", number("summary.rx", s["rx"], human_bytes(s["rx"])), "received"),
+        ("", number("summary.services", s["services"]), "services from elsewhere"),
+        ("", number("summary.endpoints", s["endpoints"]), "endpoints of them"),
+        ("", number("summary.sets", s["sets"]), "network sets"),
+        ("", number("summary.addresses", s["addresses"]), "addresses"),
+        (FAIR if s["drift"] else GOOD, number("summary.drift", s["drift"]), "things drifted"),
+        (FAIR if s["refused"] else GOOD, number("summary.refused", s["refused"]), "refused"),
+    ]
+    body = "".join('<div class="tile {0}"><b>{1}</b><span class="what">{2}</span></div>'.format(*tile) for tile in tiles)
+    return '<div class="tiles">{0}</div>\n'.format(body)
+
+
+def _map(document: Data) -> str:
+    legend = "".join(
+        '<li><i class="{0}"></i>{1}</li>'.format(word, text)
+        for word, text in ((GOOD, "every tunnel up"), (FAIR, "some tunnels down"), (BAD, "none up, or no answer"))
+    )
+    return '<div class="map">{0}{1}<ul class="legend">{2}</ul></div>\n'.format(draw(document), draw(document, tall=True), legend)
+
+
+Cell = t.Tuple[str, str]  # (class, HTML)
+
+
+def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, opened: bool = True, note: str = "") -> str:
+    """A section with a table; heads: (class, text). Nothing at all for no rows."""
+    if not total:
+        return ""
+    if total > len(rows):
+        note = (note + " " if note else "") + "Shown are {0:,} of {1:,}, troubled ones first.".format(len(rows), total)
+    head = "".join('<th scope="col" class="{0}">{1}</th>'.format(css, escape(text)) for css, text in heads)
+    body = "".join(
+        "<tr>{0}</tr>".format(
+            "".join(
+                '<td class="{0}" data-l="{1}">{2}</td>'.format(css if cell else (css + " none").strip(), escape(heads[column][1]), cell)
+                for column, (css, cell) in enumerate(row)
+            )
+        )
+        for row in rows
+    )
+    return (
+        '<details id="{0}"{1}><summary><h2>{2}</h2><span class="count">{3}</span></summary><div class="body">{4}<div class="scroll">'
+        '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
+    ).format(key, " open" if opened else "", escape(title), number("count." + key, total), '<p class="note">{0}</p>'.format(escape(note)) if note else "", head, body)
+
+
+def _pill(word: str, text: t.Any) -> Cell:
+    return "", '<span class="pill {0}">{1}</span>'.format(word, escape(text))
+
+
+def _text(value: t.Any, css: str = "") -> Cell:
+    return css, escape(value if value is not None else "")
+
+
+def _num(key: str, value: t.Optional[int], shown: t.Optional[str] = None) -> Cell:
+    return "num", number(key, value, shown)
+
+
+def _failures(document: Data) -> str:
+    rows = [[_text(r["cluster"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in document["failures"]]
+    return _table("Could not be read", "failures", [("", "Cluster"), ("", "Doing"), ("", "Reason"), ("", "Message")], rows, len(rows))
+
+
+def _drift(document: Data) -> str:
+    run = document["since_last_run"]
+    note = "The first run; there is nothing to compare it with."
+    if run["previous"]:
+        note = "Compared with {0}: {1} new, {2} gone.".format(_time(run["previous"]), len(run["new"]), len(run["gone"]))
+    rows = []
+    for r in document["drift"][:ROWS]:
+        since = _time(r["since"]) if r["since"] else "seen {0}{1}".format(
+            _time(r["first_seen"]), ", right at " + _time(r["last_good"]) if r["last_good"] else ""
+        )
+        owner = r["owner"] + (" (" + r["note"] + ")" if r["note"] else "")
+        rows.append([_text(r["where"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")])
+    heads = [("", "Where"), ("", "Kind"), ("", "Name"), ("", "Difference"), ("", "Who has it now"), ("", "Since")]
+    return _table("Drift from the inventory", "drift", heads, rows, len(document["drift"]), note=note)
+
+
+def _refused(document: Data) -> str:
+    rows = [[_text(r["where"], "name"), _text(r["object"]), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in document["refused"][:ROWS]]
+    return _table("Refused", "refused", [("", "Where"), ("", "Object"), ("", "Reason"), ("", "Message")], rows, len(document["refused"]))
+
+
+def _links(document: Data) -> str:
+    rows = []
+    for r in document["links"]:
+        key = "link.{0}.{1}.".format(r["a"], r["b"])
+        rows.append([
+            _text("{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"], "name"), _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]),
+            _num(key + "stale", r["stale"]), _num(key + "never", r["never"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
+            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])),
+        ])  # fmt: skip
+    heads = [("", "Clusters"), ("num", "Up"), ("num", "Tunnels"), ("num", "Stale"), ("num", "Never"), ("num", "Oldest handshake"), ("num", "Received"), ("num", "Sent")]
+    return _table("Between clusters", "links", heads, rows, len(rows), note="Each tunnel counts once at either end.")
+
+
+def _nodes(document: Data) -> str:
+    order = {BAD: 0, FAIR: 1, GOOD: 2}
+    ranked = sorted(((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=_rank)
+    rows = []
+    for dummy, dummy_cluster, host, n in ranked[:ROWS]:
+        key = "node.{0}.".format(host)
+        state = "did not answer" if not n["answered"] else "{0} errors".format(len(n["errors"])) if n["errors"] else "answers"
+        if n["pending"]:
+            state = "change unconfirmed"
+        rows.append([
+            _text(host, "name"), _text(n["cluster"]), _pill(node_grade(n), state), _num(key + "up", n["up"]), _num(key + "peers", n["peers"]),
+            _num(key + "oldest", n["oldest"], human_age(n["oldest"])), _num(key + "rx", n["rx"], human_bytes(n["rx"])),
+            _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
+        ])  # fmt: skip
+    heads = [("", "Node"), ("", "Cluster"), ("", "State"), ("num", "Peers up"), ("num", "Peers"), ("num", "Oldest handshake"), ("num", "Received"), ("num", "Sent"),
+             ("num", "Routes"), ("", "Kernel")]  # fmt: skip
+    return _table("Nodes", "nodes", heads, rows, len(document["nodes"]), opened=len(rows) <= 60)
+
+
+def _rank(row: t.Tuple[t.Any, ...]) -> t.Tuple[t.Any, ...]:
+    return row[:3]
+
+
+def _tunnels(document: Data) -> str:
+    order = {NEVER: 0, "stale": 1, UP: 2}
+    ranked = sorted(document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"]))
+    rows = []
+    for r in ranked[:ROWS]:
+        key = "tunnel.{0}.{1}.".format(r["host"], r["public_key"])
+        word = GOOD if r["state"] == UP else FAIR if r["state"] == "stale" else BAD
+        peer = "{0}/{1}".format(r["peer_cluster"], r["peer"]) if r["peer"] else "unknown key " + r["public_key"][:12] + "…"
+        rows.append([
+            _text(r["host"], "name"), _text(peer, "name"), _pill(word, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
+            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
+            _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
+        ])  # fmt: skip
+    heads = [("", "Node"), ("", "Peer"), ("", "State"), ("num", "Handshake"), ("num", "Received"), ("num", "Sent"), ("", "Endpoint"), ("", "Allowed IPs"), ("", "Device")]
+    return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]), opened=len(rows) <= 60)
+
+
+def _services(document: Data) -> str:
+    rows = []
+    for r in document["services"][:ROWS]:
+        key = "service.{0}.{1}.{2}.".format(r["cluster"], r["namespace"], r["name"])
+        rows.append([
+            _text(r["name"], "name"), _text(r["namespace"]), _text(r["cluster"]), _text(r["source"]), _text(r["kind"]), _text(r["cluster_ip"], "mono"),
+            _text(", ".join(r["ports"]), "mono"), _num(key + "ready", r["ready"]), _num(key + "endpoints", r["endpoints"]),
+        ])  # fmt: skip
+    heads = [("", "Service"), ("", "Namespace"), ("", "In cluster"), ("", "From"), ("", "Kind"), ("", "Address"), ("", "Ports"), ("num", "Ready"), ("num", "Endpoints")]
+    return _table("Services from other clusters", "services", heads, rows, len(document["services"]))
+
+
+def _sets(document: Data) -> str:
+    rows = [
+        [_text(r["name"], "name"), _text(r["cluster"]), _text(r["source"]), _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]), _text(", ".join(r["shown"]), "mono")]
+        for r in document["sets"][:ROWS]
+    ]
+    return _table("Network sets", "sets", [("", "Set"), ("", "In cluster"), ("", "From"), ("num", "Networks"), ("", "First of them")], rows, len(document["sets"]))
+
+
+def _addresses(document: Data) -> str:
+    rows = []
+    for r in document["addresses"][:ROWS]:
+        held = r["holder"] or "no record"
+        by = ", ".join(r["announced_by"]) or "none of our nodes"
+        key = "address.{0}.{1}".format(r["cluster"], r["address"])
+        rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _num(key, len(r["announced_by"])), _text(by)])
+    heads = [("", "Address"), ("", "Service"), ("", "Cluster"), ("", "Recorded for"), ("num", "Announcers"), ("", "Announced by")]
+    return _table("Addresses of Services", "addresses", heads, rows, len(document["addresses"]))
+
+
+def _kilo(document: Data) -> str:
+    rows = [
+        [_text(r["name"], "name"), _text(r["cluster"]), _text(r["endpoint"], "mono"), _text(", ".join(r["allowed_ips"]), "mono"), _text(r["owner"])]
+        for r in document["kilo_peers"][:ROWS]
+    ]
+    return _table("Kilo peers", "kilo", [("", "Peer"), ("", "In cluster"), ("", "Endpoint"), ("", "Allowed IPs"), ("", "Written by")], rows, len(document["kilo_peers"]))
+
+
+def _tenants(document: Data) -> str:
+    given = document["tenants"]
+    rows = [
+        [_text(r["source"] or r["name"], "name"), _text(r["network"]), _text(r["node"]), _text(r["state"]), _text(", ".join(r["ips"]), "mono"), _text(", ".join(r["public_ips"]), "mono")]
+        for r in given["interfaces"][:ROWS]
+    ]
+    note = "{0} objects without an owner on the other side.".format(given["orphans"]) if given["orphans"] else ""
+    heads = [("", "Interface"), ("", "Network"), ("", "Node"), ("", "State"), ("", "Addresses"), ("", "Public addresses")]
+    return _table("Tenants", "tenants", heads, rows, len(given["interfaces"]), note=note)

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The document as Prometheus text. What the original programs export keeps its name; the rest begins with multicluster_. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+#: Above so many tunnels, those of each node are told together: a server of metrics would choke on millions of series.
+TUNNELS = 20000
+
+Facts = t.Mapping[str, t.Any]
+Rows = t.Iterable[t.Tuple[t.Mapping[str, t.Any], t.Any]]
+
+
+def text(document: Facts) -> str:
+    """For the textfile collector of node_exporter, or any server of files."""
+    lines: t.List[str] = []
+    for name, kind, about, rows in _families(document):
+        lines += ["# HELP {0} {1}".format(name, about), "# TYPE {0} {1}".format(name, kind)]
+        lines += ["{0}{1} {2}".format(name, _labels(labels), _number(value)) for labels, value in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
+    tunnels, nodes = document["tunnels"], document["nodes"]
+    left_out = len(tunnels) if len(tunnels) > TUNNELS else 0
+    tunnels = [] if left_out else tunnels
+    keys = [(row, _peer(row)) for row in tunnels]
+    devices = [({"node": n["host"], "device": d["name"], "public_key": d["public_key"]}, 1) for n in nodes for d in n["devices"] if d["public_key"]]
+    yield "semaphore_wg_device_info", "gauge", "A device, with its public key.", devices
+    yield "semaphore_wg_peer_info", "gauge", "A peer, with its endpoint.", [(dict(key, endpoint=row["endpoint"]), 1) for row, key in keys]
+    allowed = [(dict(key, allowed_ips=item), 1) for row, key in keys for item in row["allowed_ips"]]
+    yield "semaphore_wg_peer_allowed_ips_info", "gauge", "An allowed IP of a peer.", allowed
+    yield "semaphore_wg_peer_receive_bytes_total", "counter", "Bytes received from the peer.", [(key, row["rx"]) for row, key in keys]
+    yield "semaphore_wg_peer_transmit_bytes_total", "counter", "Bytes sent to the peer.", [(key, row["tx"]) for row, key in keys]
+    yield "semaphore_wg_peer_last_handshake_seconds", "gauge", "Unix time of the last handshake, 0 for never.", [(key, row["handshake"]) for row, key in keys]
+    yield "multicluster_tunnels_left_out", "gauge", "Tunnels that are not told one by one.", [({"fabric": document["fabric"]}, left_out)]
+    yield "multicluster_status_timestamp_seconds", "gauge", "When this was read.", [({"fabric": document["fabric"]}, document["generated_epoch"])]
+    yield "multicluster_cluster_up", "gauge", "Whether the API server of a cluster answered.", [
+        ({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]
+    ]
+    yield "multicluster_node_up", "gauge", "Whether a node answered.", [({"cluster": n["cluster"], "node": n["host"]}, int(n["answered"])) for n in nodes]
+    yield "multicluster_node_peers", "gauge", "Peers of a node.", [({"cluster": n["cluster"], "node": n["host"]}, n["peers"]) for n in nodes]
+    yield "multicluster_node_peers_up", "gauge", "Peers of a node that shook hands lately.", [
+        ({"cluster": n["cluster"], "node": n["host"]}, n["up"]) for n in nodes
+    ]
+    for name, field in (("receive", "rx"), ("transmit", "tx")):
+        rows = [({"cluster": n["cluster"], "node": n["host"]}, n[field]) for n in nodes]
+        yield "multicluster_node_{0}_bytes_total".format(name), "counter", "Bytes of all peers of a node.", rows
+    yield "multicluster_service_endpoints", "gauge", "Endpoints of a Service that came from another cluster.", [
+        (_service(row), row["endpoints"]) for row in document["services"]
+    ]
+    yield "multicluster_service_endpoints_ready", "gauge", "Those of them that take traffic.", [(_service(row), row["ready"]) for row in document["services"]]
+    yield "multicluster_set_networks", "gauge", "Networks in a set.", [({"cluster": row["cluster"], "name": row["name"]}, row["networks"]) for row in document["sets"]]
+    yield "multicluster_address_announcers", "gauge", "Nodes that announce the address of a Service.", [
+        ({"cluster": row["cluster"], "service": row["service"], "address": row["address"]}, len(row["announced_by"])) for row in document["addresses"]
+    ]
+    yield "multicluster_drift", "gauge", "Things that differ from the inventory.", _counted(document["drift"], ("where", "kind"))
+    yield "multicluster_refused", "gauge", "Objects that were refused.", _counted(document["refused"], ("reason",))
+    yield "multicluster_failures", "gauge", "What could not be read.", _counted(document["failures"], ("cluster", "reason"))
+
+
+def _peer(row: Facts) -> t.Dict[str, t.Any]:
+    return {"node": row["host"], "device": row["device"], "public_key": row["public_key"]}
+
+
+def _service(row: Facts) -> t.Dict[str, t.Any]:
+    return {name: row[name] for name in ("cluster", "namespace", "name", "source")}
+
+
+def _counted(rows: t.Iterable[Facts], names: t.Sequence[str]) -> Rows:
+    found: t.Dict[t.Tuple[str, ...], int] = {}
+    for row in rows:
+        key = tuple(str(row[name]) for name in names)
+        found[key] = found.get(key, 0) + 1
+    return [(dict(zip(names, key)), found[key]) for key in sorted(found)]
+
+
+def _labels(labels: t.Mapping[str, t.Any]) -> str:
+    pairs = ['{0}="{1}"'.format(name, escaped(str(value))) for name, value in labels.items()]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def escaped(value: str) -> str:
+    """The value of a label, whatever a stranger wrote."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", " ")
+
+
+def _number(value: t.Any) -> str:
+    return str(value if isinstance(value, int) else float(value))

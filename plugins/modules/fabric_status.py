@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_status
+short_description: Write the state of the whole fabric as a page, as JSON and as Prometheus text
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Reads each kind of each cluster by one complete list and joins it with what M(multicluster.network.node_status) said of every
+    node and with plans that were made in check mode. A plan's changes are the drift; the module looks up who has each thing now.
+  - The page is one file without any reference to another. It needs no server, and shows the same without its script.
+  - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  mesh:
+    description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where there is no node mesh.
+    type: dict
+    default: {}
+  nodes:
+    description: Host to C(node) of M(multicluster.network.node_status), or to nothing for a host that did not answer.
+    type: dict
+    default: {}
+  node_plans:
+    description: Host to the result of M(multicluster.network.node_dataplane) in check mode.
+    type: dict
+    default: {}
+  plans:
+    description: Name of a capability to the result of its module in check mode.
+    type: dict
+    default: {}
+  page:
+    description: File that receives the page.
+    type: path
+  document:
+    description: File that receives the JSON. What an earlier run left there is what this run is compared with.
+    type: path
+  metrics:
+    description: File that receives the Prometheus text.
+    type: path
+attributes:
+  check_mode:
+    description: In check mode no file is written.
+    support: full
+  diff_mode:
+    description: A report is no change, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change. The files are written at every run, since their moment differs.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+"""
+
+EXAMPLES = r"""
+- name: Write the page of two clusters without a node mesh
+  multicluster.network.fabric_status:
+    fabric: default
+    clusters:
+      - {name: aws, kubeconfig: /etc/multicluster/aws.kubeconfig}
+      - {name: gcp, kubeconfig: /etc/multicluster/gcp.kubeconfig}
+    page: /var/www/fabric.html
+    document: /var/www/fabric.json
+    metrics: /var/lib/prometheus/node-exporter/fabric.prom
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+verdict:
+  description: In words, how the fabric is.
+  type: str
+  returned: success
+  sample: all well
+summary:
+  description: The numbers on top of the page.
+  type: dict
+  returned: success
+  sample: {clusters: 2, nodes: 4, tunnels: 8, tunnels_up: 8, drift: 0}
+drift:
+  description: What differs from the inventory, the first 200; the JSON has all.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - where: gcp
+      kind: Service
+      name: sys-semaphore/aws-sys-log-73736d-fluentd
+      difference: "differs: spec"
+      owner: kubectl-edit
+      since: "2026-11-22T01:00:00Z"
+      first_seen: "2026-11-22T01:05:00Z"
+      last_good: "2026-11-22T00:35:00Z"
+since_last_run:
+  description: When the run before was, how much of the drift is new, and how much is gone.
+  type: dict
+  returned: success
+  sample: {previous: "2026-11-22T00:35:00Z", new: 1, gone: 0}
+failures:
+  description: What could not be read.
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+files:
+  description: The files by the option that named them.
+  type: dict
+  returned: success
+  sample: {page: /var/www/fabric.html}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import fabric_status
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = KubeModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "mesh": {"type": "dict", "default": {}},
+            "nodes": {"type": "dict", "default": {}},
+            "node_plans": {"type": "dict", "default": {}},
+            "plans": {"type": "dict", "default": {}},
+            "page": {"type": "path"},
+            "document": {"type": "path"},
+            "metrics": {"type": "path"},
+            **clusters_spec(),
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = fabric_status.run(module.params, module.check_mode)
+    except fabric_status.FAILURES as err:
+        module.fail_json(msg="cannot describe the fabric: {0}".format(err))
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()

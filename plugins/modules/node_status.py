@@ -1,0 +1,115 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_status
+short_description: Read everything about one node that a picture of the fabric needs
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Reads every WireGuard device with its peers (endpoint, handshake, bytes, allowed IPs), the routes and rules that are not the
+    kernel's own, the tables of nftables with their owners, and the units of the fabric, all in one call.
+  - It changes nothing, and no private or preshared key is ever in its result. What cannot be read is named in C(node.errors).
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  tables:
+    description: Numbers of further routing tables to read. The main table and that of KubeSpan are always read.
+    type: list
+    elements: int
+    default: []
+  checks:
+    description: Also read what a check before the first write needs, such as the ports and mark bits that others use.
+    type: bool
+    default: false
+  support:
+    description: Also read what a bug report needs, such as versions of programs, the journal of our units and the confirmed state.
+    type: bool
+    default: false
+  journal_lines:
+    description: How many lines of the journal O(support) reads.
+    type: int
+    default: 200
+attributes:
+  check_mode:
+    description: Reads only, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.node
+      - multicluster.network.all
+"""
+
+EXAMPLES = r"""
+- name: What is here
+  multicluster.network.node_status:
+    fabric: default
+
+- name: Also what a check before the first write needs
+  multicluster.network.node_status:
+    fabric: default
+    checks: true
+"""
+
+RETURN = r"""
+node:
+  description: What was read. C(now) is the node's clock, C(errors) lists what could not be read.
+  type: dict
+  returned: success
+  sample:
+    now: 1795311932.5
+    devices:
+      - name: wireguard.gcp
+        ours: true
+        listen_port: 51821
+        peers:
+          - public_key: ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA=
+            endpoint: 10.22.22.27:51821
+            allowed_ips: [10.4.7.0/24]
+            handshake: 1795311930
+            rx: 9812
+            tx: 10344
+    routes: [{dst: 10.4.0.0/16, dev: wireguard.gcp, protocol: 109, table: 254}]
+    rules: []
+    tables: []
+    units: [{name: multicluster-network-default.service, active: active}]
+    errors: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import node_status
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "tables": {"type": "list", "elements": "int", "default": []},
+            "checks": {"type": "bool", "default": False},
+            "support": {"type": "bool", "default": False},
+            "journal_lines": {"type": "int", "default": 200},
+        },
+        supports_check_mode=True,
+    )
+    exit_with(module, node_status.run(module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fabrics for the page: what modules recorded on a small one, repeated to any size. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+NOW = 1795311932
+PORT = 51821
+
+
+def key(text):
+    """A public key that nobody has."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def hosts_of(sizes):
+    """{cluster: [host]}."""
+    return {name: ["{0}-node-{1}".format(name, index + 1) for index in range(size)] for name, size in sizes.items()}
+
+
+def node(host, device_peers):
+    """As node_status tells it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
+    return {
+        "now": NOW + 0.25,
+        "errors": [],
+        "host": {"hostname": host, "operating_system": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-amd64", "machine": "x86_64",
+                 "parts": {"wireguard": "loaded", "nf_tables": "loaded", "tun": "builtin"}, "addresses": []},
+        "devices": [
+            {"name": name, "kind": "wireguard", "alias": "multicluster.network/default", "ours": True, "up": True, "mtu": 1420, "addresses": [],
+             "public_key": key(host + name), "listen_port": PORT, "fwmark": 0,
+             "peers": [
+                 {"public_key": public, "endpoint": endpoint, "allowed_ips": [allowed], "keepalive": 25, "handshake": 0 if age is None else NOW - age,
+                  "rx": rx, "tx": tx, "preshared": False}
+                 for public, endpoint, allowed, age, rx, tx in peers
+             ]}
+            for name, peers in device_peers
+        ],
+        "routes": [{"table": 254, "dst": "10.{0}.0.0/16".format(index), "type": "unicast", "dev": name, "protocol": 109} for index, (name, dummy) in enumerate(device_peers)],
+        "rules": [], "tables": [], "bgp": None, "pending": None,
+        "units": [{"name": "multicluster-network-default.service", "load": "loaded", "active": "inactive", "sub": "dead", "result": "success", "enabled": "enabled"}],
+    }  # fmt: skip
+
+
+def facts(sizes, silent=(), services=3, sets=2):
+    """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. silent: hosts that did not answer."""
+    hosts = hosts_of(sizes)
+    place = {host: (number, index) for number, name in enumerate(hosts) for index, host in enumerate(hosts[name])}
+    mesh = {"mode": None, "fabric": "default", "nodes": {}, "clusters": {}, "refused": [], "failures": [], "annotation_patterns": []}
+    nodes = {}
+    for cluster, members in hosts.items():
+        mesh["clusters"][cluster] = {"remotes": {}}
+        for host in members:
+            mesh["nodes"][host] = {"cluster": cluster, "node_name": host, "pod_cidrs": []}
+            devices = []
+            for remote in hosts:
+                if remote == cluster:
+                    continue
+                peers, published = [], []
+                for other in hosts[remote]:
+                    number, index = place[other]
+                    dice = (place[host][1] * 31 + index * 17 + number) % 997
+                    poor = place[host][1] % 9 == 4
+                    age = None if poor and dice == 3 else 200 + dice if poor and dice % 211 == 7 else dice % 120
+                    address = "10.{0}.{1}.{2}".format(100 + number, index // 250, index % 250 + 1)
+                    peers.append((key(other + "wireguard." + cluster), "{0}:{1}".format(address, PORT), "10.{0}.{1}.0/24".format(2 + number, index % 256),
+                                  age, 148 * dice + index, 92 * dice + 31 * index))  # fmt: skip
+                    published.append({"node": other, "public_key": key(other + "wireguard." + cluster)})
+                mesh["clusters"][cluster]["remotes"][remote] = {"device": "wireguard." + remote, "peers": published}
+                devices.append(("wireguard." + remote, peers))
+            nodes[host] = None if host in silent else node(host, devices)
+    names = list(hosts)
+    clusters = {}
+    for number, name in enumerate(names):
+        others = [other for other in names if other != name]
+        clusters[name] = {
+            "version": "1.31", "nodes": sizes[name], "kilo_peers": [],
+            "services": [
+                {"namespace": "sys-semaphore", "name": "{0}-shop-73736d-service-{1}".format(others[i % len(others)], i), "kind": "mirror", "source": others[i % len(others)],
+                 "cluster_ip": "10.3.{0}.{1}".format(i // 250, i % 250 + 1), "ports": ["80/TCP", "443/TCP"], "endpoints": 2 + i % 7, "ready": 2 + i % 6}
+                for i in range(services if others else 0)
+            ],
+            "sets": [
+                {"name": "{0}-shop-web-{1}".format(others[i % len(others)], i), "source": others[i % len(others)], "label": "web", "networks": 3 + i,
+                 "shown": ["10.{0}.{1}.{2}/32".format(2 + number, i, j) for j in range(5)]}
+                for i in range(sets if others else 0)
+            ],
+            "addresses": [{"address": "203.0.113.{0}".format(10 + number), "service": "shop/front", "holder": "shop/front"}],
+        }  # fmt: skip
+    return {"fabric": "default", "now": NOW, "mesh": mesh, "nodes": nodes, "clusters": clusters, "drift": [], "refused": [], "failures": [],
+            "tenants": None, "previous": None}  # fmt: skip
