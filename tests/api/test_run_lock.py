@@ -18,6 +18,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows import
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+#: Half a minute together; `tests/run continuous` has them.
+FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="MCN_FULL is not set")
 PLAY = """
 - name: Hold the lock until somebody says that it is enough
   hosts: clusters
@@ -135,6 +137,7 @@ def test_the_second_run_leaves_with_a_clear_word(runs):
     until(lambda: not runs.lease())
 
 
+@FULL
 def test_the_second_run_waits(runs):
     first = runs.start("first", broken=True)
     runs.wait_held("first")
@@ -148,6 +151,7 @@ def test_the_second_run_waits(runs):
     assert second.wait(60) == 0
 
 
+@FULL
 def test_a_killed_run_frees_it(runs):
     first = runs.start("first")
     runs.wait_held("first")

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Event source: what changes in the clusters of a fabric."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import pathlib
+import sys
+import threading
+import types
+import typing as t
+
+DOCUMENTATION = r"""
+name: clusters
+short_description: News of the clusters of a fabric
+description:
+  - Lists, then watches objects in every cluster. Heartbeats, status that no plan reads, Leases, and what this collection wrote are no
+    news. After an outage, or when an API server forgot its history, everything is listed again and only real differences are told.
+  - Changes are collected. One event tells of one kind in one cluster and has names, never objects.
+options:
+  clusters:
+    description: The clusters, each with C(name) and its access as in the option C(clusters) of the collection's modules.
+    type: list
+    elements: dict
+    required: true
+  watch:
+    description:
+      - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices) or V(pods), and a C(selector) of labels.
+      - The default is what the mesh, mirrored Services and policies depend on.
+    type: list
+    elements: dict
+  window:
+    description: Seconds of quiet after which collected changes become an event.
+    type: float
+    default: 1
+  longest:
+    description: Seconds after which they do in any case.
+    type: float
+    default: 5
+  watch_seconds:
+    description: How long one WATCH lasts. It decides what a quiet hour costs, 3600 / O(watch_seconds) requests for each resource and cluster.
+    type: float
+    default: 540
+  started:
+    description: Whether the first event says that the source began, for what changed while it did not run.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- multicluster.network.clusters:
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+      - {name: gcp, kubeconfig: ~/.kube/gcp}
+    watch:
+      - {resource: nodes}
+      - {resource: services, selector: mirror.semaphore.uw.io/mirror-service=true}
+"""
+
+#: As the collection's roles have it by default.
+WATCH = (
+    {"resource": "nodes"},
+    {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true"},
+    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true"},
+    {"resource": "pods", "selector": "policy.semaphore.uw.io/name"},
+)
+#: A cluster that does not answer for so long is no reason to keep the others waiting.
+START_SECONDS = 15.0
+_PACKAGE = "multicluster_network_event_source"
+LOG = logging.getLogger("multicluster.network.clusters")
+
+
+def _flow(name: str) -> types.ModuleType:
+    """A module of the collection. ansible-rulebook does not put collections on Python's path, so its folder becomes a package."""
+    if _PACKAGE not in sys.modules:
+        folder = pathlib.Path(__file__).resolve().parents[4] / "plugins" / "module_utils"
+        package = types.ModuleType(_PACKAGE)
+        package.__path__ = [str(folder)]  # type: ignore[attr-defined]
+        sys.modules[_PACKAGE] = package
+    return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
+
+
+async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
+    """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
+    flow, watch = _flow("_flows.fabric_watch"), _flow("_kubernetes.watch")
+    stop, loop = threading.Event(), asyncio.get_running_loop()
+    clusters = [dict(entry) for entry in args.get("clusters") or ()]
+    request = {
+        "clusters": clusters, "watch": [dict(row) for row in args.get("watch") or WATCH],
+        "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
+        "settings": watch.Settings(seconds=float(args.get("watch_seconds", 540))),
+    }  # fmt: skip
+    news = flow.Watch(request, stop, LOG.warning)
+    news.start()
+    try:
+        if args.get("started", True):
+            end = loop.time() + START_SECONDS
+            while not news.complete and loop.time() < end:  # once everything was listed, nothing is missed
+                for event in await loop.run_in_executor(None, news.next, 0.5):
+                    await queue.put({"mesh": dict(event, type="changed")})
+            await queue.put({"mesh": {"type": "started", "clusters": sorted(str(entry.get("name")) for entry in clusters)}})
+        while True:
+            # the engine's loop never waits: a thread does
+            for event in await loop.run_in_executor(None, news.next, 1.0):
+                await queue.put({"mesh": dict(event, type="changed")})
+    finally:
+        stop.set()
+
+
+if __name__ == "__main__":
+
+    class _Printer:
+        async def put(self, event: t.Any) -> None:
+            """Show it."""
+            sys.stdout.write("{0}\n".format(event))
+            sys.stdout.flush()
+
+    logging.basicConfig()
+    asyncio.run(main(_Printer(), {"clusters": [{"name": "cluster", "kubeconfig": sys.argv[1]}]}))

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Following one kind of objects in one cluster: list, watch, and list again when the server forgot.
+
+What it costs is bounded: one LIST, then one WATCH in every ``seconds``; outages add one request for each attempt, at most one in
+``longest_pause`` seconds once they last.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+import typing as t
+import urllib.parse
+
+from .._values.refused import quoted
+from .access import AccessRefused, parse_access
+from .client import Client, Limits
+from .decode import deeper_than
+from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
+from .transport import libraries, within
+
+Data = t.Dict[str, t.Any]
+#: resource -> (kind, paths; the first one that the server has counts, kinds may differ between them)
+RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
+    "nodes": (("Node", "/api/v1/nodes"),),
+    "pods": (("Pod", "/api/v1/pods"),),
+    "services": (("Service", "/api/v1/services"),),
+    "endpointslices": (
+        ("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
+        ("EndpointSlice", "/apis/discovery.k8s.io/v1beta1/endpointslices"),
+        ("Endpoints", "/api/v1/endpoints"),
+    ),
+}
+ROW_BYTES = 16 * 1024 * 1024
+#: A server that answers, but ends every watch at once, is asked no more often than this.
+_SHORT = 1.0
+
+
+class Settings(t.NamedTuple):
+    """``seconds`` that one WATCH lasts, pauses after failures, limits of lists."""
+
+    seconds: float = 540.0
+    first_pause: float = 0.5
+    longest_pause: float = 30.0
+    timeout: float = 60.0
+
+
+class Follower:
+    """Follows one resource of one cluster in a thread of its own until ``stop`` is set.
+
+    ``listed(kind, objects)`` gets every complete list, ``heard(kind, type, object)`` every row of a watch that has an object, and
+    ``status(text)`` a line when something stops working or works again. They are called from the thread, one at a time.
+    """
+
+    def __init__(
+        self, given: t.Mapping[str, t.Any], resource: str, selector: str, listed: t.Callable[[str, t.List[Data]], None],
+        heard: t.Callable[[str, str, Data], None], status: t.Callable[[str], None], stop: threading.Event, settings: Settings,
+    ) -> None:  # fmt: skip
+        self._given, self._resource, self._selector = given, resource, selector
+        self._listed, self._heard, self._status = listed, heard, status
+        self._stop, self._settings = stop, settings
+        self._client: t.Optional[Client] = None
+        self._places: t.List[t.Tuple[str, str]] = []
+        self._version = ""
+        self._told = ""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        threading.Thread(target=self.run, name="mcn-follow-" + self._resource, daemon=True).start()
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        pauses = 0
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            try:
+                self._once()
+                pauses = pauses + 1 if time.monotonic() - begun < _SHORT else 0
+            except Expired:
+                # the server's history is shorter than our absence
+                self._version = ""
+                pauses += 1
+                if pauses == 1:
+                    continue
+            except (KubeError, AccessRefused) as error:
+                if isinstance(error, AccessRefused) or error.status == 401:
+                    self._client = None  # a token may have been replaced in its file meanwhile
+                pauses = pauses + 1 if time.monotonic() - begun < self._settings.longest_pause else 1
+                self._tell("{0} [{1}]".format(error, error.word))
+            if pauses:
+                length = min(self._settings.longest_pause, self._settings.first_pause * 2 ** min(pauses - 1, 16))
+                self._stop.wait(length * (0.5 + random.random() / 2))
+
+    def _once(self) -> None:
+        if self._client is None:
+            limits = Limits(request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1)
+            self._client = Client(parse_access(self._given), limits, connections=2)
+        if not self._version:
+            self._list()
+        kind, path = self._places[0]
+        for row in rows(self._client, path, self._selector, self._version, self._settings.seconds):
+            if self._stop.is_set():
+                return
+            if not row:
+                self._tell("")  # it answers
+                continue
+            obj, event = row.get("object"), row.get("type")
+            if not isinstance(obj, dict):
+                raise BadAnswer(self._client.cluster, "watch " + path, "a row without an object")
+            version = (obj.get("metadata") or {}).get("resourceVersion")
+            if isinstance(version, str) and version:
+                self._version = version
+            if event in ("ADDED", "MODIFIED", "DELETED"):
+                self._heard(kind, event, obj)
+
+    def _list(self) -> None:
+        client = t.cast(Client, self._client)
+        self._places = list(RESOURCES[self._resource])
+        while True:
+            kind, path = self._places[0]
+            try:
+                listing = client.list(path, label_selector=self._selector or None)
+                break
+            except KubeError as error:
+                if error.status != 404 or len(self._places) == 1:
+                    raise
+                self._places.pop(0)
+        self._listed(kind, listing.items)
+        self._version = listing.resource_version
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:
+            self._told = problem
+            self._status(problem or "cluster {0}: following {1} again".format(self._given.get("name"), self._resource))
+
+
+def rows(client: Client, path: str, selector: str, version: str, seconds: float) -> t.Iterator[Data]:
+    """The rows of one WATCH from a resource version on, after an empty one as soon as the server answers; ends when the server
+    ends it. Raises KubeErrors, Expired for 410."""
+    operation = "watch " + path
+    query = {
+        "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
+        "timeoutSeconds": str(max(1, int(seconds))),
+    }  # fmt: skip
+    if selector:
+        query["labelSelector"] = selector
+    transport = client._connected()  # pylint: disable=protected-access
+    unused, urllib3 = libraries(client.cluster)
+    keep_alive(transport.pool, urllib3)
+    with client._lock:  # pylint: disable=protected-access
+        client.stats["watch"] = client.stats.get("watch", 0) + 1
+    deadline = time.monotonic() + seconds + 15.0
+    answer = None
+    try:
+        with within(deadline):
+            answer = transport.pool.request(
+                "GET", client.access.server + path + "?" + urllib.parse.urlencode(query), headers=transport.headers.copy(),
+                redirect=False, retries=False, preload_content=False,
+                timeout=urllib3.Timeout(connect=client.limits.connect_seconds, read=seconds + 15.0),
+            )  # fmt: skip
+            if answer.status != 200:
+                payload = client._read(answer, operation, time.monotonic() + 10.0)  # pylint: disable=protected-access
+                client._judge(answer, payload, operation)  # pylint: disable=protected-access
+                raise BadAnswer(client.cluster, operation, "HTTP status {0}".format(answer.status))
+            yield {}
+            yield from _lines(client, answer, operation)
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        raise client._broken(error, operation, seconds, urllib3) from None  # pylint: disable=protected-access
+    finally:
+        if answer is not None:
+            answer.close()
+
+
+def _lines(client: Client, answer: t.Any, operation: str) -> t.Iterator[Data]:
+    rest = b""
+    for part in answer.stream(65536, decode_content=False):
+        rest += part
+        while b"\n" in rest:
+            line, rest = rest.split(b"\n", 1)
+            if line.strip():
+                yield _row(client, line, operation)
+        if len(rest) > ROW_BYTES:
+            raise TooLarge(client.cluster, operation, "a row of more than {0} bytes".format(ROW_BYTES))
+    if rest.strip():
+        raise Unreachable(client.cluster, operation, "the connection ended in the middle of a row")
+
+
+def _row(client: Client, line: bytes, operation: str) -> Data:
+    row = None if deeper_than(line, client.limits.depth) else _decoded(line)
+    if not isinstance(row, dict):
+        raise BadAnswer(client.cluster, operation, "a row that is no object")
+    if row.get("type") == "ERROR":
+        told = row.get("object")
+        code = told.get("code") if isinstance(told, dict) else None
+        kind = Expired if code == 410 else KubeError
+        raise kind(client.cluster, operation, "the server ended it with code {0}".format(quoted(code)), retryable=True)
+    return row
+
+
+def _decoded(line: bytes) -> t.Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def keep_alive(pool: t.Any, urllib3: t.Any) -> None:
+    """Let the kernel find connections whose other end vanished: a watch may hear nothing for minutes and be well."""
+    options = list(urllib3.connection.HTTPConnection.default_socket_options)
+    options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    pool.connection_pool_kw["socket_options"] = options

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which news of an API server are news for the fabric. Pure.
+
+A watch tells of every heartbeat. What counts is the *essence* of an object: what a plan reads of it. Objects are remembered
+as digests of it, so that a fresh list after an outage gives the real differences and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from .objects import MANAGED_BY, MANAGED_BY_US
+
+Data = t.Mapping[str, t.Any]
+#: Annotations that change without meaning anything: heartbeats, elections, copies of the object.
+NOISE = frozenset(
+    (
+        "control-plane.alpha.kubernetes.io/leader", "deprecated.daemonset.template.generation",
+        "endpoints.kubernetes.io/last-change-trigger-time", "kilo.squat.ai/discovered-endpoints", "kilo.squat.ai/last-seen",
+        "kubectl.kubernetes.io/last-applied-configuration", "node.alpha.kubernetes.io/ttl",
+        "volumes.kubernetes.io/controller-managed-attach-detach",
+    )
+)  # fmt: skip
+#: Kinds that exist to be written all the time.
+HEARTBEATS = frozenset(("Lease", "Event"))
+_META = ("apiVersion", "kind", "metadata", "status")
+#: Parts of the status that plans read.
+_STATUS = {"Node": ("addresses",), "Pod": ("podIP", "podIPs", "hostIP", "phase"), "Service": ("loadBalancer",)}
+#: Parts of the spec that plans read, where most of it is no matter of the network; None: all of it.
+_SPEC = {"Node": ("podCIDR", "podCIDRs", "providerID"), "Pod": ("nodeName", "hostNetwork")}
+
+
+class Change(t.NamedTuple):
+    """One object that is new, other or gone: ``type`` is added, changed or removed."""
+
+    kind: str
+    namespace: str
+    name: str
+    type: str
+
+
+def is_own(obj: Data) -> bool:
+    """Whether this collection, or a program whose place it took, made the whole object: an answer, not a question."""
+    labels = _part(obj.get("metadata"), "labels")
+    if labels.get(MANAGED_BY) == MANAGED_BY_US:
+        return True
+    owners = (labels.get("managed-by"), labels.get("endpointslice.kubernetes.io/managed-by"))
+    return any(isinstance(owner, str) and owner.startswith(("semaphore-", "multicluster.network")) for owner in owners)
+
+
+def essence(kind: str, obj: Data) -> str:
+    """A digest of what plans read of an object: labels, annotations without noise, and what is not housekeeping."""
+    metadata = obj.get("metadata")
+    status, spec = _part(obj, "status"), _part(obj, "spec")
+    wanted = _SPEC.get(kind)
+    annotations = _part(metadata, "annotations")
+    shown: t.Dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
+    if wanted is not None:
+        shown["spec"] = {name: spec.get(name) for name in wanted}
+    shown["metadata"] = [
+        _part(metadata, "labels"), {name: value for name, value in annotations.items() if name not in NOISE},
+        bool(isinstance(metadata, dict) and metadata.get("deletionTimestamp")), metadata.get("uid") if isinstance(metadata, dict) else None,
+    ]  # fmt: skip
+    shown["status"] = {name: status.get(name) for name in _STATUS.get(kind, ())}
+    if kind == "Pod":
+        ready = [row.get("status") for row in status.get("conditions") or () if isinstance(row, dict) and row.get("type") == "Ready"]
+        shown["status"]["ready"] = ready
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+class Memory:
+    """What one kind of one cluster was like when it was last heard of."""
+
+    def __init__(self, kind: str, ignore_own: bool = True) -> None:
+        self._kind, self._ignore_own = kind, ignore_own
+        self._known: t.Dict[t.Tuple[str, str], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def replace(self, objects: t.Iterable[Data]) -> t.List[Change]:
+        """A complete list takes the place of what was known; the differences, in stable order."""
+        fresh = {}
+        for obj in objects:
+            key = self._key(obj)
+            if key is not None:
+                fresh[key] = essence(self._kind, obj)
+        changes = [self._change(key, "removed") for key in self._known if key not in fresh]
+        for key, digest in fresh.items():
+            if self._known.get(key) != digest:
+                changes.append(self._change(key, "changed" if key in self._known else "added"))
+        self._known = fresh
+        return sorted(changes)
+
+    def hear(self, event: str, obj: Data) -> t.Optional[Change]:
+        """One row of a watch (ADDED, MODIFIED, DELETED); None when it is no news."""
+        key = self._key(obj)
+        if event == "DELETED":
+            key = self._place(obj)
+            return self._change(key, "removed") if key is not None and self._known.pop(key, None) is not None else None
+        if key is None:
+            # an object that became ours, or lost what made it count
+            place = self._place(obj)
+            return self._change(place, "removed") if place is not None and self._known.pop(place, None) is not None else None
+        digest = essence(self._kind, obj)
+        before = self._known.get(key)
+        self._known[key] = digest
+        return None if before == digest else self._change(key, "added" if before is None else "changed")
+
+    def _key(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
+        if self._kind in HEARTBEATS or (self._ignore_own and is_own(obj)):
+            return None
+        return self._place(obj)
+
+    def _place(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            return None
+        return str(metadata.get("namespace") or ""), metadata["name"]
+
+    def _change(self, key: t.Tuple[str, str], what: str) -> Change:
+        return Change(self._kind, key[0], key[1], what)
+
+
+def _part(obj: t.Any, name: str) -> t.Dict[str, t.Any]:
+    found = obj.get(name) if isinstance(obj, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which playbooks run, in which order, and again after a failure."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows import reconciler
+from ansible_collections.multicluster.network.plugins.module_utils._io.playbook import run_playbook
+
+WATCH = [
+    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["services", "loadbalancers"]},
+    {"resource": "endpointslices", "playbooks": ["services"]},
+]  # fmt: skip
+
+
+def taken(pending, now):
+    found = []
+    while True:
+        book = pending.take(now)
+        if book is None:
+            return found
+        found.append(book)
+
+
+def test_changes_choose_playbooks_in_the_order_of_the_configuration():
+    pending = reconciler.Pending(WATCH)
+    assert taken(pending, 0) == [] and pending.wait(0, 5) == 5
+    pending.add([{"kind": "Endpoints"}, {"kind": "Node"}, {"kind": "Service"}, {"kind": "EndpointSlice"}], 0)
+    assert pending.wait(0, 5) == 0
+    assert taken(pending, 0) == ["mesh", "services", "loadbalancers"]
+    assert taken(pending, 99) == []
+
+
+def test_a_failed_run_comes_again_later_each_time_and_at_once_after_a_change():
+    pending = reconciler.Pending(WATCH, first=5, longest=60)
+    pending.add([{"kind": "Node"}], 0)
+    now = 0
+    for pause in (5, 10, 20, 40, 60, 60):
+        assert taken(pending, now) == ["mesh"]
+        pending.ended("mesh", False, now)
+        assert taken(pending, now + pause - 1) == [] and pending.wait(now, 999) == pause
+        now += pause
+    pending.add([{"kind": "Node"}], now - 1)
+    assert taken(pending, now - 1) == ["mesh"]
+    pending.ended("mesh", True, now)
+    assert taken(pending, now + 999) == []
+
+
+def test_a_playbook_is_ended_with_its_workers(tmp_path):
+    stop = threading.Event()
+    assert run_playbook([sys.executable, "-c", "raise SystemExit(3)"], 60, stop) == 3
+    assert run_playbook([str(tmp_path / "nothing")], 60, stop) == 127
+    assert run_playbook(["sleep", "60"], 0.5, stop) == 124
+    stop.set()
+    assert run_playbook(["sleep", "60"], 60, stop) == 124
+
+
+@pytest.mark.parametrize("text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")])
+def test_a_configuration_that_is_wrong_is_told(tmp_path, capsys, text, word):
+    (tmp_path / "config").write_text(text)
+    assert reconciler.main([str(tmp_path / "config")]) == 1
+    assert word in capsys.readouterr().out
+    assert reconciler.main([]) == 2

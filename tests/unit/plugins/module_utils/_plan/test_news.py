@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is news, and how much of it makes one event."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.debounce import NAMES, Debounce
+from ansible_collections.multicluster.network.plugins.module_utils._plan.news import Change, Memory, essence, is_own
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def node(name="n1", **more):
+    body = {
+        "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "labels": {}, "annotations": {"k": "v"}, "managedFields": []},
+        "spec": {"podCIDR": "10.2.3.0/24", "taints": []},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.66.23.31"}], "conditions": []},
+    }
+    body.update(more)
+    return body
+
+
+def touched(**parts):
+    """The node with parts changed: section__key=value."""
+    obj = node()
+    for path, value in parts.items():
+        section, key = path.split("__")
+        obj[section] = dict(obj[section], **{key: value})
+    return obj
+
+
+@pytest.mark.parametrize("changed", [
+    touched(metadata__resourceVersion="2"), touched(metadata__managedFields=[{"manager": "kubelet"}]), touched(metadata__generation=7),
+    touched(status__conditions=[{"type": "Ready", "lastHeartbeatTime": "now"}]), touched(status__images=["a"]),
+    touched(spec__taints=[{"key": "node.kubernetes.io/unreachable"}]),
+    touched(metadata__annotations={"k": "v", "kilo.squat.ai/last-seen": "1"}),
+])  # fmt: skip
+def test_noise_is_no_news(changed):
+    memory = Memory("Node")
+    assert memory.replace([node()]) == [Change("Node", "", "n1", "added")]
+    assert memory.hear("MODIFIED", changed) is None and memory.replace([changed]) == []
+
+
+@pytest.mark.parametrize("changed", [
+    touched(metadata__annotations={"k": "other"}), touched(metadata__labels={"a": "b"}), touched(metadata__uid="another"),
+    touched(metadata__deletionTimestamp="now"), touched(spec__podCIDR="10.2.4.0/24"), touched(status__addresses=[]),
+])  # fmt: skip
+def test_what_plans_read_is_news(changed):
+    memory = Memory("Node")
+    memory.replace([node()])
+    assert memory.hear("MODIFIED", changed) == Change("Node", "", "n1", "changed")
+    assert memory.hear("MODIFIED", changed) is None
+
+
+def test_leases_and_events_are_never_news():
+    for kind in ("Lease", "Event"):
+        memory = Memory(kind)
+        assert memory.replace([node()]) == [] and memory.hear("ADDED", node("x")) is None
+
+
+@pytest.mark.parametrize("labels", [
+    {"app.kubernetes.io/managed-by": "multicluster.network"}, {"managed-by": "semaphore-policy"},
+    {"endpointslice.kubernetes.io/managed-by": "semaphore-service-mirror"},
+])  # fmt: skip
+def test_what_we_made_is_no_news(labels):
+    ours = {"metadata": {"name": "a", "namespace": "b", "labels": labels}}
+    memory = Memory("Service")
+    assert is_own(ours) and memory.replace([ours]) == [] and memory.hear("MODIFIED", ours) is None and memory.hear("DELETED", ours) is None
+    plain = {"metadata": {"name": "a", "namespace": "b"}}
+    assert memory.hear("ADDED", plain).type == "added"
+    assert memory.hear("MODIFIED", ours).type == "removed"  # it became ours
+
+
+def test_a_list_after_an_outage_gives_the_differences():
+    memory = Memory("Node")
+    memory.replace([node("a"), node("b"), node("c")])
+    assert memory.replace([node("a"), dict(node("b"), spec={"podCIDR": "10.9.0.0/24"}), node("d")]) == [
+        Change("Node", "", "b", "changed"), Change("Node", "", "c", "removed"), Change("Node", "", "d", "added"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", [{}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": []}, {"metadata": {"labels": "x"}, "spec": 3}])
+def test_hostile_objects_are_passed_over(hostile):
+    memory = Memory("Node")
+    assert memory.replace([hostile]) == [] and memory.hear("ADDED", hostile) is None and memory.hear("DELETED", hostile) is None
+
+
+def test_pods_count_by_address_and_readiness():
+    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"podIP": "10.2.3.4", "startTime": "1"}}
+    assert essence("Pod", pod) == essence("Pod", dict(pod, status={"podIP": "10.2.3.4", "startTime": "2"}))
+    ready = dict(pod, status={"podIP": "10.2.3.4", "conditions": [{"type": "Ready", "status": "True"}]})
+    assert essence("Pod", pod) != essence("Pod", ready) != essence("Pod", dict(pod, status={"podIP": "10.2.3.5"}))
+
+
+def test_quiet_ends_a_collection_and_so_does_time():
+    box = Debounce(window=1, longest=5)
+    assert box.due(0) is None
+    box.add("aws", Change("Node", "", "a", "added"), 10.0)
+    assert box.due(10.2) == pytest.approx(0.8) and box.due(11.0) == 0
+    for tenth in range(60):
+        box.add("aws", Change("Service", "ns", "s%d" % (tenth % 3), "changed"), 10.0 + tenth / 10)
+    assert box.due(14.9) > 0 and box.due(15.0) == 0
+    assert box.take() == [
+        {"cluster": "aws", "kind": "Node", "names": ["a"], "count": 1, "types": ["added"]},
+        {"cluster": "aws", "kind": "Service", "names": ["ns/s0", "ns/s1", "ns/s2"], "count": 3, "types": ["changed"]},
+    ]
+    assert box.take() == [] and box.due(99) is None
+
+
+def test_many_names_are_counted_and_cut():
+    box = Debounce()
+    for number in range(250):
+        box.add("aws", Change("Pod", "n", "p%03d" % number, "added"), 0)
+    (event,) = box.take()
+    assert event["count"] == 250 and len(event["names"]) == NAMES
+
+
+@given(st.lists(st.floats(min_value=0, max_value=3), min_size=1, max_size=60))
+def test_nothing_waits_longer_than_longest(gaps):
+    box, now, first = Debounce(window=1, longest=5), 0.0, None
+    for gap in gaps:
+        left = box.due(now)
+        if left is not None and left <= gap:
+            assert now + left - first <= 5 + 1e-9
+            assert box.take()
+            first = None
+        now += gap
+        first = now if first is None else first
+        box.add("c", Change("Node", "", "n", "changed"), now)
+        assert now - first <= 5 + 1e-9
+
+
+def test_settings_that_make_no_sense():
+    with pytest.raises(ValueError):
+        Debounce(window=6, longest=5)
