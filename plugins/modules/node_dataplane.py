@@ -207,6 +207,14 @@ options:
       private_key_file:
         description: File of the private key; made on the node when it is not there.
         type: path
+  tables:
+    description:
+      - Further tables of nftables on the node, part of the same change. They are applied last, taken back first, restored at boot, and
+        go when they are not given any more.
+      - Each is a map of C(name), C(family), C(chains) and C(sets), as M(multicluster.network.nft_table) has them.
+    type: list
+    elements: dict
+    default: []
   node:
     description: Name of the node, for messages.
     type: str
@@ -259,6 +267,7 @@ attributes:
       - multicluster.network.all
 seealso:
   - module: multicluster.network.mesh_plan
+  - module: multicluster.network.nft_table
   - module: multicluster.network.wireguard_device
 """
 
@@ -424,6 +433,7 @@ def main() -> None:
             "transaction": {"type": "str"},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
             "kubespan": {"type": "dict", "options": KUBESPAN},
+            "tables": {"type": "list", "elements": "dict", "default": []},
             "node": {"type": "str"},
             "persist": {"type": "bool", "default": True},
             "adopt": {"type": "bool", "default": False},
@@ -440,7 +450,7 @@ def main() -> None:
         decide(module)
     desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node", "transaction")}
     if module.params["state"] == "absent":
-        desired.update(devices=[], kubespan=None)
+        desired.update(devices=[], kubespan=None, tables=[])
     for device in desired["devices"]:
         device["node"] = module.params["node"] or "this node"
     try:

@@ -141,8 +141,21 @@ def test_a_node_that_left_comes_back_with_its_key(host):
     host.settled()
     assert host.seen() == before
     gone = host.run(wish(devices=[], remove_keys=True, rollback_seconds=600))
+    assert "mesh.json" in host.node.run("ls", "/run/multicluster-network")  # how the last one ended
     host.decide(gone["transaction"]["id"])
     assert host.node.run("sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d") == ""
+    assert host.node.run("sh", "-c", "ls -d /run/multicluster-network 2>/dev/null || true") == ""
+    again = host.run(wish(devices=[], remove_keys=True, rollback_seconds=600))
+    assert not again["changed"] and "transaction" not in again
+
+
+def test_what_an_earlier_change_left_in_run_goes_with_the_node(host):
+    host.run(wish(rollback_seconds=2))
+    host.settled()
+    assert host.outcome() == "rolled_back"
+    host.run(wish(devices=[]))
+    assert host.node.run("sh", "-c", "ls -d /run/multicluster-network 2>/dev/null || true") == ""
+    assert not host.run(wish(devices=[]))["changed"]
 
 
 def test_an_adopted_device_is_handed_back(host):
@@ -226,3 +239,55 @@ def test_killed_at_any_moment_it_is_in_the_old_state(host):
         left = host.run(wish())  # spare files of a dead writer are all that may be left
         assert host.seen() == before, number
         assert {change["kind"] for change in left["plan"]["changes"]} <= {"file"}, left["diff"]
+
+
+def guard(*rules):
+    """A table with one chain of input."""
+    return [{"name": "guard", "chains": [{"name": "in", "hook": "input", "rules": list(rules)}], "sets": []}]
+
+
+def test_a_drop_rule_is_put_back_and_goes_with_the_node(host):
+    """Tables given with the node's mesh are part of its change: undone, restored at boot, gone when they are not given any more."""
+    host.run(wish())
+
+    def rules():
+        return host.node.run("nft", "list", "ruleset")
+
+    assert rules() == ""
+    made = host.run(wish(tables=guard("tcp dport 22 drop"), rollback_seconds=2))
+    assert {change["kind"] for change in made["plan"]["changes"]} >= {"nftables table"} and "drop" in rules()
+    host.settled()
+    assert rules() == "" and host.outcome() == "rolled_back"
+    good = wish(tables=guard("udp dport 51821 accept"))
+    host.run(good)
+    before = rules()
+    again = host.run(good)
+    assert not again["changed"] and "accept" in before and again["stats"]["netlink_writes"] == 0, again["diff"]
+    host.run(wish(tables=guard("udp dport 51821 accept", "tcp dport 22 drop"), rollback_seconds=2))
+    assert "drop" in rules()
+    host.settled()
+    assert rules() == before
+    host.node.run("nft", "flush", "ruleset")
+    (unit,) = host.node.run("sh", "-c", "grep ExecStart= /etc/systemd/system/*.service").split("=", 1)[1:]
+    host.node.run(sys.executable, "-B", *unit.split()[1:])
+    assert rules() == before
+    host.run(wish(rollback_seconds=2))
+    assert rules() == ""
+    host.settled()
+    assert rules() == before
+    # also where the node has forgotten what it had
+    host.node.run("rm", STATE + "/dataplane.json")
+    host.node.run("nft", "add table inet foreign")
+    host.run(wish(devices=[]))
+    assert rules() == "table inet foreign {\n}\n"
+
+
+def test_tables_that_are_none_are_refused_before_anything_is_written(host):
+    before = host.seen()
+    for tables in (guard("drop ; add table x"), [{"name": "talos_kubespan"}], guard() + guard(), [{"name": "x", "owner": "y"}]):
+        with pytest.raises(FlowFailed):
+            host.run(wish(tables=tables))
+    host.node.run("nft", "add table inet guard")
+    made = host.run(wish(tables=guard("accept")))
+    assert [refusal["reason"] for refusal in made["refused"]] == ["adoptable"]
+    assert host.node.run("nft", "list", "ruleset") == "table inet guard {\n}\n" and host.seen() != before

@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import re
 
+#: What a node of the worked example prints.
+PRINTED = pathlib.Path(__file__).resolve().parents[1] / "kernel" / "talos_kubespan.nft"
+ELEMENTS = re.compile(r"\s*elements = \{[^}]*\}")
 TOPOLOGY = "dual"
 STATE = {}
 MESH = {
@@ -26,6 +31,22 @@ def statuses(fabric, node):
     return json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default-kubespan.json"))["peers"]
 
 
+def shown_as_the_example(fabric, node):
+    """Kubespan 20 on a node of a real mesh: what is the node's own (elements) is left out, the rest is to the letter."""
+    printed = fabric.sh(node, "nft", "list", "table", "inet", "talos_kubespan")
+    assert ELEMENTS.sub("", printed) == ELEMENTS.sub("", PRINTED.read_text("utf-8"))
+    for option, ending in (("-4", ""), ("-6", " pref medium")):
+        assert [line for line in fabric.sh(node, "ip", option, "rule").splitlines() if "180" in line] == [
+            "32500:\tfrom all fwmark 0x40/0x60 lookup 180 proto static"
+        ]
+        routes = [line.rstrip() for line in fabric.sh(node, "ip", option, "route", "show", "table", "180").splitlines()]
+        lo = " dev lo" if ending else ""
+        assert routes == [
+            "default dev kubespan proto static metric 1 mtu 1420" + ending,
+            "unreachable default{0} proto static metric 4278198272{1}".format(lo, ending),
+        ]
+
+
 def test_check_mode_shows_the_whole_change_and_makes_none(fabric):
     STATE["before"] = fabric.everything()
     with fabric.witness() as writes:
@@ -42,6 +63,7 @@ def test_site_joins_all_nodes(fabric):
     assert all(ping["ok"] for ping in fabric.reaches())
     for node in fabric.nodes:
         assert len(fabric.wireguard(node)["kubespan"]["peers"]) == len(fabric.nodes) - 1
+        shown_as_the_example(fabric, node)
     notes = fabric.annotations("aws", "aws-node-1")
     assert notes[KEY] == fabric.wireguard("aws-node-1")["kubespan"]["public_key"] and "10.66.23.31" in notes[SELF]
 
@@ -80,6 +102,7 @@ def test_teardown_leaves_nothing(fabric):
         for part in ("links", "routes", "rules", "nft"):
             assert after[name].get(part) == STATE["before"][name].get(part), (name, part)
         left = fabric.sh(name, "find", "/etc/systemd/system", "/usr/local/lib", "/var/lib/multicluster-network", "-name", "*multicluster*", check=False)
+        left += fabric.sh(name, "find", "/run/multicluster-network", "/var/lib/multicluster-network", check=False)
         assert not left.strip(), left
     for cluster in fabric.clusters:
         for node in (name for name in fabric.nodes if name.startswith(cluster)):

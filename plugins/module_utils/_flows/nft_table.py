@@ -76,18 +76,14 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
 
     wanted: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
     """
-    desired = parse_table(wanted)
-    if desired["state"] == "present":
-        meant = nft_text.compile_chains(desired["table"])
-        for chain in desired["table"]["chains"]:
-            chain["code"] = chain["texts"] = meant.get(chain["name"], [])
-    actual = _gather_text(desired)
+    desired = prepare(wanted)
+    actual = gather_text(desired)
     planned = plan(desired, actual)
     planned.refused.extend(desired["refused"])
     stats, after = actual["stats"], actual["table"]
     if planned.changed and not check:
-        stats = total(stats, _apply_text(desired, actual, planned))
-        read_back = _gather_text(desired)
+        stats = total(stats, apply_text(desired, actual, planned))
+        read_back = gather_text(desired)
         stats, after = total(stats, read_back["stats"]), read_back["table"]
         for change in plan(desired, read_back).changes:
             planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
@@ -97,7 +93,17 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
 
 
-def _gather_text(desired: t.Mapping[str, t.Any]) -> Data:
+def prepare(wanted: t.Mapping[str, t.Any]) -> Data:
+    """What a person wants, with its rules as nft itself would list them. Raises ValueRefused, LinuxError."""
+    desired = parse_table(wanted)
+    if desired["state"] == "present":
+        meant = nft_text.compile_chains(desired["table"])
+        for chain in desired["table"]["chains"]:
+            chain["code"] = chain["texts"] = meant.get(chain["name"], [])
+    return desired
+
+
+def gather_text(desired: t.Mapping[str, t.Any]) -> Data:
     """As gather, with every chain's rules as nft lists them."""
     actual, table = gather(desired), desired["table"]
     if actual["table"] is not None and desired["state"] == "present" and owned(actual["table"], desired["owner"]):
@@ -107,7 +113,7 @@ def _gather_text(desired: t.Mapping[str, t.Any]) -> Data:
     return actual
 
 
-def _apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
+def apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
     """Elements alone, and the end of a table, go the short way. nft gets the rest; a new table has its mark from us first."""
     operations = {step["op"] for step in planned.steps}
     if operations <= {*_ELEMENT_STEPS, "delete_table"}:

@@ -10,6 +10,7 @@ gather -> plan -> apply -> verify over the same functions that the single module
     fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, private_key_file, implementation,
     routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
     persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names];
+    tables: [of node_tables];
     kubespan: of kubespan_node, None for no such mesh, or {"state": as resolved before} at boot;
     rollback_seconds: 0, or after how many seconds the host takes the change back unless it is confirmed
 
@@ -193,6 +194,7 @@ class _Work:
             for name in links_with_alias(alias)
             if name not in names
         ]
+        self.tables = self._tables()
         self.routes = self._plan_routes()
         self.keys = [KeyFile(path) for path in self._keys_to_remove()]
         self.files, self.files_plan = self._plan_files()
@@ -206,6 +208,8 @@ class _Work:
             todo.warnings.extend(self.node.warnings)
         if self.kubespan is not None:
             todo.extend(self.kubespan.plan())
+        if self.tables is not None:
+            todo.extend(self.tables.plan())
         for key in self.keys:
             state = key.state()
             todo.delete("key", key.path, {"mode": state["mode"], "public_key": state["public_key"]})
@@ -246,6 +250,15 @@ class _Work:
             layout = kubespan.layout_of(before)
             if before or layout.device in others:
                 self.kubespan = kubespan.Part(self.fabric, None, layout)
+
+    def _tables(self) -> t.Optional["node_tables.Tables"]:
+        wanted, before = list(self.desired.get("tables") or ()), list((self.previous or {}).get("tables") or ())
+        leaving = not (wanted or self.wanted or self.desired.get("kubespan"))
+        if not (wanted or before or leaving):
+            return None
+        from . import node_tables
+
+        return node_tables.Tables(self.fabric, wanted, before, self.kubespan.layout if self.kubespan is not None else None, leaving)
 
     @property
     def kubespan_state(self) -> t.Optional[Data]:
@@ -314,6 +327,7 @@ class _Work:
             ),
             "route_devices": self.routes[0]["devices"],
             "kubespan": self.kubespan.before() if self.kubespan is not None else None,
+            "tables": self.tables.before() if self.tables is not None else None,
             "keys": sorted(made | {key.path for key in self.keys}),
         }
         persist = bool(self.desired.get("persist", True))
@@ -322,10 +336,14 @@ class _Work:
 
     def _state_to_keep(self) -> t.Optional[Data]:
         """What the boot unit shall restore; None for a node that leaves."""
-        if not self.wanted and self.kubespan_state is None:
+        if not self.wanted and self.kubespan_state is None and not self.desired.get("tables"):
             return None
         state = dataplane.state_to_keep(self.desired, self.previous)
-        return dict(state, kubespan=self.kubespan_state) if self.kubespan_state is not None else state
+        if self.kubespan_state is not None:
+            state["kubespan"] = self.kubespan_state
+        if self.desired.get("tables"):
+            state["tables"] = list(self.desired["tables"])
+        return state
 
     def apply(self, in_transaction: bool = False) -> None:
         """Devices with keys and peers, routes into them; then what goes, routes before their device; the boot state last.
@@ -340,6 +358,8 @@ class _Work:
         if self.routes[2].changed:
             parts.append(ip_routes.apply(*self.routes))
         parts.extend(device.apply() for device in self.gone)
+        if self.tables is not None:  # last: what a rule drops shall not be in the way of what it is for
+            parts.append(self.tables.apply())
         for key in self.keys:
             key.remove()
             persistence.forget_folder(key.path)
@@ -358,6 +378,8 @@ class _Work:
         if self.kubespan is not None and not self.kubespan.refused:
             self.kubespan = self.kubespan.again()
             left.extend("{0} {1} {2}".format(change.action, change.kind, change.id) for change in self.kubespan.plan().changes)
+        if self.tables is not None:
+            left.extend(self.tables.left())
         if left:
             raise DataplaneError("after applying, the kernel still differs: " + "; ".join(left[:20]))
 

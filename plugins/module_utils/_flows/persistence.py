@@ -34,6 +34,7 @@ BOOT_FILES = (
     "_flows/kubespan_watch.py",
     "_flows/nft_table.py",
     "_flows/node_dataplane.py",
+    "_flows/node_tables.py",
     "_flows/persistence.py",
     "_flows/transaction.py",
     "_flows/wireguard_device.py",
@@ -184,6 +185,18 @@ def outcome_path(fabric: str) -> str:
     return "{0}/{1}.json".format(RUN_ROOT, fabric)
 
 
+def run_files(fabric: str) -> t.List[str]:
+    """What lies in /run: how the last transaction ended, and what the watcher shows."""
+    return [outcome_path(fabric), *("{0}/{1}-kubespan.{2}".format(RUN_ROOT, fabric, ending) for ending in ("json", "prom"))]
+
+
+def forget_run_files(fabric: str) -> None:
+    """Remove them, and their folder when no other fabric has anything in it."""
+    for path in run_files(fabric):
+        files.remove(path)
+    files.remove_empty_folders(RUN_ROOT, "/run")
+
+
 def unit_name(fabric: str) -> str:
     """The boot unit of a fabric."""
     return "multicluster-network-{0}.service".format(fabric)
@@ -303,6 +316,8 @@ def gather(
     paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
     others = {*others, journal_path(fabric)}
     paths.update("{0}/{1}".format(root, watch_name(fabric)) for root in (UNIT_ROOT, WANTED_BY))
+    if not wanted:
+        paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
     paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
     for path in sorted(paths | set(others)):
@@ -330,7 +345,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
     watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
     if watch in gone:
         systemd.retire(watch_name(fabric))
-        for path in (folder(fabric) + "/kubespan-watch.json", *("{0}/{1}-kubespan.{2}".format(RUN_ROOT, fabric, end) for end in ("json", "prom"))):
+        for path in (folder(fabric) + "/kubespan-watch.json", *run_files(fabric)[1:]):
             files.remove(path)
     if not wanted and gone:
         systemd.retire(unit_name(fabric))
@@ -339,6 +354,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
     if not wanted:
         files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
         files.remove_empty_folders(folder(fabric), "/var/lib")
+        files.remove_empty_folders(RUN_ROOT, "/run")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()
     if watch in touched and watch in wanted:

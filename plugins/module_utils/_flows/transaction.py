@@ -66,7 +66,7 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     """Arm, then write candidate and journal. After this, and not before, the kernel may be touched. Returns the journal.
 
     before: ``{devices: {name: of take_device}, routes: of take_routes, route_devices: [name], keys: [path of a key file that
-    is made or removed], kubespan: of kubespan.Part.before or None}``.
+    is made or removed], kubespan: of kubespan.Part.before or None, tables: of node_tables.Tables.before or None}``.
     """
     ident = os.urandom(8).hex()
     code = persistence.code_file(fabric)
@@ -75,7 +75,7 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     had_code = files.read_state(code) is not None
     if not had_code:
         files.write_state(code, persistence.code_state())
-    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept)
+    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept, leaving=bool(candidate.get("absent")))
     journal.update(code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None)
     how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
     journal["armed"] = how
@@ -133,7 +133,10 @@ def _finish(fabric: str, journal: Data) -> Data:
 
 def _close(fabric: str, journal: Data, outcome: str, message: str) -> Data:
     record = {"id": journal["id"], "outcome": outcome, "message": message, "at": int(time.time())}
-    _write(persistence.outcome_path(fabric), record)
+    if journal.get("leaving") and outcome == CONFIRMED:
+        persistence.forget_run_files(fabric)  # of a node that left nothing stays, not even how it left
+    else:
+        _write(persistence.outcome_path(fabric), record)
     # the journal before the candidate: a journal without a candidate would count as confirmed
     files.remove(persistence.journal_path(fabric))
     persistence.sweep(fabric)
@@ -170,6 +173,7 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
     errors = []
     devices, over = journal["devices"], journal["route_devices"]
     steps: t.List[t.Callable[[], None]] = [
+        lambda: _put_back_tables(journal.get("tables")),
         lambda: kubespan.put_back_steering(journal.get("kubespan")),
         lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
         *(_device_step(name, was) for name, was in sorted(devices.items())),
@@ -183,6 +187,13 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
             errors.append(str(error))  # one thing that cannot be restored must not keep the others away
     if errors:
         raise LinuxError("restore", "this host", "; ".join(errors))
+
+
+def _put_back_tables(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    if before is not None:
+        from . import node_tables  # seldom there, and not compiled where it is not
+
+        node_tables.put_back(before)
 
 
 def _device_step(name: str, was: t.Any) -> t.Callable[[], None]:
