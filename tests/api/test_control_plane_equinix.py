@@ -167,7 +167,9 @@ def test_the_devices_tell_who_holds_it(plane):
     assert shown(plane.run(more={"external_service": True, "endpoints_as": "endpoints"}))["holder"] == "cp-2"
     assert EIP not in {urllib.parse.urlsplit(url).hostname for url in plane.asked[1:]}  # no candidate is asked through the address itself
     service = plane.client.get(EXTERNAL)
-    assert service["spec"]["loadBalancerIP"] == EIP and service["status"]["loadBalancer"]["ingress"] == [{"ip": EIP}]
+    assert service["spec"]["loadBalancerIP"] == EIP and [row["ip"] for row in service["status"]["loadBalancer"]["ingress"]] == [EIP]
+    writes = plane.server.mark()
+    assert not plane.run(more={"external_service": True, "endpoints_as": "endpoints"})["changed"] and plane.server.writes(writes) == []
 
 
 def test_the_host_is_asked_where_the_address_is_everywhere(plane):

@@ -6,142 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 
 import pytest
-import urllib3
 from ansible_collections.multicluster.network.plugins.module_utils._flows import control_plane_address
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
-
-from mcnlab import certificates  # noqa: E402  # pylint: disable=wrong-import-position
-
-PREFIX = os.environ.get("MCN_LAB_PREFIX", "sc-") + "cp"
-NET, PORT, TOKEN = "10.251.{0}".format(os.getpid() % 200 + 20), 6443, "token-of-the-scenario"
-EIP, GATEWAY = NET + ".100", NET + ".254"
-SERVERS = {"cp-%d" % number: "%s.%d" % (NET, number) for number in (1, 2, 3)}
-MOVE = """
-import subprocess, sys
-address, node, prefix, names = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4].split(",")
-for name in names:
-    subprocess.run(["ip", "-n", prefix + name, "address", "del", address + "/32", "dev", "eth0"], capture_output=True, check=False)
-subprocess.run(["ip", "-n", prefix + node, "address", "add", address + "/32", "dev", "eth0"], check=True)
-subprocess.run(["ip", "neigh", "flush", "to", address], check=False)  # a router would hear a gratuitous ARP
-"""
-
-
-def program(name):
-    cache = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
-    folders = [pathlib.Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent")), *sorted(cache.glob("kubernetes-*"), reverse=True)]
-    found = [str(folder / name) for folder in folders if (folder / name).exists()]
-    return found[0] if found else shutil.which(name)
-
-
-def ip(*words, check=True):
-    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-
-
-class Plane:
-    """etcd on the bridge's address, and the API servers."""
-
-    def __init__(self, folder):
-        self.folder, self.bridge = folder, PREFIX[:13] + "br"
-        self.running = {}
-
-    def start(self):
-        self.clean()
-        ip("link", "add", self.bridge, "type", "bridge")
-        ip("address", "add", GATEWAY + "/24", "dev", self.bridge)
-        ip("link", "set", self.bridge, "up")
-        for number, (name, address) in enumerate(SERVERS.items()):
-            space, port = PREFIX + name, "{0}{1}".format(PREFIX[:12], number)
-            ip("netns", "add", space)
-            ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", port, "master", self.bridge, "up")
-            ip("-n", space, "link", "set", "lo", "up")
-            ip("-n", space, "address", "add", address + "/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-        etcd, peer = "http://{0}:12379".format(GATEWAY), "http://{0}:12380".format(GATEWAY)
-        self.spawn("etcd", [program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-                            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
-                            "--unsafe-no-fsync"])  # fmt: skip
-        certificates.ensure(self.folder / "pki", "cp", ["kubernetes"], [EIP, "10.3.0.1", *SERVERS.values()])
-        (self.folder / "tokens.csv").write_text('{0},tester,1,"system:masters"\n'.format(TOKEN))
-        for name in SERVERS:
-            self.start_server(name)
-        for name in SERVERS:
-            self.wait_for(SERVERS[name])
-
-    def start_server(self, name):
-        pki = self.folder / "pki"
-        self.spawn(name, [
-            "ip", "netns", "exec", PREFIX + name, program("kube-apiserver"), "--etcd-servers", "http://{0}:12379".format(GATEWAY),
-            "--secure-port", str(PORT), "--bind-address", "0.0.0.0", "--advertise-address", SERVERS[name],
-            "--tls-cert-file", str(pki / "server.crt"), "--tls-private-key-file", str(pki / "server.key"),
-            "--service-cluster-ip-range", "10.3.0.0/16", "--service-account-issuer", "https://" + EIP,
-            "--service-account-key-file", str(pki / "sa.pub"), "--service-account-signing-key-file", str(pki / "sa.key"),
-            "--token-auth-file", str(self.folder / "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
-        ])  # fmt: skip
-
-    def spawn(self, name, words):
-        log = open(self.folder / (name + ".log"), "ab")
-        self.running[name] = subprocess.Popen(words, stdout=log, stderr=log, cwd=str(self.folder), stdin=subprocess.DEVNULL)
-
-    def kill(self, name, how=signal.SIGKILL):
-        os.kill(self.running[name].pid, how)  # ip netns exec replaces itself, so this is the server
-        if how == signal.SIGKILL:
-            self.running.pop(name).wait(10)
-
-    def ca(self):
-        return (self.folder / "pki" / "ca.crt").read_text()
-
-    def healthy(self, address):
-        pool = urllib3.PoolManager(ca_certs=str(self.folder / "pki" / "ca.crt"), retries=False, timeout=2)
-        try:
-            return pool.request("GET", "https://{0}:{1}/healthz".format(address, PORT)).status == 200
-        except urllib3.exceptions.HTTPError:
-            return False
-
-    def wait_for(self, address):
-        deadline = time.monotonic() + 120
-        while not self.healthy(address):
-            assert time.monotonic() < deadline, "no API server at " + address
-            time.sleep(0.2)
-
-    def holder(self):
-        return [name for name in SERVERS if EIP in ip("-n", PREFIX + name, "-4", "-o", "address", "show", "dev", "eth0").stdout]
-
-    def stop(self):
-        for process in self.running.values():
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        for process in self.running.values():
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(5)
-        self.clean()
-
-    def clean(self):
-        links = [self.bridge, *("{0}{1}".format(PREFIX[:12], number) for number in range(len(SERVERS)))]
-        for name in SERVERS:
-            ip("netns", "del", PREFIX + name, check=False)
-        for link in links:
-            ip("link", "del", link, check=False)
-        deadline = time.monotonic() + 30  # the kernel takes namespaces apart in its own time
-        while any(ip("link", "show", link, check=False).returncode == 0 for link in links):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+from control_plane_lab import EIP, MOVE, PORT, PREFIX, SERVERS, TOKEN, Plane, certificates
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +22,7 @@ def plane(tmp_path_factory):
     one = Plane(tmp_path_factory.mktemp("plane"))
     try:
         one.start()
-        client = Client(parse_access({"name": "cp", "api_url": "https://{0}:{1}".format(SERVERS["cp-1"], PORT), "token": TOKEN, "ca_data": one.ca()}))
-        for name, address in SERVERS.items():
-            meta = {"name": name, "labels": {"node-role.kubernetes.io/control-plane": ""}}
-            client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta}, "kubelet")
-            rows = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
-            client.merge_patch("/api/v1/nodes/{0}/status".format(name), {"status": {"addresses": rows}}, "kubelet")
+        one.make_nodes()
         (one.folder / "move.py").write_text(MOVE)
         yield one
     finally:
@@ -184,7 +52,7 @@ def settled(plane, **more):
         result = run(plane, **more)
         if shown(result)["moved"] or not result["changed"]:
             return not shown(result)["moved"]
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, result["diff"]
         time.sleep(1)
 
 
@@ -198,15 +66,24 @@ def test_the_address_goes_to_the_first_healthy_server(plane):
     assert shown(result)["probes"] == 1 and shown(result)["holder"] == "cp-1"
 
 
+def accepted(client, base, name):
+    """Where the Service leads: Endpoints, or EndpointSlices on releases that have deprecated those."""
+    if client.server_version() < (1, 33):
+        return {row["ip"] for row in client.get(base + "endpoints/" + name)["subsets"][0]["addresses"]}
+    path = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+    rows = client.list(path, label_selector="kubernetes.io/service-name=" + name).items
+    return {address for row in rows for one in row["endpoints"] for address in one["addresses"]}
+
+
 def test_nodes_accept_the_address(plane):
-    client = Client(parse_access({"name": "cp", "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_data": plane.ca()}))
+    client = plane.client()
     base, name = "/api/v1/namespaces/kube-system/", "metal-ccm-kubernetes-external"
     service = client.get(base + "services/" + name)
     assert service["spec"]["loadBalancerIP"] == EIP and "selector" not in service["spec"] and service["spec"]["ports"][0]["port"] == PORT
-    assert service["status"]["loadBalancer"]["ingress"] == [{"ip": EIP}]
+    assert [row["ip"] for row in service["status"]["loadBalancer"]["ingress"]] == [EIP]
     deadline = time.monotonic() + 120  # the servers tell of each other in their own time
-    while {row["ip"] for row in client.get(base + "endpoints/" + name)["subsets"][0]["addresses"]} != set(SERVERS.values()):
-        assert time.monotonic() < deadline
+    while accepted(client, base, name) != set(SERVERS.values()):
+        assert time.monotonic() < deadline, result["diff"]
         time.sleep(1)
         run(plane)
 
@@ -269,7 +146,7 @@ def test_a_half_dead_server_loses_it_once(plane):
 
 
 def test_a_cordoned_holder_gives_it_away(plane):
-    client = Client(parse_access({"name": "cp", "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_data": plane.ca()}))
+    client = plane.client()
     client.merge_patch("/api/v1/nodes/cp-3", {"spec": {"unschedulable": True}}, "kubectl")
     assert shown(run(plane))["holder"] == "cp-1" and plane.holder() == ["cp-1"]
     plane.wait_for(EIP)

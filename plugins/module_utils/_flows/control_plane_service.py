@@ -12,7 +12,7 @@ import typing as t
 
 from .._kubernetes.client import Client
 from .._kubernetes.errors import KubeError, NotFound
-from .._loadbalancers.external_service import endpoint_slices, endpoints, external_service, ingress_status, uses_slices
+from .._loadbalancers.external_service import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
 from .._loadbalancers.identities import CONTROL_PLANE_NAMESPACE, external_service_name
 from .._loadbalancers.setup import Setup
 from .._plan.object_plan import merged_shape
@@ -37,7 +37,7 @@ def converge(
     wanted = external_service(setup.identity, address, ports, configured, existing, load_class)
     puts = _puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
     status = ingress_status(address)
-    if existing is None or (existing.get("status") or {}) != dict(existing.get("status") or {}, **status):
+    if not reports(existing, address):
         before = (existing or {}).get("status") or {}
         ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
         change = Change("update", "Service status", ident, before, status)

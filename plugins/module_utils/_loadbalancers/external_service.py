@@ -62,6 +62,12 @@ def ingress_status(address: str) -> Manifest:
     return {"loadBalancer": {"ingress": [{"ip": address}]}}
 
 
+def reports(existing: t.Optional[t.Mapping[str, t.Any]], address: str) -> bool:
+    """Whether the Service's status says so already. API servers from 1.30 on add a mode to each address, which is no difference."""
+    rows = (((existing or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return [row.get("ip") for row in rows if isinstance(row, dict)] == [address]
+
+
 def uses_slices(version: t.Tuple[int, int], mode: str = "auto") -> bool:
     """Whether EndpointSlices are written; mode auto, endpoints or slices."""
     return version >= SLICES_FROM if mode == "auto" else mode == "slices"

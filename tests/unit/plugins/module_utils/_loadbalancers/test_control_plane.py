@@ -161,3 +161,13 @@ def test_its_endpoints():
              "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": {}}], "ports": []} for name, service in (("k", "kubernetes"), ("w", "web"))]  # fmt: skip
     (made,) = ext.endpoint_slices("metal-ccm", rows)
     assert made["endpoints"] == [{"addresses": ["10.0.0.1"]}] and made["metadata"]["name"] == "metal-ccm-kubernetes-external"
+
+
+@pytest.mark.parametrize(("status", "same"), [
+    (None, False), ({}, False), ({"loadBalancer": {"ingress": []}}, False), ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}, True),
+    ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9", "ipMode": "VIP"}]}, "conditions": []}, True),
+    ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}, {"ip": "203.0.113.8"}]}}, False),
+    ({"loadBalancer": {"ingress": [{"hostname": "x"}]}}, False), ({"loadBalancer": {"ingress": ["203.0.113.9"]}}, False),
+])  # fmt: skip
+def test_a_status_that_says_so_already(status, same):
+    assert ext.reports({"status": status}, "203.0.113.9") is same
