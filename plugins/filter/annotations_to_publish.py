@@ -58,7 +58,7 @@ def annotations_to_publish(
     register: str = "__node_dataplane_r_converge",
 ) -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
-    keys, announced = {}, {}
+    keys, announced, harvested = {}, {}, {}
     for host in hosts:
         given = hostvars[host]
         result = given[register] if register in given else {}
@@ -66,8 +66,9 @@ def annotations_to_publish(
             keys[str(host)] = result["public_keys"]
         if result.get("kubespan"):
             announced[str(host)] = result["kubespan"]["annotations"]
+            harvested[str(host)] = result["kubespan"].get("harvested")
     if mesh.get("mode") == kubespan_plan.MODE:
-        return kubespan_plan.annotations_to_publish(mesh, announced)
+        return kubespan_plan.annotations_to_publish(mesh, announced, harvested)
     return dataplane.annotations_to_publish(mesh, keys)
 
 

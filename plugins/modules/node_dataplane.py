@@ -373,6 +373,11 @@ kubespan:
       description: How many peers the node has.
       type: int
       sample: 3
+    harvested:
+      description: At which endpoints the watcher sees peers that are up; null without C(harvestExtraEndpoints).
+      type: list
+      elements: dict
+      sample: [{affiliate_id: 9gamma, endpoint: "198.51.100.77:51999"}]
 stats:
   description: Messages to the kernel and seconds.
   type: dict

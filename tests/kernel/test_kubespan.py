@@ -222,7 +222,7 @@ def test_the_second_endpoint_is_tried_and_stays(site, wait_for):
 
 
 def test_a_roaming_peer_is_left_alone_and_lost_memory_does_no_harm(site, wait_for):
-    site.wants["a"]["kubespan"]["watcher"] = True
+    site.wants["a"]["kubespan"].update(watcher=True, config={"advertiseKubernetesNetworks": True, "harvestExtraEndpoints": True})
     site.join()
     node = site.nodes["a"]
     assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
@@ -236,6 +236,8 @@ def test_a_roaming_peer_is_left_alone_and_lost_memory_does_no_harm(site, wait_fo
     for seconds in (1, 31):
         watch(site, "a", now + seconds)
         assert ":51999" in node.run("wg", "show", "kubespan", "endpoints")
+    ident = site.wants["a"]["kubespan"]["affiliates"][1]["node_id"]
+    assert site.run("a")["kubespan"]["harvested"] == [{"affiliate_id": ident, "endpoint": UNDERLAY["b"] + ":51999"}]
     node.run("rm", "/var/lib/multicluster-network/mesh/kubespan-watch.json")
     rows, dummy = watch(site, "a", now + 32)
     assert ":51999" in node.run("wg", "show", "kubespan", "endpoints") and rows["b"]["state"] == "up"

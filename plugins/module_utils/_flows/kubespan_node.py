@@ -196,6 +196,13 @@ class Node:
         if secret_path(self.fabric) in paths and self.secret:
             write_new(secret_path(self.fabric), self.secret, replace=True)
 
+    def harvested(self) -> t.Optional[t.List[t.Any]]:
+        """Where the watcher sees peers that are up: [{affiliate_id, endpoint}]; None where that is not asked for."""
+        if not self.state["harvest"]:
+            return None
+        found = (persistence.load_json(persistence.run_files(self.fabric)[1]) or {}).get("harvested")
+        return found if isinstance(found, list) else []
+
     def announced(self, public_key: t.Optional[str]) -> Data:
         """What the node publishes, with what exists only now."""
         if public_key:

@@ -393,6 +393,7 @@ class _Work:
             "annotations": self.node.announced(key["public_key"] if key else None),
             "record": dict(self.node.affiliate),
             "peers": len(self.node.state["peers"]),
+            "harvested": self.node.harvested(),
         }
 
     def public_keys(self) -> Data:

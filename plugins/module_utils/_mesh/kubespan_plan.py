@@ -17,8 +17,9 @@ from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
 from .claims import OVERLAY_RANGES, label_of
 from .fabric import Fabric
-from .kubespan_annotations import KEYS, decode
+from .kubespan_annotations import ENDPOINTS, KEYS, decode
 from .kubespan_claims import check_affiliates
+from .kubespan_harvest import gathered, with_harvested
 from .kubespan_identity import mesh_subnet
 from .kubespan_merge import INVENTORY, cluster_source, merge, raw_key, refuse_shared_ids
 from .node_listing import read_listing
@@ -131,18 +132,25 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data
 
 
 def annotations_to_publish(
-    topology: t.Mapping[str, t.Any], reported: t.Mapping[str, t.Mapping[str, t.Any]]
+    topology: t.Mapping[str, t.Any], reported: t.Mapping[str, t.Mapping[str, t.Any]], harvested: t.Optional[t.Mapping[str, t.Any]] = None
 ) -> t.Dict[str, t.Dict[str, Data]]:
     """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
 
-    ``reported`` is host -> annotations, of which empty ones are to be removed.
+    ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of kubespan_harvest.gathered.
     """
     wanted: t.Dict[str, t.Dict[str, Data]] = {}
+    harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
+    seen = gathered(topology, harvested) if harvested else {}
+    keep = bool(harvested) and not set(topology["nodes"]) <= set(reported)
     for host in sorted(reported):
         node = topology["nodes"].get(host)
         if node is None or not node["publishable"]:
             continue
-        values = {key: value for key, value in reported[host].items() if value != ""}
+        values = dict(reported[host])
+        if harvested:
+            others = seen.get((node["cluster"], node["node_name"]), ())
+            values[ENDPOINTS] = with_harvested(values.get(ENDPOINTS, ""), node["published"].get(ENDPOINTS, ""), others, keep)
+        values = {key: value for key, value in values.items() if value != ""}
         if values != node["published"]:
             wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
     return wanted

@@ -126,3 +126,47 @@ def test_garbage_from_an_api_server_stops_nobody():
     found["gcp"]["nodes"] += [None, 7, {"metadata": None}, {"metadata": {"name": ["x"], "annotations": 3}}]
     found["gcp"]["nodes"].append({"metadata": {"name": "y", "annotations": {"cluster.talos.dev/node-id": 5}}})
     assert sorted(holding(plan_mesh(fabric(), found, MESH))) == ["a1", "a2", "g1"]
+
+
+# --- endpoints that others see -----------------------------------------------------------------------------------
+
+SEEN = "198.51.100.77:51999"
+ENDPOINTS = "networking.talos.dev/kubespan-endpoints"
+
+
+def published(harvested, only=None, **changes):
+    topology = plan_mesh(fabric(), listings(**changes), MESH)
+    reported = {name: {key: value for key, value in encode(record(name)).items()} for name in only or KEYS}
+    return annotations_to_publish(topology, reported, harvested)
+
+
+def test_what_others_see_stands_behind_a_nodes_own_endpoints():
+    nothing = dict.fromkeys(KEYS)
+    assert published(None) == published(nothing) == {}
+    row = {"affiliate_id": "id-g1", "endpoint": SEEN}
+    found = published(dict(nothing, a1=[row, dict(row, endpoint="203.0.113.1:1")], a2=[row]))
+    assert {name: list(nodes) for name, nodes in found.items()} == {"gcp": ["g1"]}
+    assert found["gcp"]["g1"][ENDPOINTS] == "10.22.22.27:51820," + SEEN
+    # what it announces itself is not said twice, and published it is no change
+    assert published(dict(nothing, a1=[dict(row, endpoint="10.22.22.27:51820")])) == {}
+    carried = {"g1": {"endpoints": ["10.22.22.27:51820", SEEN]}}
+    assert published(dict(nothing, a1=[row]), **carried) == {}
+    # nobody sees it any more: gone with a run of all nodes, kept by one of some, gone at once where nobody harvests
+    assert published(dict(nothing, a1=[]), **carried)["gcp"]["g1"][ENDPOINTS] == "10.22.22.27:51820"
+    assert published({"a1": [], "g1": []}, only=["a1", "g1"], **carried) == {}
+    assert published(nothing, **carried)["gcp"]["g1"][ENDPOINTS] == "10.22.22.27:51820"
+
+
+@pytest.mark.parametrize("rows", [
+    "x", {"a": 1}, [None, 7, "x", []], [{"affiliate_id": ["id-g1"], "endpoint": SEEN}], [{"affiliate_id": "nobody", "endpoint": SEEN}],
+    [{"affiliate_id": "id-g1", "endpoint": text} for text in
+     ("evil.example:1", "10.2.0.9:51820", "127.0.0.1:1", "0.0.0.0:1", "[fe80::1]:1", SEEN + ",x", None, 7, {"a": 1})],
+])
+def test_hostile_words_about_others_are_dropped(rows):
+    assert published(dict(dict.fromkeys(KEYS), a1=rows)) == {}
+
+
+def test_one_node_cannot_fill_anothers_list():
+    many = [{"affiliate_id": "id-g1", "endpoint": "198.51.100.{0}:1".format(number)} for number in range(200)]
+    found = published(dict(dict.fromkeys(KEYS), a1=many))["gcp"]["g1"][ENDPOINTS].split(",")
+    assert found == ["10.22.22.27:51820", "198.51.100.0:1"]
