@@ -143,6 +143,21 @@ def test_hand_edits_are_repaired(fluentd):
     assert two.run(mirror_as="endpoints")["plan"]["create"] == 2, "the server took the Endpoints away with the Service"
 
 
+def test_a_port_that_got_another_number_is_repaired(fluentd):
+    """Its name stays, and beside ours it would be there twice, which is no valid Service."""
+    two = fluentd
+    two.run()
+    path = BASE + NAMESPACE + "/services/" + FLUENTD
+    for port in (9999, 8888):
+        wrong = [{"name": "http", "protocol": "TCP", "port": port}] if port == 9999 else [{"name": "other", "protocol": "TCP", "port": 8888}]
+        two.clients["gcp"].merge_patch(path, {"spec": {"ports": wrong}}, "kubectl-edit")
+        result = two.run()
+        assert result["changed"] and not result["failures"]
+        assert [(row["name"], row["port"]) for row in two.clients["gcp"].get(path)["spec"]["ports"]] == [("http", 8888), ("forward", 8889)]
+        mark = two.mark()
+        assert not two.run()["changed"] and not two.writes(mark)["gcp"]
+
+
 def test_foreign_and_original_objects(fluentd):
     two = fluentd
     foreign = service(NAMESPACE, FLUENTD, labels={"team": "blue"}, selector={"app": "mine"})

@@ -14,7 +14,7 @@ import typing as t
 from .._plan.object_plan import Key, Read, Scope, Write
 from .._plan.plan import Refusal
 from .client import Client, Resource
-from .errors import Conflict, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
+from .errors import Conflict, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from .fanout import in_flight
 
 #: Writes to one API server at the same time (guide 5.8: two to four times faster than one, and no burst).
@@ -164,8 +164,29 @@ def _write(client: Client, write: Write, manager: str) -> bool:
     if write.uid:
         # a precondition: the object that was compared, not one made anew under its name in the meantime
         manifest["metadata"]["uid"] = write.uid
-    answer = client.apply(path, manifest, manager, force=write.force)
+    try:
+        answer = client.apply(path, manifest, manager, force=write.force)
+    except Invalid:
+        lists = _lists(write.manifest)
+        if not write.force or not write.uid or not lists:
+            raise
+        # What another hand put into a keyed list stays there beside ours, and both together may be no valid object (a port that got
+        # another number keeps its name). The lists are put right as a whole, and then it is ours to apply.
+        patched = client.merge_patch(path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager)
+        client.apply(path, manifest, manager, force=True)
+        return patched.get("metadata", {}).get("resourceVersion") != write.version
     return write.version is None or answer.get("metadata", {}).get("resourceVersion") != write.version
+
+
+def _lists(value: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """The part of a manifest that lists are in, metadata apart."""
+    found: t.Dict[str, t.Any] = {}
+    for name, inner in value.items():
+        if isinstance(inner, dict) and name != "metadata":
+            inner = _lists(inner) or None
+        if isinstance(inner, list) or (isinstance(inner, dict) and name != "metadata"):
+            found[name] = inner
+    return found
 
 
 def _wait_for_kinds(client: Client, definitions: t.Sequence[t.Mapping[str, t.Any]], seconds: float = 15.0) -> None:
