@@ -1,0 +1,134 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""AWX objects as records: which kinds there are, what of them is ours, what differs. Pure."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._values.refused import ValueRefused, quoted
+
+Data = t.Dict[str, t.Any]
+#: Ends the description of every object that was loaded: how it is known again.
+MARK = " [multicluster.network]"
+
+
+class Kind(t.NamedTuple):
+    """``path`` of the list; ``refs`` field -> kind of the object that it names; ``once``: fields only set when it is made."""
+
+    name: str
+    path: str
+    title: str
+    in_organization: bool
+    refs: t.Mapping[str, str]
+    once: t.FrozenSet[str] = frozenset()
+
+
+#: In the order in which they are made; the reverse is how they go.
+KINDS: t.Tuple[Kind, ...] = (
+    Kind("credential_types", "/credential_types/", "credential type", False, {}),
+    Kind("execution_environments", "/execution_environments/", "execution environment", True, {}),
+    Kind("projects", "/projects/", "project", True, {}),
+    Kind("inventories", "/inventories/", "inventory", True, {}),
+    Kind("inventory_sources", "/inventory_sources/", "inventory source", False, {
+        "inventory": "inventories", "source_project": "projects", "execution_environment": "execution_environments", "credential": "credentials"}),
+    Kind("job_templates", "/job_templates/", "job template", False, {
+        "inventory": "inventories", "project": "projects", "execution_environment": "execution_environments"}),
+    Kind("workflow_job_templates", "/workflow_job_templates/", "workflow", True, {}),
+    Kind("schedules", "/schedules/", "schedule", False, {"unified_job_template": "job_templates"}, frozenset(("enabled", "rrule"))),
+)  # fmt: skip
+#: Fields of the data that are no fields of the object: they are calls of their own.
+_APART = frozenset(("survey", "credentials", "optional_credentials", "nodes"))
+#: Fields that AWX keeps as text of JSON or YAML.
+_TEXTS = frozenset(("extra_vars", "variables", "source_vars"))
+
+
+class Record(t.NamedTuple):
+    """One wanted object: plain ``fields``, ``refs`` field -> name, and what is set by calls of its own."""
+
+    kind: Kind
+    name: str
+    fields: Data
+    refs: t.Dict[str, str]
+    survey: t.Optional[Data]
+    credentials: t.List[str]
+    optional: t.List[str]
+    nodes: t.List[Data]
+
+
+def records(data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Record]:
+    """The wanted objects in the order of KINDS. ``site``: kind -> fields that every object of it gets. Raises ValueRefused."""
+    unknown = sorted(set(data) - {kind.name for kind in KINDS})
+    if unknown:
+        raise ValueRefused("awx_kind_unknown", "data names {0}".format(", ".join(map(quoted, unknown))))
+    found = []
+    for kind in KINDS:
+        for row in data.get(kind.name) or ():
+            if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
+                raise ValueRefused("awx_name_missing", "a {0} has no name".format(kind.title))
+            found.append(_record(kind, dict(row, **site.get(kind.name, {})), surveys))
+    return found
+
+
+def _record(kind: Kind, row: Data, surveys: t.Mapping[str, Data]) -> Record:
+    survey = row.get("survey")
+    if survey is not None and survey not in surveys:
+        raise ValueRefused("awx_survey_unknown", "{0} {1}: there is no survey {2}".format(kind.title, quoted(row["name"]), quoted(survey)))
+    if kind.name == "schedules":
+        row = dict(row, unified_job_template=row.pop("job_template"))
+    fields = {
+        name: json.dumps(value, sort_keys=True) if name in _TEXTS and not isinstance(value, str) else value
+        for name, value in row.items()
+        if name not in _APART and name not in kind.refs
+    }
+    fields["description"] = str(fields.get("description", "")) + MARK
+    if kind.name in ("job_templates", "workflow_job_templates"):
+        fields["survey_enabled"] = survey is not None
+    refs = {name: str(row[name]) for name in kind.refs if row.get(name)}
+    wanted = surveys[survey] if survey is not None else None
+    return Record(
+        kind, row["name"], fields, refs, wanted, list(row.get("credentials") or ()), list(row.get("optional_credentials") or ()), list(row.get("nodes") or ())
+    )
+
+
+def is_ours(row: t.Mapping[str, t.Any]) -> bool:
+    """Whether an object of AWX was loaded by us."""
+    return str(row.get("description") or "").endswith(MARK)
+
+
+def differing(record: Record, ids: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Data:
+    """Fields to write on an object that is there. ``ids``: field -> id of what it refers to (None: not known before it is made)."""
+    found: Data = {}
+    for name, value in record.fields.items():
+        if name not in record.kind.once and not same(name, value, actual.get(name)):
+            found[name] = value
+    for name, value in ids.items():
+        if actual.get(name) != value:
+            found[name] = value
+    return found
+
+
+def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
+    """Whether a field already says what it should. Texts of JSON are equal by what they mean; AWX fills in defaults of inputs."""
+    if name in _TEXTS:
+        try:
+            return json.loads(wanted or "{}") == json.loads(actual or "{}")
+        except (TypeError, ValueError):
+            return bool(wanted == actual)
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return all(same("", value, actual.get(key)) for key, value in wanted.items()) and not set(actual) - set(wanted)
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return len(wanted) == len(actual) and all(
+            same("", one, {k: v for k, v in other.items() if k in one} if isinstance(one, dict) and isinstance(other, dict) else other)
+            for one, other in zip(wanted, actual)
+        )
+    return bool(wanted == actual)
+
+
+def same_survey(wanted: t.Mapping[str, t.Any], actual: t.Any) -> bool:
+    """Whether a template has this survey."""
+    return isinstance(actual, dict) and all(same("", wanted[name], actual.get(name)) for name in ("name", "description", "spec"))

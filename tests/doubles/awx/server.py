@@ -1,0 +1,251 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A double of AWX's API: the calls that the loader makes, with their state, in a process of its own.
+
+AWX needs a cluster to run in. This is a stand-in, written from the API's description: lists with pages and filters, required fields,
+unique names, references that must exist, surveys and credential types checked as AWX does. Everything under /_double is for tests.
+
+    server.py PORT_FILE TOKEN
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import sys
+import threading
+import urllib.parse
+
+REQUIRED = {
+    "credential_types": {"name", "kind"}, "execution_environments": {"name", "image"}, "projects": {"name", "organization"},
+    "inventories": {"name", "organization"}, "inventory_sources": {"name", "inventory", "source"}, "job_templates": {"name", "project", "playbook"},
+    "workflow_job_templates": {"name"}, "schedules": {"name", "unified_job_template", "rrule"}, "credentials": {"name"}, "organizations": {"name"},
+}  # fmt: skip
+KNOWN = {
+    "credential_types": {"kind", "inputs", "injectors"}, "execution_environments": {"image", "pull", "organization"},
+    "projects": {"organization", "scm_type", "scm_url", "scm_branch", "scm_clean", "scm_update_on_launch"}, "inventories": {"organization", "variables"},
+    "inventory_sources": {"inventory", "source", "source_project", "source_path", "execution_environment", "credential", "update_on_launch", "overwrite",
+                          "overwrite_vars"},
+    "job_templates": {"job_type", "inventory", "project", "playbook", "execution_environment", "ask_limit_on_launch", "ask_tags_on_launch", "diff_mode",
+                      "ask_diff_mode_on_launch", "allow_simultaneous", "job_slice_count", "timeout", "extra_vars", "survey_enabled", "organization"},
+    "workflow_job_templates": {"organization", "allow_simultaneous", "ask_limit_on_launch", "survey_enabled"},
+    "schedules": {"unified_job_template", "rrule", "enabled"}, "credentials": set(), "organizations": set(),
+    "workflow_nodes": {"identifier", "unified_job_template", "workflow_job_template"},
+}  # fmt: skip
+REFERENCES = {
+    "inventory": "inventories", "project": "projects", "source_project": "projects", "execution_environment": "execution_environments",
+    "credential": "credentials", "organization": "organizations",
+}  # fmt: skip
+EDGES = ("success_nodes", "failure_nodes", "always_nodes")
+
+
+class Refused(Exception):
+    def __init__(self, status, body):
+        super().__init__(body)
+        self.status, self.body = status, body
+
+
+class State:
+    def __init__(self, token):
+        self.token, self.lock, self.log, self.page = token, threading.Lock(), [], 3
+        self.rows, self.surveys, self.number = {}, {}, 0
+        self.add("organizations", {"name": "Default"})
+
+    def add(self, kind, fields):
+        self.number += 1
+        row = dict({"id": self.number, "description": ""}, **fields)
+        self.rows.setdefault(kind, {})[self.number] = row
+        return row
+
+    def one(self, kind, number):
+        row = self.rows.get(kind, {}).get(int(number))
+        if row is None:
+            raise Refused(404, {"detail": "Not found."})
+        return row
+
+    def any_template(self, number):
+        for kind in ("job_templates", "workflow_job_templates", "workflow_approval_templates"):
+            if int(number) in self.rows.get(kind, {}):
+                return dict(self.rows[kind][int(number)], kind=kind)
+        raise Refused(400, {"unified_job_template": ["Invalid pk"]})
+
+    def check(self, kind, fields, whole):
+        wrong = {}
+        for name in sorted(REQUIRED.get(kind, set()) - set(fields)) if whole else ():
+            wrong[name] = ["This field is required."]
+        for name in fields:
+            if name not in KNOWN[kind] | {"name", "description"}:
+                wrong[name] = ["the double knows no such field"]
+            if name in REFERENCES and fields[name] is not None and fields[name] not in self.rows.get(REFERENCES[name], {}):
+                wrong[name] = ["Invalid pk"]
+        if "unified_job_template" in fields:
+            self.any_template(fields["unified_job_template"])
+        if "extra_vars" in fields and not isinstance(fields["extra_vars"], str):
+            wrong["extra_vars"] = ["Not a valid string."]
+        if kind == "schedules" and not re.match(r"DTSTART:\d{8}T\d{6}Z RRULE:FREQ=[A-Z]+;INTERVAL=\d+", fields.get("rrule", "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1")):
+            wrong["rrule"] = ["invalid"]
+        for row in self.rows.get(kind, {}).values() if whole else ():
+            if row.get("name") == fields.get("name") and kind != "workflow_nodes":
+                wrong["name"] = ["already exists"]
+        if wrong:
+            raise Refused(400, wrong)
+
+    def shown(self, kind, row):
+        if kind == "job_templates":
+            names = [{"id": number, "name": self.one("credentials", number)["name"]} for number in row.get("credentials", [])]
+            return dict({k: v for k, v in row.items() if k != "credentials"}, summary_fields={"credentials": names})
+        if kind == "workflow_nodes":
+            template = row.get("unified_job_template")
+            found = self.any_template(template) if template else {}
+            return dict(row, summary_fields={"unified_job_template": {k: found.get(k) for k in ("name", "description")}})
+        if kind == "credential_types" and row.get("inputs"):
+            fields = [dict({"type": "string"}, **field) for field in row["inputs"].get("fields", [])]
+            return dict(row, inputs=dict(row["inputs"], fields=fields))
+        return row
+
+    # -- requests
+
+    def get(self, parts, query):
+        if len(parts) == 3 and parts[2] == "survey_spec":
+            return self.surveys.get(int(parts[1]), {})
+        if len(parts) == 3 and parts[2] == "workflow_nodes":
+            rows = [self.shown("workflow_nodes", row) for row in self.rows.get("workflow_nodes", {}).values() if row["workflow_job_template"] == int(parts[1])]
+        elif len(parts) == 1 and parts[0] in REQUIRED:
+            rows = [self.shown(parts[0], row) for row in self.rows.get(parts[0], {}).values()]
+            for name in ("name", "organization"):
+                if name in query:
+                    rows = [row for row in rows if str(row.get(name)) == query[name]]
+        else:
+            raise Refused(404, {"detail": "Not found."})
+        page, size = int(query.get("page", 1)), min(self.page, int(query.get("page_size", 25)))
+        more = len(rows) > page * size
+        return {"count": len(rows), "next": "/more" if more else None, "results": rows[(page - 1) * size : page * size]}
+
+    def post(self, parts, body):
+        if len(parts) == 1 and parts[0] in REQUIRED:
+            self.check(parts[0], body, True)
+            return self.shown(parts[0], self.add(parts[0], body))
+        kind, number, what = parts
+        if what == "survey_spec":
+            self.one(kind, number)
+            if set(body) != {"name", "description", "spec"} or not body["spec"]:
+                raise Refused(400, {"error": "survey"})
+            self.surveys[int(number)] = body
+            return {}
+        if what == "credentials":
+            return self.associate(self.one(kind, number).setdefault("credentials", []), body, "credentials")
+        if what == "workflow_nodes":
+            self.check("workflow_nodes", body, False)
+            if any(row["identifier"] == body["identifier"] and row["workflow_job_template"] == int(number) for row in self.rows.get("workflow_nodes", {}).values()):
+                raise Refused(400, {"identifier": ["not unique"]})
+            fields = dict({name: [] for name in EDGES}, **body)
+            return self.add("workflow_nodes", dict(fields, workflow_job_template=int(number)))
+        if kind == "workflow_job_template_nodes" and what in EDGES:
+            return self.associate(self.one("workflow_nodes", number)[what], body, "workflow_nodes")
+        if kind == "workflow_job_template_nodes" and what == "create_approval_template":
+            row = self.one("workflow_nodes", number)
+            row["unified_job_template"] = self.add("workflow_approval_templates", body)["id"]
+            return {}
+        raise Refused(404, {"detail": "Not found."})
+
+    def associate(self, numbers, body, kind):
+        self.one(kind, body["id"])
+        if body.get("disassociate"):
+            numbers.remove(body["id"])
+        elif body["id"] not in numbers:
+            numbers.append(body["id"])
+        return None
+
+    def patch(self, parts, body):
+        kind = "workflow_nodes" if parts[0] == "workflow_job_template_nodes" else parts[0]
+        row = self.one(kind, parts[1])
+        self.check(kind, body, False)
+        row.update(body)
+        return self.shown(kind, row)
+
+    def delete(self, parts):
+        kind = "workflow_nodes" if parts[0] == "workflow_job_template_nodes" else parts[0]
+        self.one(kind, parts[1])
+        del self.rows[kind][int(parts[1])]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, method):
+        state = self.server.state
+        url = urllib.parse.urlsplit(self.path)
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size) or b"null")
+        with state.lock:
+            try:
+                status, told = self.route(state, method, url, body)
+            except Refused as refused:
+                status, told = refused.status, refused.body
+        data = b"" if told is None else json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def route(self, state, method, url, body):
+        if url.path == "/_double":
+            if method == "POST":
+                for kind, rows in body.get("add", {}).items():
+                    for row in rows:
+                        state.add(kind, row)
+                for kind, names in body.get("remove", {}).items():
+                    state.rows[kind] = {number: row for number, row in state.rows[kind].items() if row["name"] not in names}
+                    for row in state.rows.get("job_templates", {}).values():
+                        row["credentials"] = [number for number in row.get("credentials", []) if kind != "credentials" or number in state.rows[kind]]
+                for number, field, others in body.get("edges", []):
+                    state.one("workflow_nodes", number)[field] = others
+                return 200, {}
+            return 200, {"rows": state.rows, "surveys": state.surveys, "log": state.log}
+        if self.headers.get("Authorization") != "Bearer " + state.token:
+            raise Refused(401, {"detail": "Authentication credentials were not provided."})
+        state.log.append([method, url.path])
+        if not url.path.startswith("/api/v2/") or not url.path.endswith("/"):
+            raise Refused(404, {"detail": "Not found."})
+        parts = url.path[len("/api/v2/") : -1].split("/")
+        if method == "GET":
+            return 200, state.get(parts, dict(urllib.parse.parse_qsl(url.query)))
+        if method == "POST":
+            told = state.post(parts, body)
+            return (204, None) if told is None else (201, told)
+        if method == "PATCH":
+            return 200, state.patch(parts, body)
+        state.delete(parts)
+        return 204, None
+
+    def do_GET(self):
+        self.answer("GET")
+
+    def do_POST(self):
+        self.answer("POST")
+
+    def do_PATCH(self):
+        self.answer("PATCH")
+
+    def do_DELETE(self):
+        self.answer("DELETE")
+
+    def log_message(self, *unused):
+        pass
+
+
+def main(port_file, token):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.state = State(token)
+    with open(port_file + ".new", "w", encoding="ascii") as file:
+        file.write(str(server.server_address[1]))
+    os.replace(port_file + ".new", port_file)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
