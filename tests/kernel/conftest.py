@@ -120,8 +120,8 @@ class Node:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def close(self):
-        """End whatever still runs in our network namespace, by its process id."""
+    def end_processes(self):
+        """End whatever else runs in our network namespace, by its process id."""
         namespace = os.readlink("/proc/{0}/ns/net".format(self.pid))
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -129,6 +129,10 @@ class Node:
                     os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 continue
+
+    def close(self):
+        """End everything in it, and so the node."""
+        self.end_processes()
         self._sleeper.kill()
         self._sleeper.wait()
         self._sleeper.stdout.close()

@@ -20,6 +20,8 @@ import time
 import pytest
 
 from conftest import DRIVER, MODULE_UTILS, SLOW, FlowFailed, flow_environment
+from test_kubespan import MESH
+from test_kubespan_example import AFFILIATES
 
 KEY = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="
 OTHER_KEY = "TG9yVFi34isQO2aGdCKIVQTMbwk1rqUdaYkFqqe0+m8="
@@ -66,16 +68,37 @@ class Host:
             link.pop("stats64", None)
             # the kernel gives a new link a new link-local address
             link["addr_info"] = [address for address in link["addr_info"] if not address["local"].startswith("fe80:")]
-        wg = sorted(line.split("\t")[:5] + line.split("\t")[7:8] for line in self.node.run("wg", "show", "all", "dump").splitlines())
+        wg = sorted(line.split("\t")[:5] + line.split("\t")[8:9] for line in self.node.run("wg", "show", "all", "dump").splitlines())
         files = self.node.run("sh", "-c", "cd / && find var/lib usr/local/lib etc/systemd/system -type f -o -type l | sort | xargs -r sha256sum")
-        routes = [line for line in self.node.run("ip", "route", "show", "table", "all").splitlines() if "fe80:" not in line]
-        return links, wg, sorted(routes), files
+        routes = [
+            line
+            for option in ("-4", "-6")
+            for line in self.node.run("ip", option, "route", "show", "table", "all").splitlines()
+            if "fe80:" not in line
+        ]
+        steering = [self.node.run(*words.split()) for words in ("nft list ruleset", "ip rule", "ip -6 rule")]
+        return links, wg, sorted(routes), steering, files
 
     def pending(self):
         return self.node.run("sh", "-c", "cat {0}/transaction.json 2>/dev/null || true".format(STATE)) != ""
 
     def outcome(self):
         return json.loads(self.node.run("cat", "/run/multicluster-network/mesh.json"))["outcome"]
+
+    def reboot(self):
+        """Everything that runs ends, the kernel's objects and /run go, files stay; then the boot unit, where there is one."""
+        self.node.end_processes()
+        self.node.run("sh", "-c", """
+            for link in $(ls /sys/class/net); do [ $link = lo ] || ip link del $link || true; done
+            nft flush ruleset
+            for option in -4 -6; do
+                ip $option rule del pref 32500 2>/dev/null || true
+                ip $option route flush table 180 2>/dev/null || true
+            done
+            rm -rf /run/multicluster-network
+        """, check=False)
+        for unit in self.node.run("sh", "-c", "grep -h ExecStart= /etc/systemd/system/*.service | grep -v ' watch ' || true").splitlines():
+            self.node.run(sys.executable, "-B", *unit.split("=", 1)[1].split()[1:])
 
     def settled(self):
         assert self.wait_for(lambda: not self.pending(), PATIENCE), "the host never put back what it had"
@@ -224,20 +247,52 @@ def kill_after(host, desired, seconds):
     return running
 
 
-def test_killed_at_any_moment_it_is_in_the_old_state(host):
-    """Twenty moments, spread over the time that a whole run takes. The new state needs a confirmation, so it is always the old."""
-    host.run(wish())
+def mesh_wish(**change):
+    """One node of a KubeSpan mesh; its peers are only announced."""
+    given = dict(
+        MESH, cluster="c", node_name="alpha", mac="52:54:00:aa:00:01", affiliates=AFFILIATES, complete=True, cluster_networks=["10.244.0.0/16"],
+        pod_cidrs=["10.244.1.0/24"], config={"advertiseKubernetesNetworks": True}, implementation="auto", watcher=False,
+    )
+    wanted = {"fabric": "mesh", "persist": True, "max_deletes": -1, "rollback_seconds": change.pop("rollback_seconds", 0), "devices": []}
+    return dict(wanted, tables=change.pop("tables", []), kubespan=dict(given, **change))
+
+
+def other_mesh(rollback_seconds):
+    return mesh_wish(
+        rollback_seconds=rollback_seconds, affiliates=AFFILIATES[:1], generation="v1.3", config={"advertiseKubernetesNetworks": True, "mtu": 1300},
+        mesh_secret="AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=", tables=guard("tcp dport 22 drop"),
+    )
+
+
+KILLED = {
+    "devices": (wish, lambda seconds: wish(rollback_seconds=seconds, **CHANGED)),
+    "kubespan": (mesh_wish, other_mesh),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KILLED))
+def test_killed_at_any_moment_it_is_in_the_old_state(host, name):
+    """Twenty moments, spread over the time that a whole run takes; after every third one a reboot instead of waiting for the timer.
+
+    The new state needs a confirmation, so it is always the old one.
+    """
+    good, changed = KILLED[name]
+    host.run(good())
     before = host.seen()
     started = time.monotonic()
-    host.run(wish(rollback_seconds=600, **CHANGED))
+    host.run(changed(600))
     whole = time.monotonic() - started
-    host.run(wish())
+    assert host.seen() != before
+    host.run(good())
     generator = random.Random(34)
-    for number in range(int(os.environ.get("MCN_TRANSACTION_KILLS", "4"))):
-        kill_after(host, wish(rollback_seconds=2, **CHANGED), generator.uniform(0.2, 1.0) * whole)
+    for number in range(int(os.environ.get("MCN_TRANSACTION_KILLS", "3"))):
+        running = kill_after(host, changed(2 if number % 3 < 2 else 600), generator.uniform(0.2, 1.0) * whole)
+        if number % 3 == 2:
+            host.reboot()
+            assert not host.pending()
         host.settled()
-        left = host.run(wish())  # spare files of a dead writer are all that may be left
-        assert host.seen() == before, number
+        left = host.run(good())  # spare files of a dead writer are all that may be left
+        assert host.seen() == before, (number, running)
         assert {change["kind"] for change in left["plan"]["changes"]} <= {"file"}, left["diff"]
 
 
