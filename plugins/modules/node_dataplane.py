@@ -212,6 +212,7 @@ options:
       - Further tables of nftables on the node, part of the same change. They are applied last, taken back first, restored at boot, and
         go when they are not given any more.
       - Each is a map of C(name), C(family), C(chains) and C(sets), as M(multicluster.network.nft_table) has them.
+      - A change that is taken back leaves them as the confirmed state has them, so with O(persist=false) they then go.
     type: list
     elements: dict
     default: []
