@@ -14,7 +14,10 @@ import sys
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+from test_load_balancers_equinix import PROJECT, double
+from test_load_balancers_equinix import TOKEN as DOUBLES_TOKEN
 
+__all__ = ["double"]
 SPACE = "lb-books"
 SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
 PASSWORD, OTHER, TOKEN = "Bgp-Secret-0123", "Other-Secret-456", "metal-token-of-the-test"
@@ -91,6 +94,34 @@ def test_a_provider_that_fails_shows_no_token(server, inventory):
     code, out = play(inventory, "multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
     assert code != 0 and "[api]" in out and server.writes(mark) == []
     assert TOKEN not in out and OTHER not in out
+
+
+def test_nodes_are_initialised_by_the_playbook(server, inventory, double):
+    """The role over two clusters, of which one has a provider with devices; names that differ, check mode, twice."""
+    client = server.client()
+    double.ask("/reset")
+    device = double.ask("/devices", hostname="the-machine", number=7)
+    taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "book-2"}, "spec": {"taints": [taint]}}, "kubelet")
+    try:
+        tree = yaml.safe_load((inventory / "hosts.yml").read_text())
+        hosts = tree["all"]["children"]["clusters"]["hosts"]
+        hosts["own"] = dict(hosts["aws"])
+        hosts["aws"]["load_balancers_settings"] = {"provider": "equinix_metal", "base_url": double.root + "/metal/v1", "allow_plain_http": True,
+                                                   "api_key": DOUBLES_TOKEN, "project_id": PROJECT}  # fmt: skip
+        hosts["aws"]["ccm_nodes_node_devices"] = {"book-2": device["id"]}
+        (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
+        mark = server.mark()
+        code, out = play(inventory, "multicluster.network.ccm_nodes", "--check", "--diff", "-vvv", "--limit", "clusters,localhost")
+        assert code == 0 and device["id"] in out and server.writes(mark) == [] and DOUBLES_TOKEN not in out, out[-3000:]
+        code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
+        assert code == 0, out[-3000:]
+        node = client.get("/api/v1/nodes/book-2")
+        assert node["spec"]["providerID"] == "equinixmetal://" + device["id"] and "uninitialized" not in json.dumps(node["spec"])
+        code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
+        assert code == 0 and out.count("changed=0") == 2 and "skipped=1" in out
+    finally:
+        client.delete("/api/v1/nodes/book-2")
 
 
 def test_the_timer_is_rendered_and_checked(server, inventory):

@@ -105,3 +105,25 @@ def writer_spec() -> Spec:
         **clusters_spec(),
         **fail_on_refused_spec(),
     }
+
+
+def cleanup_spec() -> Spec:
+    """What a provider needs, for a cluster that is gone."""
+    spec = clusters_spec(required=False)
+    spec["clusters"]["default"] = []
+    spec.update(
+        cluster_uid={"type": "str", "required": True},
+        confirm={"type": "bool", "default": False},
+        force={"type": "bool", "default": False},
+        project_id={"type": "str"},
+        api_key={"type": "str", "no_log": True},
+        base_url={"type": "str"},
+        allow_plain_http={"type": "bool", "default": False},
+        config_file={"type": "path"},
+        use_environment={"type": "bool", "default": False},
+        identity={"type": "str", "choices": sorted(IDENTITIES), "default": "metal-ccm"},
+        adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
+        fail_on_failures={"type": "bool", "default": True},
+        **fail_on_refused_spec(),
+    )
+    return spec
