@@ -78,9 +78,6 @@ attributes:
   idempotent:
     description: The second run changes nothing.
     support: full
-  action_group:
-    description: Is in no group, since it talks to AWX and to nothing else.
-    support: none
 """
 
 EXAMPLES = r"""

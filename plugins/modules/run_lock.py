@@ -55,9 +55,6 @@ attributes:
   idempotent:
     description: Never reports a change.
     support: full
-  action_group:
-    description: Is in no group, since it takes no options of connections.
-    support: none
 notes:
   - On controllers other than Linux there is no lock of V(controller); V(fabric) works.
 seealso:

@@ -86,7 +86,7 @@ class State:
             self.any_template(fields["unified_job_template"])
         if "extra_vars" in fields and not isinstance(fields["extra_vars"], str):
             wrong["extra_vars"] = ["Not a valid string."]
-        if kind == "schedules" and not re.match(r"DTSTART:\d{8}T\d{6}Z RRULE:FREQ=[A-Z]+;INTERVAL=\d+", fields.get("rrule", "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1")):
+        if "rrule" in fields and not re.match(r"DTSTART:\d{8}T\d{6}Z RRULE:FREQ=[A-Z]+;INTERVAL=\d+", fields["rrule"]):
             wrong["rrule"] = ["invalid"]
         for row in self.rows.get(kind, {}).values() if whole else ():
             if row.get("name") == fields.get("name") and kind != "workflow_nodes":
@@ -107,13 +107,16 @@ class State:
             return dict(row, inputs=dict(row["inputs"], fields=fields))
         return row
 
+    def nodes_of(self, number):
+        return [row for row in self.rows.get("workflow_nodes", {}).values() if row["workflow_job_template"] == number]
+
     # -- requests
 
     def get(self, parts, query):
         if len(parts) == 3 and parts[2] == "survey_spec":
             return self.surveys.get(int(parts[1]), {})
         if len(parts) == 3 and parts[2] == "workflow_nodes":
-            rows = [self.shown("workflow_nodes", row) for row in self.rows.get("workflow_nodes", {}).values() if row["workflow_job_template"] == int(parts[1])]
+            rows = [self.shown("workflow_nodes", row) for row in self.nodes_of(int(parts[1]))]
         elif len(parts) == 1 and parts[0] in REQUIRED:
             rows = [self.shown(parts[0], row) for row in self.rows.get(parts[0], {}).values()]
             for name in ("name", "organization"):
@@ -140,7 +143,7 @@ class State:
             return self.associate(self.one(kind, number).setdefault("credentials", []), body, "credentials")
         if what == "workflow_nodes":
             self.check("workflow_nodes", body, False)
-            if any(row["identifier"] == body["identifier"] and row["workflow_job_template"] == int(number) for row in self.rows.get("workflow_nodes", {}).values()):
+            if any(row["identifier"] == body["identifier"] for row in self.nodes_of(int(number))):
                 raise Refused(400, {"identifier": ["not unique"]})
             fields = dict({name: [] for name in EDGES}, **body)
             return self.add("workflow_nodes", dict(fields, workflow_job_template=int(number)))

@@ -44,8 +44,8 @@ class Awx:
     def writes(self):
         return [row for row in self.ask()["log"] if row[0] != "GET"]
 
-    def load(self, *arguments, **more):
-        extra = dict({"awx_load_url": self.url, "awx_load_token": TOKEN, "awx_load_allow_plain_http": True, "awx_load_scm_url": "https://git.example.com/x.git"}, **more)
+    def load(self, *arguments):
+        extra = {"awx_load_url": self.url, "awx_load_token": TOKEN, "awx_load_allow_plain_http": True, "awx_load_scm_url": "https://git.example.com/x.git"}
         done = subprocess.run(
             ["ansible-playbook", "-i", "localhost,", "multicluster.network.awx_load", "-e", json.dumps(extra), *arguments],
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
