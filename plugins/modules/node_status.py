@@ -29,6 +29,14 @@ options:
     description: Also read what a check before the first write needs, such as the ports and mark bits that others use.
     type: bool
     default: false
+  controller_time:
+    description: Seconds since the epoch by the controller's clock, just before the module is started. O(checks) compares the node's clock with it.
+    type: float
+  kubespan:
+    description: >-
+      What of the layout of a KubeSpan mesh is not as usual, V({}) for nothing. With it, O(checks) also looks for rules, routes, tables,
+      ports and mark bits of others that would be in the way of such a mesh.
+    type: dict
   support:
     description: Also read what a bug report needs, such as versions of programs, the journal of our units and the confirmed state.
     type: bool
@@ -103,6 +111,8 @@ def main() -> None:
             "fabric": {"type": "str", "required": True},
             "tables": {"type": "list", "elements": "int", "default": []},
             "checks": {"type": "bool", "default": False},
+            "controller_time": {"type": "float"},
+            "kubespan": {"type": "dict"},
             "support": {"type": "bool", "default": False},
             "journal_lines": {"type": "int", "default": 200},
         },

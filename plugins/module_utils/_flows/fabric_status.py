@@ -80,6 +80,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
     objects = {key: obj for dummy, found in answers.values() for key, obj in found.items()}
     names = peer_names(mesh, nodes)
     drift = [row for host in sorted(node_plans) for row in blame.node_entries(host, node_plans[host], nodes.get(host), names)]
+    drift += [row for host in sorted(nodes) for row in blame.unit_entries(host, nodes[host])]
     drift += blame.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
     return build({
         "fabric": fabric,

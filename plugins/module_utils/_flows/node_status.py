@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._io import frr
 from .._linux import facts, host, users
 from .._linux.errors import LinuxError
+from .._linux.files import read_state
 from .._linux.ip_command import ip_json
 from .._linux.nft import read_table
 from .._linux.routes import read_routes
@@ -20,7 +22,7 @@ from .._linux.wireguard import open_device
 from .._mesh.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
 from .._mesh.kubespan_generations import Layout
 from .._values.refused import ValueRefused
-from . import persistence, transaction
+from . import bgp_speaker, kubespan_preflight, persistence, transaction
 
 Data = t.Dict[str, t.Any]
 
@@ -35,7 +37,7 @@ _MOST_LINKS = 200
 
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
-    """The module's result. ``request``: {fabric, tables: [number], checks: bool, support: bool, journal_lines}.
+    """The module's result. ``request``: {fabric, tables: [number], checks: bool, controller_time, kubespan: layout or None, support: bool, journal_lines}.
 
     What cannot be read is named in ``errors`` and missing; the rest goes on. Never contains a private or preshared key.
     """
@@ -58,12 +60,21 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("udp_ports", users.read_udp_ports),
             ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
             ("rp_filter", lambda: {"all": host.reverse_path_filter("all")}),
+            ("uplinks", _uplinks),
+            ("ranges", _ranges),
+            ("wireguard", _wireguard),
         ]
+        if request.get("kubespan") is not None:
+            owner = "{0}/{1}".format(OWNER, fabric)
+            sections.append(("conflicts", lambda: kubespan_preflight.run(dict(Layout()._asdict(), **request["kubespan"]), owner)["conflicts"]))
+        if request.get("controller_time"):
+            node["skew"] = round(node["now"] - float(request["controller_time"]), 3)
     if request.get("support"):
         sections += [
             ("versions", lambda: facts.read_versions(PROGRAMS)),
             ("journal", lambda: facts.read_journal(units, int(request.get("journal_lines") or 200))),
             ("state", lambda: persistence.load_state(fabric)),
+            ("configs", lambda: _configs(fabric)),
         ]
     for name, read in sections:
         try:
@@ -113,6 +124,37 @@ def _devices() -> t.List[Data]:
             "peers": [_peer(key, dump["peers"][key]) for key in sorted(dump["peers"])],
         })
     return sorted(found, key=_by_name)
+
+
+def _configs(fabric: str) -> Data:
+    """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
+    paths = [*persistence.unit_files(fabric)[:1], bgp_speaker.CONFIG]
+    found = {path: read_state(path) for path in paths}
+    secret = re.compile(r"(?m)(\bpassword\s+)\S+")
+    return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
+
+
+def _uplinks() -> t.List[Data]:
+    """Devices of default routes, by which tunnels leave, with their MTU."""
+    mtus = {entry["ifname"]: entry["mtu"] for entry in ip_json(["link", "show"])}
+    ours = {device["name"] for device in users.read_wireguard()}
+    defaults = {(route["dev"], route["version"]) for route in read_routes(MAIN_TABLE) if route["dst"] in ("0.0.0.0/0", "::/0") and route["dev"]}
+    return [{"device": name, "version": version, "mtu": mtus[name]} for name, version in sorted(defaults) if name in mtus and name not in ours]
+
+
+def _ranges() -> t.List[str]:
+    """Networks that this host has on its own links."""
+    ours = {entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))}
+    return sorted(row["address"] for row in host.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
+
+
+def _wireguard() -> str:
+    """``kernel``, ``userspace``, ``no_tun`` (wireguard-go is there and its device is not), or ``missing``."""
+    if facts.read_kernel(["wireguard"])["parts"]["wireguard"] != "missing":
+        return "kernel"
+    if not facts.has_program("wireguard-go"):
+        return "missing"
+    return "userspace" if facts.exists("/dev/net/tun") else "no_tun"
 
 
 def _bgp() -> t.Optional[Data]:

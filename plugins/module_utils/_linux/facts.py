@@ -52,6 +52,11 @@ def exists(path: str) -> bool:
     return os.path.lexists(path)
 
 
+def has_program(name: str) -> bool:
+    """Whether a program is installed."""
+    return find_program(name) is not None
+
+
 def _lines(path: str) -> t.List[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as source:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._plan.annotations import Pattern
@@ -85,7 +86,8 @@ def _route(change: Data, node: Data, names: t.Any) -> Blame:
 
 def _rule(change: Data, node: Data, names: t.Any) -> Blame:
     text = str(change.get("id"))
-    first, family = text.partition(":")[0], 6 if text.endswith("(IPv6)") else 4
+    number, family = re.search(r"([0-9]+):", text), 6 if "IPv6" in text else 4
+    first = number.group(1) if number else ""
     same = [rule for rule in node.get("rules") or () if str(rule.get("priority")) == first and rule.get("version") == family]
     if not same:
         return None, None, _GONE
@@ -141,6 +143,8 @@ def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patter
         return None, None, _GONE if change.get("action") in ("create", "update") else ""
     given = (obj.get("metadata") or {}).get("managedFields")
     entries = [e for e in (given if isinstance(given, list) else ()) if isinstance(e, dict)]
+    if not entries:
+        return None, None, "the API server keeps no record of who wrote it"
     fields = [str(field) for field in change.get("fields") or ()]
     others = [e for e in entries if e.get("manager") != manager and not e.get("subresource")]
     touching = [e for e in others if _touches(e.get("fieldsV1"), fields, patterns if change.get("kind") == "node" else ())]
@@ -173,6 +177,24 @@ def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) ->
                 keys = [key[2:] for key in metadata.get(part) or () if key.startswith("f:")]
                 if keys and (not patterns or any(Pattern(pattern)(key) for pattern in patterns for key in keys)):
                     return True
-        elif "f:" + field in tree:
+        elif _has(tree, "f:" + field):
             return True
     return False
+
+
+def _has(tree: t.Any, key: str, depth: int = 4) -> bool:
+    """Plans name the fields that differ by their last word: it may stand at the top or below."""
+    if not isinstance(tree, dict) or depth == 0:
+        return False
+    return key in tree or any(_has(inner, key, depth - 1) for inner in tree.values())
+
+
+def unit_entries(host: str, node: t.Any) -> t.List[Data]:
+    """Units of ours that failed, or that are enabled to run all the time and do not."""
+    rows = []
+    for unit in (node or {}).get("units") or ():
+        watching = str(unit.get("name")).endswith("-watch.service") and unit.get("enabled") == "enabled"
+        if unit.get("active") == "failed" or (watching and unit.get("active") != "active"):
+            change = {"kind": "unit", "id": unit.get("name"), "action": "update", "fields": [str(unit.get("active"))]}
+            rows.append(entry(host, change, "systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))))
+    return rows

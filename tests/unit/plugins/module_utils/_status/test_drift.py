@@ -37,6 +37,7 @@ def blamed(kind, ident, action="update", names=None, node=None):
         ("route", "10.5.0.0/16 dev wireguard.gcp table main", "create", "nobody"),
         ("rule", "32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)", "create", "protocol 3, boot (a command or script)"),
         ("rule", "32500: from all fwmark 0x40/0x60 lookup 180 (IPv6)", "create", "nobody"),
+        ("rule", "IPv4 32500:\tfrom all fwmark 0x40/0x60 lookup 180 proto static", "create", "protocol 3, boot (a command or script)"),
         ("nftables set", "inet talos_kubespan kubespan_targets_ipv4", "update", US),
         ("nftables table", "ip kube-proxy", "update", "kube-proxy"),
         ("nftables table", "inet gone", "create", "nobody"),
@@ -88,6 +89,22 @@ def test_a_field_that_was_removed_has_no_owner():
     obj = managed(("eraser", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:note": {}}}), None))
     owner, since, note = blame.blame_object(obj, change(), US)
     assert (owner, since) == (None, None) and "eraser" in note
+
+
+def test_a_field_is_found_below_the_top():
+    obj = managed(("intruder", "Update", "2026-01-03T00:00:00Z", fields(data={"f:Corefile": {}}), None))
+    assert blame.blame_object(obj, change(kind="ConfigMap", names=("Corefile",)), US)[0] == "intruder"
+    assert blame.blame_object(obj, change(kind="ConfigMap", names=("Other",)), US)[0] is None
+
+
+@pytest.mark.parametrize("unit,shown", [
+    ({"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled", "result": "success"}, True),
+    ({"name": "multicluster-network-default-watch.service", "active": "active", "enabled": "enabled"}, False),
+    ({"name": "multicluster-network-default.service", "active": "inactive", "enabled": "enabled"}, False),
+    ({"name": "multicluster-network-default.service", "active": "failed", "enabled": "enabled", "result": "exit-code"}, True),
+])  # fmt: skip
+def test_units_that_should_run(unit, shown):
+    assert bool(blame.unit_entries("h", {"units": [unit]})) == shown
 
 
 def test_an_object_that_is_gone_is_nobodys():

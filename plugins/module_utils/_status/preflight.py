@@ -1,0 +1,163 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Everything that stands in the way of a first run, of the whole fleet and at once. Pure.
+
+Conditions that the plans know already (foreign routes, tables, devices, annotations, claims outside a grant) come as their
+refusals; what only a comparison of hosts shows is found here.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.addresses import Network, contains, overlaps, parse_network
+from .._values.refused import ValueRefused
+from .model import cut
+
+Data = t.Dict[str, t.Any]
+Facts = t.Mapping[str, t.Any]
+
+ERROR, WARNING = "error", "warning"
+#: The oldest kernel with every message that we send.
+OLDEST_KERNEL = (4, 18)
+#: What WireGuard puts around a packet, by the version of IP outside.
+OVERHEAD = {4: 60, 6: 80}
+#: Programs that do one of our jobs: a part of their image's name, and what they would fight about.
+PROGRAMS = (
+    ("semaphore-wireguard", "the node mesh"), ("semaphore-service-mirror", "mirrored Services"), ("semaphore-policy", "network sets"),
+    ("kilo-clustermesh-operator", "Kilo's Peers"), ("cloud-provider-equinix-metal", "addresses of Services"), ("apinetlet", "tenants' networks"),
+)  # fmt: skip
+#: Refusals of plans that say that something belongs to somebody else.
+FOREIGN = frozenset(("not_ours", "adoptable", "claimed_twice", "table_taken", "table_shared", "priority_taken", "port_taken", "mark_taken", "rule_before"))
+
+
+class Limits(t.NamedTuple):
+    """``skew``: seconds that a node's clock may differ from the controller's."""
+
+    skew: float = 30.0
+
+
+def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
+    """All of it: [{level, where, reason, message}], errors first.
+
+    facts: ``inventory`` [{where, variable, word, message}], ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
+    ``nodes`` {host: {cluster, node: of node_status with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
+    ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]}.
+    """
+    found: t.List[Data] = []
+
+    def note(level: str, where: str, reason: str, message: str) -> None:
+        found.append({"level": level, "where": cut(where), "reason": cut(reason, 60), "message": cut(message, 500)})
+
+    for row in facts.get("inventory") or ():
+        note(ERROR, row["where"], row["word"], "{0}: {1}".format(row["variable"], row["message"]))
+    for row in facts.get("failures") or ():
+        note(ERROR, row["cluster"], row["reason"], row["message"])
+    for row in facts.get("refused") or ():
+        note(ERROR if row["reason"] in FOREIGN else WARNING, row["where"], row["reason"], "{0}: {1}".format(row["object"], row["message"]))
+    ranges = _ranges(facts.get("grants") or {})
+    for host, given in sorted((facts.get("nodes") or {}).items()):
+        if given.get("node") is None:
+            note(ERROR, host, "no_answer", "the host did not answer")
+            continue
+        node = given["node"]
+        for level, reason, message in _of_node(node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, limits):
+            note(level, host, reason, message)
+    for where, reason, message in _shared(facts.get("nodes") or {}, facts.get("grants") or {}):
+        note(ERROR, where, reason, message)
+    for cluster, workloads in sorted((facts.get("workloads") or {}).items()):
+        for name, image in workloads:
+            for part, job in PROGRAMS:
+                if part in image:
+                    note(WARNING, cluster, "foreign_manager", "{0} runs {1}, which looks after {2} too".format(name, image, job))
+    unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}
+    return [unique[key] for key in sorted(unique)]
+
+
+def _of_node(node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], limits: Limits) -> t.Iterator[t.Tuple[str, str, str]]:
+    for row in node.get("errors") or ():
+        yield ERROR, "unreadable", "{0}: {1}".format(row.get("section"), row.get("message"))
+    yield from _kernel(node)
+    if node.get("skew") is not None and abs(node["skew"]) > limits.skew:
+        yield ERROR, "clock_skew", "its clock differs from the controller's by {0:.0f} s".format(node["skew"])
+    if node.get("pending"):
+        yield WARNING, "unconfirmed", "a change of an earlier run waits for its confirmation"
+    own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("ours")}
+    for row in node.get("conflicts") or ():
+        yield row["level"], row["word"], row["message"]
+    foreign = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
+    for device in devices:
+        if device.get("name") in foreign:
+            yield ERROR, "adoptable", "device {0} is there and not ours".format(device["name"])
+            continue
+        port = device.get("listen_port")
+        if port in own:
+            continue
+        other = next((row["name"] for row in node.get("devices") or () if row.get("listen_port") == port), None)
+        if other or port in (node.get("udp_ports") or ()):
+            yield ERROR, "port_taken", "UDP port {0} of {1} is {2}".format(port, device.get("name"), "that of device " + other if other else "in use")
+    needed = max((int(device.get("mtu") or 0) for device in devices), default=0)
+    for link in node.get("uplinks") or ():
+        if needed and int(link["mtu"]) < needed + OVERHEAD.get(link.get("version"), 80):
+            message = "{0} has an MTU of {1}; packets of {2} bytes do not fit through it with WireGuard around them"
+            yield ERROR, "mtu_too_small", message.format(link["device"], link["mtu"], needed)
+    for text in node.get("ranges") or ():
+        try:
+            network = parse_network(text)
+        except ValueRefused:
+            continue
+        for granted, owner, kind in ranges:
+            if owner != cluster and overlaps(network, granted):
+                yield ERROR, "range_in_use", "the host has a network {0} of its own inside {1}, {2} of cluster {3}".format(text, granted, kind, owner)
+    for route in node.get("routes") or ():
+        # a wider route gives way to ours, one that is as narrow or narrower takes packets from the mesh
+        if route.get("table") != 254 or route.get("protocol") == 109 or route.get("dst") in ("0.0.0.0/0", "::/0"):
+            continue
+        inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, parse_network(route["dst"]))), None)
+        if inside:
+            yield ERROR, "route_taken", "its route to {0} by {1} takes packets for {3} of cluster {2}".format(route["dst"], route.get("dev"), *inside)
+
+
+def _kernel(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+    system = node.get("host") or {}
+    digits = re.match(r"([0-9]+)\.([0-9]+)", str(system.get("kernel") or ""))
+    if digits and (int(digits.group(1)), int(digits.group(2))) < OLDEST_KERNEL:
+        yield ERROR, "kernel_too_old", "kernel {0}; {1}.{2} is the oldest".format(system["kernel"], *OLDEST_KERNEL)
+    if node.get("wireguard") == "missing":
+        yield ERROR, "wireguard_missing", "the kernel has no WireGuard and wireguard-go is not installed"
+    elif node.get("wireguard") == "no_tun":
+        yield ERROR, "tun_missing", "wireguard-go needs /dev/net/tun"
+
+
+def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+    """Keys and addresses that two hosts have. Only addresses of the fabric count: every host has the same bridge of containers."""
+    fabric = [parse_network(text) for ranges in grants.values() for kind in ("node_cidrs", "wireguard_cidrs") for text in ranges.get(kind) or ()]
+    keys: t.Dict[str, t.List[str]] = {}
+    addresses: t.Dict[str, t.List[str]] = {}
+    for host in sorted(nodes):
+        node = nodes[host].get("node") or {}
+        for device in node.get("devices") or ():
+            if device.get("public_key"):
+                keys.setdefault(device["public_key"], []).append("{0} ({1})".format(host, device.get("name")))
+        for text in sorted({item.partition("/")[0] for item in (node.get("host") or {}).get("addresses") or ()}):
+            try:
+                single = parse_network(text + ("/128" if ":" in text else "/32"))
+            except ValueRefused:
+                continue
+            if any(overlaps(single, network) for network in fabric):
+                addresses.setdefault(text, []).append(host)
+    for key, hosts in sorted(keys.items()):
+        if len({name.partition(" ")[0] for name in hosts}) > 1:
+            yield ", ".join(hosts), "key_twice", "they have the same public key {0}; one is a copy of the other".format(key)
+    for address, hosts in sorted(addresses.items()):
+        if len(hosts) > 1:
+            yield ", ".join(hosts), "address_twice", "they have the same address {0}".format(address)
+
+
+def _ranges(grants: Facts) -> t.List[t.Tuple[Network, str, str]]:
+    words = {"pod_cidrs": "the pods", "service_cidrs": "the Services"}
+    return [(parse_network(text), str(cluster), words[kind]) for cluster in sorted(grants) for kind in words for text in grants[cluster].get(kind) or ()]

@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_preflight
+short_description: Say everything that stands in the way of a first run, at once
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Joins the errors of the inventory, clusters that do not answer, what M(multicluster.network.node_status) read on every node, and
+    what plans made in check mode refused, and compares the hosts with each other.
+  - Finds kernels that are too old, missing WireGuard, MTUs that are too small, ports, mark bits, tables and routes that others have,
+    clocks that differ, keys and addresses that two hosts have, ranges that overlap, hosts with networks inside another
+    cluster's ranges, and programs in the clusters that do the same job.
+  - It changes nothing.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  definition:
+    description: The fabric as the inventory says it, C(definition) of P(multicluster.network.fabric_definition#filter).
+    type: dict
+    required: true
+  mesh:
+    description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where it could not be planned.
+    type: dict
+    default: {}
+  nodes:
+    description: Host to C(node) of M(multicluster.network.node_status) with C(checks), or to nothing for a host that did not answer.
+    type: dict
+    default: {}
+  node_plans:
+    description: Host to the result of M(multicluster.network.node_dataplane) in check mode.
+    type: dict
+    default: {}
+  plans:
+    description: Name of a capability to the result of its module in check mode.
+    type: dict
+    default: {}
+  kubespan:
+    description: What of the layout of a KubeSpan mesh is not as usual, V({}) for nothing. Leave it out where there is no such mesh.
+    type: dict
+  max_skew:
+    description: How many seconds a node's clock may differ from the controller's.
+    type: float
+    default: 30
+  fail_on_errors:
+    description: Fail when there is any finding of level C(error).
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Reads only, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+"""
+
+EXAMPLES = r"""
+- name: Would this inventory work with these clusters
+  multicluster.network.fabric_preflight:
+    fabric: default
+    clusters:
+      - {name: aws, kubeconfig: /etc/multicluster/aws.kubeconfig}
+      - {name: gcp, kubeconfig: /etc/multicluster/gcp.kubeconfig}
+    definition:
+      clusters:
+        aws: {pod_cidrs: [10.2.0.0/16]}
+        gcp: {pod_cidrs: [10.4.0.0/16]}
+    fail_on_errors: false
+"""
+
+RETURN = r"""
+ok:
+  description: Whether there is no finding of level C(error).
+  type: bool
+  returned: always
+  sample: true
+findings:
+  description: What was found, errors first, each with where, a reason word and a message.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {level: error, where: aws-node-1, reason: port_taken, message: UDP port 51821 of wireguard.gcp is in use}
+lines:
+  description: The findings as lines of text.
+  type: list
+  elements: str
+  returned: always
+  sample: ["error: aws-node-1: UDP port 51821 of wireguard.gcp is in use [port_taken]"]
+errors:
+  description: How many of them are errors.
+  type: int
+  returned: always
+  sample: 1
+hosts:
+  description: How many hosts were looked at.
+  type: int
+  returned: always
+  sample: 4
+stats:
+  description: Requests to each cluster by verb, and seconds.
+  type: dict
+  returned: always
+  sample: {requests: {aws: {list: 3}, gcp: {list: 3}}, seconds: 0.2}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import fabric_preflight
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = KubeModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "definition": {"type": "dict", "required": True},
+            "mesh": {"type": "dict", "default": {}},
+            "nodes": {"type": "dict", "default": {}},
+            "node_plans": {"type": "dict", "default": {}},
+            "plans": {"type": "dict", "default": {}},
+            "kubespan": {"type": "dict"},
+            "max_skew": {"type": "float", "default": 30},
+            "fail_on_errors": {"type": "bool", "default": True},
+            **clusters_spec(),
+        },
+        supports_check_mode=True,
+    )
+    result = fabric_preflight.run(module.params)
+    if module.params["fail_on_errors"] and not result["ok"]:
+        shown = ["{where}: {message} [{reason}]".format(**row) for row in result["findings"] if row["level"] == "error"]
+        module.fail_json(msg="{0} things stand in the way:\n{1}".format(result["errors"], "\n".join(shown)), **result)
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()

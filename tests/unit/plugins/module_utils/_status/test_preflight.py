@@ -1,0 +1,163 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every condition of a first run, each alone and all at once."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import ERROR, WARNING, Limits, find
+
+GOOD = {
+    "inventory": [], "refused": [], "failures": [], "workloads": {},
+    "grants": {"aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+               "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]}},
+    "nodes": {
+        name: {"cluster": "aws", "node": {
+            "errors": [], "host": {"kernel": "6.1.0-28-amd64", "addresses": [address + "/24", "172.17.0.1/16"]}, "skew": 0.4, "pending": None,
+            "devices": [{"name": "wireguard.gcp", "ours": True, "listen_port": 51821, "public_key": name}], "udp_ports": [51821],
+            "uplinks": [{"device": "eth0", "mtu": 1500, "version": 4}], "ranges": [address + "/24", "172.17.0.1/16"], "wireguard": "kernel",
+            "routes": [{"table": 254, "dst": "10.4.0.0/16", "dev": "wireguard.gcp", "protocol": 109}, {"table": 254, "dst": "10.0.0.0/8", "dev": "eth0", "protocol": 4}],
+        }}
+        for name, address in (("aws-node-1", "10.66.23.31"), ("aws-node-2", "10.66.23.32"))
+    },
+    "devices": {name: [{"name": "wireguard.gcp", "listen_port": 51821, "mtu": 1420}] for name in ("aws-node-1", "aws-node-2")},
+}  # fmt: skip
+
+
+def node(facts):
+    return facts["nodes"]["aws-node-1"]["node"]
+
+
+def kernel(facts):
+    node(facts)["host"]["kernel"] = "4.9.0-19-amd64"
+
+
+def wireguard(facts):
+    node(facts)["wireguard"] = "missing"
+
+
+def tun(facts):
+    node(facts)["wireguard"] = "no_tun"
+
+
+def mtu(facts):
+    node(facts)["uplinks"][0]["mtu"] = 1450
+
+
+def port(facts):
+    node(facts)["devices"] = []
+
+
+def port_of_a_device(facts):
+    node(facts)["devices"] = [{"name": "wg-vpn", "ours": False, "listen_port": 51821, "public_key": "v"}]
+
+
+def clock(facts):
+    node(facts)["skew"] = -120.0
+
+
+def key(facts):
+    node(facts)["devices"][0]["public_key"] = "aws-node-2"
+
+
+def address(facts):
+    node(facts)["host"]["addresses"] = ["10.66.23.32/24"]
+
+
+def bridge(facts):
+    node(facts)["ranges"].append("10.4.200.1/24")
+
+
+def route(facts):
+    node(facts)["routes"].append({"table": 254, "dst": "10.4.7.0/24", "dev": "eth0", "protocol": 4})
+
+
+def overlap(facts):
+    facts["inventory"].append({"where": "clusters/gcp", "variable": "pod_cidrs", "word": "pod_subnet_overlap", "message": "10.2.0.0/16 of aws"})
+
+
+def silent_node(facts):
+    facts["nodes"]["aws-node-2"]["node"] = None
+
+
+def silent_cluster(facts):
+    facts["failures"].append({"cluster": "gcp", "reason": "unreachable", "message": "connection refused"})
+
+
+def mark(facts):
+    facts["refused"].append({"where": "aws-node-1", "object": "kubespan", "reason": "mark_taken", "message": "0x40"})
+
+
+def table(facts):
+    facts["refused"].append({"where": "aws-node-1", "object": "kubespan", "reason": "table_taken", "message": "table 180"})
+
+
+def manager(facts):
+    facts["workloads"]["gcp"] = [("DaemonSet kube-system/mesh", "quay.io/utilitywarehouse/semaphore-wireguard:v1")]
+
+
+def unreadable(facts):
+    node(facts)["errors"].append({"section": "tables", "message": "this needs root"})
+
+
+def pending(facts):
+    node(facts)["pending"] = "0123"
+
+
+def claim(facts):
+    facts["refused"].append({"where": "mesh", "object": "gcp/x", "reason": "outside_grant", "message": "m"})
+
+
+CONDITIONS = {
+    kernel: (ERROR, "kernel_too_old"), wireguard: (ERROR, "wireguard_missing"), tun: (ERROR, "tun_missing"), mtu: (ERROR, "mtu_too_small"),
+    port: (ERROR, "port_taken"), port_of_a_device: (ERROR, "port_taken"), clock: (ERROR, "clock_skew"), key: (ERROR, "key_twice"),
+    address: (ERROR, "address_twice"), bridge: (ERROR, "range_in_use"), route: (ERROR, "route_taken"), overlap: (ERROR, "pod_subnet_overlap"),
+    silent_node: (ERROR, "no_answer"), silent_cluster: (ERROR, "unreachable"), mark: (ERROR, "mark_taken"), table: (ERROR, "table_taken"),
+    manager: (WARNING, "foreign_manager"), unreadable: (ERROR, "unreadable"), pending: (WARNING, "unconfirmed"), claim: (WARNING, "outside_grant"),
+}  # fmt: skip
+
+
+def test_a_good_fleet_has_no_finding():
+    assert find(GOOD) == [] and find({}) == []
+
+
+@pytest.mark.parametrize("plant", CONDITIONS, ids=lambda plant: plant.__name__)
+def test_each_condition_alone(plant):
+    facts = copy.deepcopy(GOOD)
+    plant(facts)
+    assert [(row["level"], row["reason"]) for row in find(facts)] == [CONDITIONS[plant]]
+
+
+def test_all_at_once():
+    facts = copy.deepcopy(GOOD)
+    chosen = [plant for plant in CONDITIONS if plant not in (tun, port, silent_node, key, address)]
+    for plant in chosen:
+        plant(facts)
+    rows = find(facts)
+    assert {(row["level"], row["reason"]) for row in rows} == {CONDITIONS[plant] for plant in chosen}
+    assert [row["level"] for row in rows] == sorted(row["level"] for row in rows)
+
+
+@pytest.mark.parametrize("skew,found", [(29.0, 0), (-29.0, 0), (31.0, 1), (None, 0)])
+def test_clocks(skew, found):
+    facts = copy.deepcopy(GOOD)
+    node(facts)["skew"] = skew
+    assert len(find(facts, Limits(30.0))) == found
+
+
+def test_a_wider_route_and_networks_of_the_own_cluster_are_fine():
+    facts = copy.deepcopy(GOOD)
+    node(facts)["routes"].append({"table": 254, "dst": "10.2.4.0/24", "dev": "eth0", "protocol": 4})
+    node(facts)["ranges"].append("10.2.3.1/32")
+    assert find(facts) == []
+
+
+def test_what_strangers_say_is_cut():
+    facts = copy.deepcopy(GOOD)
+    facts["refused"].append({"where": "mesh\n" + "x" * 999, "object": "o", "reason": "outside_grant", "message": "\x1b[31m" + "y" * 9999})
+    row = find(facts)[0]
+    assert len(row["where"]) <= 300 and len(row["message"]) <= 500 and "\x1b" not in row["message"] and "\n" not in row["where"]
