@@ -10,7 +10,8 @@ import base64
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
+from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, load_balancers
 
 NAMESPACE = "lb-test"
 SERVICES = "/api/v1/namespaces/{0}/services".format(NAMESPACE)
@@ -242,11 +243,12 @@ def test_moving_here_from_another_controller(server, api):
 
 def test_settings_out_of_the_originals_secret(server, api):
     make_service(api, "web")
-    text = json.dumps({"loadbalancer": "empty://", "localASN": 64512})
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "metal-cloud-config"},
+    text = cloud_config({"loadbalancer": "empty://", "local_asn": 64512})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "metal-cloud-config", "namespace": "kube-system"},
               "data": {"cloud-sa.json": base64.b64encode(text.encode()).decode()}}  # fmt: skip
     secrets = "/api/v1/namespaces/kube-system/secrets"
-    api.create(secrets, secret, "kubectl")
+    written = cluster_objects.run({"fabric": "t", "clusters": [server.access()], "objects": [secret]})
+    assert written["changed"] and not written["failures"] and secret["data"]["cloud-sa.json"] not in json.dumps(written)
     try:
         load_balancers.run(request_for(server, load_balancer=None, config_secret="metal-cloud-config"))
         assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"

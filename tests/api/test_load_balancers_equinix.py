@@ -202,6 +202,39 @@ def test_rate_limits_and_broken_answers(server, double, api):
     assert len(double.held()) == 1 and address_of(api, "web")
 
 
+def test_a_release_that_fails_is_tried_again_by_the_next_run(server, double, api):
+    service(api, "web")
+    service(api, "other")
+    run(server, double)
+    api.delete(SERVICES + "/web")
+    double.ask("/faults", method="DELETE", path="^/ips/", status=500, body={"error": "broken"})
+    assert ("service aws/lb-metal/web", "api") in reasons(run(server, double)) and len(double.held()) == 2
+    # the record still knows it; a moment's outage is waited for, and a 404 means that it is done
+    double.ask("/faults", method="DELETE", path="^/ips/", status=503, headers={"Retry-After": "1"})
+    assert reasons(run(server, double)) == set() and len(double.held()) == 1
+    service(api, "late")
+    run(server, double)
+    api.delete(SERVICES + "/late")
+    double.ask("/faults", method="DELETE", path="^/ips/", status=404, after=True)
+    assert reasons(run(server, double)) == set() and len(double.held()) == 1
+    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == [double.held()[0]["id"]] and address_of(api, "other")
+
+
+def test_calls_do_not_grow_with_services(server, double, api):
+    """One list of addresses, one of devices, the project, and one read for each node: with 1 Service as with 24."""
+    counts = []
+    for many in (1, 24):
+        for number in range(many):
+            if not api.list(SERVICES, field_selector="metadata.name=web-%d" % number).items:
+                service(api, "web-%d" % number)
+        run(server, double)
+        before, requests = len(double.calls()), server.mark()
+        result = run(server, double)
+        assert not result["changed"] and server.writes(requests) == []
+        counts.append((len(double.calls()) - before, sum(result["stats"]["requests"]["aws"].values())))
+    assert counts[0] == counts[1] and counts[0][0] == 3 + 3
+
+
 def test_an_order_without_an_answer_is_not_repeated(server, double, api):
     service(api, "web")
     double.ask("/faults", method="POST", path="/projects/.*/ips$", after=True, hang=0.2)

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters of load balancing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
+from ansible_collections.multicluster.network.plugins.filter.load_balancer_settings import load_balancer_settings
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NAMES = [item for item in SETTINGS if item.name != "bgp_node_selector"]
+VALUES = {"text": st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=20), "boolean": st.booleans()}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.fixed_dictionaries({}, optional={
+    item.name: VALUES.get(item.kind) or st.integers(1, item.largest or 65535) for item in NAMES
+}))  # fmt: skip
+def test_what_is_written_is_read_back(values):
+    found = read_settings({}, cloud_config(values), required=False).values
+    assert {name: found[name] for name in values} == values
+
+
+def test_spelling_of_the_original():
+    text = cloud_config({"api_key": "k", "project_id": "p", "metro": "", "loadbalancer": "kube-vip://", "local_asn": None})
+    assert json.loads(text) == {"apiKey": "k", "projectID": "p", "loadbalancer": "kube-vip://"}
+
+
+@pytest.mark.parametrize("values", [{"password": "hunter2"}, {"apiKey": "hunter2"}, ["hunter2"], None, "hunter2"])
+def test_what_is_no_setting_is_refused_without_its_value(values):
+    with pytest.raises(AnsibleFilterError) as raised:
+        cloud_config(values)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_settings_of_clusters_with_the_facts_of_their_nodes():
+    peers = [{"address": "10.66.23.1", "asn": 65530, "password": "s"}, {"address": "10.66.23.2", "asn": 65530}]
+    node = {"multicluster_cluster": "aws", "bgp_speaker_neighbors": peers, "bgp_speaker_source_ip": "10.66.23.31"}
+    hostvars = {"aws": {"load_balancers_settings": {"pool": ["203.0.113.0/29"]}}, "gcp": {}, "n1": node, "n2": dict(node, node_name="other", bgp_speaker_asn=64512),
+                "n3": {"multicluster_cluster": "aws"}}  # fmt: skip
+    groups = {"clusters": ["gcp", "aws"], "nodes": ["n1", "n2", "n3"]}
+    row = {"source_ip": "10.66.23.31", "peers": ["10.66.23.1", "10.66.23.2"], "peer_asn": 65530, "password": "s", "multihop": False}
+    assert load_balancer_settings(hostvars, groups) == [
+        {"cluster": "aws", "pool": ["203.0.113.0/29"], "bgp_nodes": [dict(row, name="n1"), dict(row, name="other", local_asn=64512)]}
+    ]
+    hostvars["aws"]["load_balancers_settings"]["bgp_nodes"] = []
+    assert load_balancer_settings(hostvars, groups)[0]["bgp_nodes"] == []
+    with pytest.raises(AnsibleFilterError):
+        load_balancer_settings(3, groups)
