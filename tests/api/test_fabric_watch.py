@@ -16,9 +16,13 @@ import time
 
 import pytest
 import urllib3
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric_watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings, rows
+from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 from conftest import TOKEN, ApiServer
 
@@ -208,6 +212,23 @@ def test_a_source_that_may_not_be_read_says_so(own):
     make_node(own, "seen-elsewhere")
     listener.until(lambda events: any("unauthorized" in line for line in listener.log))
     listener.stop.set()
+
+
+def test_the_account_for_following_can_do_that_and_no_more(own, tmp_path):
+    objects = {"fabric": "t", "clusters": [own.access()], "objects": access_manifests(["follow"])}
+    assert not cluster_objects.run(objects)["failures"]
+    request = {"fabric": "t", "clusters": [own.access()], "service_account": "multicluster-follow", "namespace": "kube-system",
+               "path": str(tmp_path / "config"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+    assert not cluster_token.run(request)["failures"]
+    entry = {"name": "aws", "kubeconfig": str(tmp_path / "config")}
+    listener = Listener(own, "nodes", "pods", "services", "endpointslices", clusters=[entry]).ready()
+    make_node(own, "for-the-account")
+    listener.until(lambda events: "for-the-account" in listener.names())
+    listener.stop.set()
+    with pytest.raises(errors.ListIncomplete, match="forbidden"):
+        Client(parse_access(entry)).list("/api/v1/secrets")
+    with pytest.raises(errors.Forbidden):
+        Client(parse_access(entry)).get(NODES + "/for-the-account")
 
 
 # --- the event source of Event-Driven Ansible ---------------------------------------------------------------------

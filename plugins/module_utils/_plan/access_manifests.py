@@ -41,7 +41,7 @@ _BALANCED = (
 )
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
-#: Exactly what is used, capability by capability (semaphore 7). Nothing watches, and nothing reads Secrets.
+#: Exactly what is used, capability by capability (semaphore 7). Only what follows clusters watches, and nothing reads Secrets.
 CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     # publishes keys and endpoints on nodes of its own cluster
     "mesh": (_rule("", "nodes", "get,list,patch"),),
@@ -70,6 +70,11 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read
     "service_mirror_read": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    # what an event source or the role reconciler follows
+    "follow": (
+        _rule("", "nodes,pods,services,endpoints", "list,watch"),
+        _rule("discovery.k8s.io", "endpointslices", "list,watch"),
+    ),
     # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
     # namespace, by extra rules
     "load_balancers": _BALANCED,
