@@ -120,7 +120,7 @@ plan:
   type: dict
   returned: always
   sample: {create: 0, update: 0, delete: 0, unchanged: 4, changes: []}
-skipped:
+skipped_nodes:
   description: Nodes, routes and meshes that are left out, each with the object, a reason word and a message.
   type: list
   elements: dict

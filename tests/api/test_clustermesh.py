@@ -458,7 +458,7 @@ def test_info_tells_what_is_wrong(mesh):
     before = marks(mesh)
     result = clustermesh_info.run(request_for(mesh))
     assert not result["in_sync"] and not result["changed"] and writes(mesh, before) == {}
-    assert [(row["object"], row["reason"]) for row in result["skipped"]] == [("us/us-2", "WGIPInvalid")]
+    assert [(row["object"], row["reason"]) for row in result["skipped_nodes"]] == [("us/us-2", "WGIPInvalid")]
     assert result["foreign"]["ap"] == result["stale"]["ap"] == ["laptop"]
     assert result["handshakes"] == {"eu": {"heard_of": 1, "silent": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}}
     assert result["force_endpoints"] == {"eu": {"eu-1": "203.0.113.1:51820"}}

@@ -27,7 +27,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     result.update(
         report(meshes, gathered, settings, plan),
         changed=False,
-        skipped=[refusal._asdict() for refusal in plan.plan.refused + refused],
+        skipped_nodes=[refusal._asdict() for refusal in plan.plan.refused + refused],
         drift=shown(plan),
         in_sync=not plan.plan.changes and not clusters.failures,
         anchors=plan.anchors,
