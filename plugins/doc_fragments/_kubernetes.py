@@ -126,19 +126,7 @@ options:
     type: bool
     default: false
 attributes:
-  check_mode:
-    description: Reads and plans like a real run, and writes nothing.
-    support: full
   diff_mode:
     description: Shows the changed fields of every changed object. Values of Secrets appear as fingerprints.
     support: full
-  idempotent:
-    description: The second run changes nothing and sends no write.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """

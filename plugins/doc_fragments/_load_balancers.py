@@ -256,13 +256,4 @@ attributes:
   diff_mode:
     description: Shows the changed fields of every changed object.
     support: full
-  idempotent:
-    description: The second run changes nothing and sends no write.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """

@@ -28,6 +28,7 @@ attributes:
     support: full
     membership:
       - multicluster.network.node
+      - multicluster.network.all
   check_mode:
     description: Can run in check mode and return the change that would be made, without making it.
     support: full

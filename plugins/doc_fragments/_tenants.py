@@ -68,13 +68,4 @@ attributes:
   diff_mode:
     description: Shows every changed object before and after.
     support: full
-  idempotent:
-    description: The second run changes nothing and sends no write.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """

@@ -22,6 +22,8 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._tenants
   - multicluster.network._tenants.runner
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   public_prefixes:
     description: Ranges that public addresses are taken from, any number of each family. Their first and last address are used too.

@@ -18,6 +18,7 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._tenants
+  - multicluster.network._attributes
 options:
   fabric:
     description: Name of the fabric, by which our objects are known.
@@ -88,12 +89,6 @@ attributes:
   idempotent:
     description: Only reads.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.apinet_sync
 """

@@ -22,6 +22,8 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._tenants
   - multicluster.network._tenants.runner
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 seealso:
   - module: multicluster.network.apinet_allocate
   - module: multicluster.network.apinet_sync

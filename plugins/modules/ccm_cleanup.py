@@ -19,6 +19,7 @@ description:
   - For clusters that still exist, M(multicluster.network.load_balancers) does this by itself, with a record of what it ordered.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
 options:
   clusters:
     description:
@@ -85,12 +86,6 @@ attributes:
   idempotent:
     description: What was released once is gone.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.load_balancers
   - module: multicluster.network.ccm_info

@@ -18,6 +18,8 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
+  - multicluster.network._attributes
+  - multicluster.network._attributes.reads
 options:
   fabric:
     description: Name of the fabric, by which what we wrote is known.
@@ -45,22 +47,6 @@ options:
     description: Whether the task fails when a cluster could not be read.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Only reads, so check mode is the same.
-    support: full
-  diff_mode:
-    description: Nothing is changed, so there is no diff.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.load_balancers
 """

@@ -21,6 +21,8 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._load_balancers.writer
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   delete_nodes:
     description: Delete nodes that are not ready and whose device is gone.

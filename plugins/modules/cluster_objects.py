@@ -21,6 +21,8 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   objects:
     description: Manifests that every cluster gets.

@@ -19,6 +19,7 @@ description:
   - The token appears nowhere but in the file.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
 options:
   fabric:
     description: Name of the fabric. It marks the files as ours.
@@ -76,12 +77,6 @@ attributes:
   idempotent:
     description: Changes nothing until a token is about to expire.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.cluster_objects
 """

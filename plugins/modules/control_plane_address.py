@@ -22,6 +22,8 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._load_balancers.writer
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   address:
     description: The address, for O(settings[].provider=static). It is recorded under the tag when nothing is yet.

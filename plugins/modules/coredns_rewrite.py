@@ -21,6 +21,8 @@ description:
     RV(failures), and the next run merges into the new text.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   fabric:
     description: Name of the fabric. It stands in the comments by which the blocks are known again.
@@ -88,21 +90,9 @@ options:
     type: bool
     default: false
 attributes:
-  check_mode:
-    description: Reads and plans like a real run, and writes nothing.
-    support: full
   diff_mode:
     description: Shows the Corefile line by line.
     support: full
-  idempotent:
-    description: The second run changes nothing and sends no write.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - plugin: multicluster.network.dns_rewrite
     plugin_type: filter

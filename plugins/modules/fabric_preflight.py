@@ -20,6 +20,8 @@ description:
   - It changes nothing.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
+  - multicluster.network._attributes.reads
 options:
   fabric:
     description: Name of the fabric.
@@ -60,18 +62,6 @@ attributes:
   check_mode:
     description: Reads only, so check mode is the same.
     support: full
-  diff_mode:
-    description: Nothing is changed, so there is no diff.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """
 
 EXAMPLES = r"""

@@ -18,6 +18,7 @@ description:
   - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
 options:
   fabric:
     description: Name of the fabric.
@@ -58,12 +59,6 @@ attributes:
   idempotent:
     description: Never reports a change. The files are written at every run, since their moment differs.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """
 
 EXAMPLES = r"""

@@ -24,6 +24,8 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._load_balancers
+  - multicluster.network._attributes
+  - multicluster.network._attributes.writes
 options:
   state:
     description:

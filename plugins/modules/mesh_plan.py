@@ -20,6 +20,8 @@ description:
   - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
+  - multicluster.network._attributes.reads
 options:
   fabric:
     description: Name of the fabric.
@@ -56,22 +58,6 @@ options:
   plan_file:
     description: File on the controller that receives the topology as JSON.
     type: path
-attributes:
-  check_mode:
-    description: Only reads, so check mode is the same.
-    support: full
-  diff_mode:
-    description: Nothing is changed, so there is no diff.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.node_annotations

@@ -17,6 +17,8 @@ description:
     reads back and fails when the kernel differs from what was applied.
   - Links of the same fabric that are not wanted any more are removed with their routes.
   - Usually called by the role P(multicluster.network.node_dataplane#role) with what M(multicluster.network.mesh_plan) computed.
+extends_documentation_fragment:
+  - multicluster.network._attributes.node
 requirements:
   - python3-pyroute2 on the node, when something is to be written
   - the kernel's WireGuard, or wireguard-go
@@ -260,12 +262,6 @@ attributes:
   idempotent:
     description: The second run changes and writes nothing.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.node
-      - multicluster.network.all
 seealso:
   - module: multicluster.network.mesh_plan
   - module: multicluster.network.nft_table

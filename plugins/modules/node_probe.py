@@ -14,6 +14,9 @@ author:
 description:
   - Finds pods on the node by their network namespaces, pings given addresses from inside them, and reads when each
     WireGuard peer last shook hands. It needs no container runtime and changes nothing.
+extends_documentation_fragment:
+  - multicluster.network._attributes.node
+  - multicluster.network._attributes.reads
 requirements:
   - ping and nsenter on the node
 options:
@@ -57,18 +60,6 @@ attributes:
   check_mode:
     description: Reads and pings only, so check mode is the same.
     support: full
-  diff_mode:
-    description: Nothing is changed, so there is no diff.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.node
-      - multicluster.network.all
 """
 
 EXAMPLES = r"""

@@ -15,6 +15,9 @@ description:
   - Reads every WireGuard device with its peers (endpoint, handshake, bytes, allowed IPs), the routes and rules that are not the
     kernel's own, the tables of nftables with their owners, and the units of the fabric, all in one call.
   - It changes nothing, and no private or preshared key is ever in its result. What cannot be read is named in C(node.errors).
+extends_documentation_fragment:
+  - multicluster.network._attributes.node
+  - multicluster.network._attributes.reads
 options:
   fabric:
     description: Name of the fabric.
@@ -49,18 +52,6 @@ attributes:
   check_mode:
     description: Reads only, so check mode is the same.
     support: full
-  diff_mode:
-    description: Nothing is changed, so there is no diff.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
-  action_group:
-    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.node
-      - multicluster.network.all
 """
 
 EXAMPLES = r"""

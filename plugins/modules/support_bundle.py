@@ -18,6 +18,7 @@ description:
   - Addresses and names stay, since nothing can be understood without them.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._attributes
 options:
   fabric:
     description: Name of the fabric.
@@ -66,12 +67,6 @@ attributes:
   idempotent:
     description: Never reports a change.
     support: full
-  action_group:
-    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
-    support: full
-    membership:
-      - multicluster.network.kube
-      - multicluster.network.all
 """
 
 EXAMPLES = r"""

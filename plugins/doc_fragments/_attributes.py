@@ -1,0 +1,55 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What many modules say of check mode, idempotence and action groups."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The group of modules that speak to clusters; NODE: that of modules for nodes; READS and WRITES: what they do in check mode."""
+
+    DOCUMENTATION = r"""
+attributes:
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.kube
+      - multicluster.network.all
+"""
+
+    NODE = r"""
+attributes:
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.node
+      - multicluster.network.all
+"""
+
+    READS = r"""
+attributes:
+  check_mode:
+    description: Only reads, so check mode is the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+"""
+
+    WRITES = r"""
+attributes:
+  check_mode:
+    description: Reads and plans like a real run, and writes nothing.
+    support: full
+  idempotent:
+    description: The second run changes nothing and sends no write.
+    support: full
+"""
