@@ -287,10 +287,12 @@ def test_killed_at_any_moment_it_is_in_the_old_state(host, name):
     generator = random.Random(34)
     for number in range(int(os.environ.get("MCN_TRANSACTION_KILLS", "3"))):
         running = kill_after(host, changed(2 if number % 3 < 2 else 600), generator.uniform(0.2, 1.0) * whole)
+        killed = time.monotonic()
         if number % 3 == 2:
             host.reboot()
             assert not host.pending()
         host.settled()
+        print("{0} {1}: settled {2:.1f} s after {3}".format(name, number, time.monotonic() - killed, "a reboot" if number % 3 == 2 else "the kill"))
         left = host.run(good())  # spare files of a dead writer are all that may be left
         assert host.seen() == before, (number, running)
         assert {change["kind"] for change in left["plan"]["changes"]} <= {"file"}, left["diff"]
