@@ -78,6 +78,15 @@ def test_the_playbook_and_its_secrets(server, inventory):
     mark = server.mark()
     code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
     assert code == 0 and "changed=0" in out and server.writes(mark) == []
+    # another controller's address is given up for one of the pool: the table of old and new ones, before anything is done
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "loadBalancerIP": "147.75.10.1"}
+    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moving"}, "spec": spec}, "kubectl")
+    try:
+        renumber = ("-e", '{"load_balancers_renumber": ["147.75.0.0/16"]}')
+        code, out = play(inventory, "multicluster.network.loadbalancers", "--check", "--diff", *renumber, *limit)
+        assert code == 0 and "-  address: 147.75.10.1" in out and "+  address: 203.0.113.1" in out, out[-3000:]
+    finally:
+        client.delete(SERVICES + "/moving")
     code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
     assert code == 0 and "loadBalancerIP" not in client.get(SERVICES + "/web")["spec"], out[-3000:]
     assert not client.get("/api/v1/nodes/book-1")["metadata"].get("annotations")

@@ -46,6 +46,10 @@ router bgp 65530
  exit-address-family
 exit
 """.format(ROUTER)
+RELEASING = [
+    "TASK [multicluster.network.bgp_speaker : Announce, or stop]",
+    "TASK [multicluster.network.load_balancers : Release what nobody announces any more]",
+]
 STATE = {}
 
 
@@ -84,10 +88,18 @@ class Router:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def hops(self, address):
+        """The gateways of the route to an address in the router's kernel."""
+        rows = json.loads(self.sh("ip", "-j", "route", "show", address) or "[]")
+        return [hop["gateway"] for row in rows for hop in row.get("nexthops") or [row] if "gateway" in hop]
+
+    def bgp(self, *words):
+        """What the router's daemon says."""
+        return json.loads(self.sh("vtysh", "--vty_socket", str(self.folder), "-c", " ".join(["show bgp", *words, "json"])))
+
     def via(self, address):
         """The nodes to which the router's kernel sends an address."""
-        rows = json.loads(self.sh("ip", "-j", "route", "show", address) or "[]")
-        hops = [hop["gateway"] for row in rows for hop in row.get("nexthops") or [row] if "gateway" in hop]
+        hops = self.hops(address)
         return {name for name, own in NODES.items() if own in hops}
 
     def wait(self, address, nodes, within=60.0):
@@ -132,6 +144,29 @@ def answers(fabric, address, tries=20, within=60.0):
             seen.append(done.stdout)
         assert time.monotonic() - began < within, "{0} answered {1} times".format(address, len(seen))
     return set(seen)
+
+
+COUNTER = "table ip mcn_test { chain seen { type filter hook prerouting priority -310; ip daddr %s tcp flags & (syn | ack) == syn counter; }; }"
+
+
+def carried(fabric, address, within=120.0):
+    """New connections to an address that came in at each node, of flows with ports of their own, until both nodes had some."""
+    for node in NODES:
+        fabric.sh(node, "nft", COUNTER % address)
+    try:
+        deadline = time.monotonic() + within
+        while True:
+            answers(fabric, address, 16)
+            seen = {}
+            for node in NODES:
+                rows = json.loads(fabric.sh(node, "nft", "-j", "list", "chain", "ip", "mcn_test", "seen"))["nftables"]
+                seen[node] = next(part["counter"]["packets"] for row in rows for part in row.get("rule", {}).get("expr", ()) if "counter" in part)
+            if all(seen.values()):
+                return seen
+            assert time.monotonic() < deadline, seen
+    finally:
+        for node in NODES:
+            fabric.sh(node, "nft", "delete", "table", "ip", "mcn_test")
 
 
 def play(fabric, *arguments, **variables):
@@ -180,6 +215,10 @@ def test_a_service_is_reached_over_both_nodes(fabric):
     assert address_of(fabric, "web") == WEB and ledger(fabric) == [WEB]
     STATE["router"].wait(WEB, NODES)
     assert answers(fabric, WEB) <= {node + "-pod-1" for node in NODES}
+    assert len(STATE["router"].hops(WEB)) == 2  # one route with two next hops, in the router's kernel
+    seen = carried(fabric, WEB)
+    fabric.ran("new connections at each node: {0}".format(seen))
+    assert set(seen) == set(NODES) and all(seen.values())
 
 
 def test_the_second_run_writes_nothing(fabric):
@@ -208,11 +247,32 @@ def test_a_bad_change_heals_by_itself(fabric):
     assert not play(fabric).ok().changed
 
 
+CUT = """table ip mcn_cut {
+  chain in { type filter hook input priority 0; ip saddr %s drop; }
+  chain out { type filter hook output priority 0; ip daddr %s drop; }
+}"""
+
+
+def test_the_route_of_a_silent_node_goes_within_the_hold_time(fabric):
+    """Nothing but the missing keepalives tells the router: the node lives and closes nothing."""
+    router, own = STATE["router"], NODES["aws-node-2"]
+    assert {router.bgp("neighbors", one)[one]["bgpTimerHoldTimeMsecs"] for one in NODES.values()} == {HOLD * 1000}
+    began = time.monotonic()
+    router.sh("nft", CUT % (own, own))
+    try:
+        router.wait(WEB, ["aws-node-1"])
+        seconds = time.monotonic() - began
+        fabric.ran("withdrawn after {0:.1f} s, the hold time is {1} s".format(seconds, HOLD))
+        assert seconds < HOLD * 3  # a slow machine's timers are late, but a default of minutes would show
+        assert answers(fabric, WEB, 4)
+    finally:
+        router.sh("nft", "delete", "table", "ip", "mcn_cut")
+    router.wait(WEB, NODES, 120.0)
+
+
 def test_the_route_of_a_dead_node_goes_and_comes_back(fabric):
     fabric.lab("node-stop", "aws-node-2")
-    seconds = STATE["router"].wait(WEB, ["aws-node-1"])
-    fabric.ran("withdrawn after {0:.1f} s, the hold time is {1} s".format(seconds, HOLD))
-    assert seconds < HOLD * 3  # a slow machine's timers are late, but a default of minutes would show
+    STATE["router"].wait(WEB, ["aws-node-1"])
     assert answers(fabric, WEB, 4)
     fabric.lab("node-rebuild", "aws-node-2")
     STATE["router"].wait(WEB, NODES)  # the unit is enabled; nobody ran a playbook
@@ -222,9 +282,11 @@ def test_the_route_of_a_dead_node_goes_and_comes_back(fabric):
 def test_deletion_withdraws_and_releases(fabric):
     api(fabric).delete("/api/v1/namespaces/default/services/web")
     api(fabric).delete("/api/v1/namespaces/default/endpoints/web")
-    play(fabric).ok()
+    run = play(fabric).ok()
     STATE["router"].wait(WEB, [])
     assert ledger(fabric) == [OTHER] and STATE["router"].via(OTHER) == set(NODES)
+    # the address was free for others only when nobody announced it any more
+    assert [task for task in RELEASING if task in run.out] == RELEASING and run.out.index(RELEASING[0]) < run.out.index(RELEASING[1])
 
 
 def test_a_dead_api_server_changes_nothing(fabric):
