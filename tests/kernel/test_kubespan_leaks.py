@@ -52,14 +52,17 @@ for number in range(int(sys.argv[2])):
 
 
 class Traffic:
-    """Packets to the other node's pod, four hundred a second and family, and the kernel's count of those that leaked."""
+    """Packets to the other node's pod, four hundred a second and family, and the kernel's count of those that leaked.
+
+    An emulated processor has no time for more than a tenth of that beside the updates themselves.
+    """
 
     def __init__(self, node):
         self.node = node
         node.run("nft", "-f", "-", stdin=COUNTERS)
         self.pings = [
             subprocess.Popen(
-                node.command("ping", "-q", "-i", "0.0025", "-W", "1", "-I", source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                node.command("ping", "-q", "-i", str(0.0025 * SLOW), "-W", "1", "-I", source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             for source, target in ((PODS["a"] + ".9", PODS["b"] + ".9"), (PODS6["a"] + "9", PODS6["b"] + "9"))
         ]
