@@ -38,7 +38,12 @@ class Chromium:
         script = 'exec "$@" 3<&{0} 4>&{1}'.format(to_read, to_write)
         self._log = open(os.path.join(self.folder, "log"), "wb")
         self.process = subprocess.Popen(
-            ["bash", "-c", script, "bash", *words], pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True
+            ["bash", "-c", script, "bash", *words],
+            pass_fds=(to_read, to_write),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
         )
         os.close(to_read)
         os.close(to_write)
@@ -77,7 +82,7 @@ class Chromium:
             request["sessionId"] = session
         data = json.dumps(request).encode() + b"\0"
         while data:
-            data = data[os.write(self._write, data):]
+            data = data[os.write(self._write, data) :]
         end = time.monotonic() + PATIENCE
         while True:
             message = self._message(end)

@@ -22,6 +22,17 @@ def hosts_of(sizes):
     return {name: ["{0}-node-{1}".format(name, index + 1) for index in range(size)] for name, size in sizes.items()}
 
 
+def device(host, name, peers):
+    """One device of node_status."""
+    rows = [
+        {"public_key": public, "endpoint": endpoint, "allowed_ips": [allowed], "keepalive": 25, "handshake": 0 if age is None else NOW - age,
+         "rx": rx, "tx": tx, "preshared": False}
+        for public, endpoint, allowed, age, rx, tx in peers
+    ]  # fmt: skip
+    return {"name": name, "kind": "wireguard", "alias": "multicluster.network/default", "ours": True, "up": True, "mtu": 1420, "addresses": [],
+            "public_key": key(host + name), "listen_port": PORT, "fwmark": 0, "peers": rows}  # fmt: skip
+
+
 def node(host, device_peers):
     """As node_status tells it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
     return {
@@ -29,19 +40,14 @@ def node(host, device_peers):
         "errors": [],
         "host": {"hostname": host, "operating_system": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-amd64", "machine": "x86_64",
                  "parts": {"wireguard": "loaded", "nf_tables": "loaded", "tun": "builtin"}, "addresses": []},
-        "devices": [
-            {"name": name, "kind": "wireguard", "alias": "multicluster.network/default", "ours": True, "up": True, "mtu": 1420, "addresses": [],
-             "public_key": key(host + name), "listen_port": PORT, "fwmark": 0,
-             "peers": [
-                 {"public_key": public, "endpoint": endpoint, "allowed_ips": [allowed], "keepalive": 25, "handshake": 0 if age is None else NOW - age,
-                  "rx": rx, "tx": tx, "preshared": False}
-                 for public, endpoint, allowed, age, rx, tx in peers
-             ]}
-            for name, peers in device_peers
+        "devices": [device(host, name, peers) for name, peers in device_peers],
+        "routes": [
+            {"table": 254, "dst": "10.{0}.0.0/16".format(index), "type": "unicast", "dev": name, "protocol": 109}
+            for index, (name, dummy) in enumerate(device_peers)
         ],
-        "routes": [{"table": 254, "dst": "10.{0}.0.0/16".format(index), "type": "unicast", "dev": name, "protocol": 109} for index, (name, dummy) in enumerate(device_peers)],
         "rules": [], "tables": [], "bgp": None, "pending": None,
-        "units": [{"name": "multicluster-network-default.service", "load": "loaded", "active": "inactive", "sub": "dead", "result": "success", "enabled": "enabled"}],
+        "units": [{"name": "multicluster-network-default.service", "load": "loaded", "active": "inactive", "sub": "dead", "result": "success",
+                   "enabled": "enabled"}],
     }  # fmt: skip
 
 
@@ -79,7 +85,8 @@ def facts(sizes, silent=(), services=3, sets=2):
         clusters[name] = {
             "version": "1.31", "nodes": sizes[name], "kilo_peers": [],
             "services": [
-                {"namespace": "sys-semaphore", "name": "{0}-shop-73736d-service-{1}".format(others[i % len(others)], i), "kind": "mirror", "source": others[i % len(others)],
+                {"namespace": "sys-semaphore", "name": "{0}-shop-73736d-service-{1}".format(others[i % len(others)], i), "kind": "mirror",
+                 "source": others[i % len(others)],
                  "cluster_ip": "10.3.{0}.{1}".format(i // 250, i % 250 + 1), "ports": ["80/TCP", "443/TCP"], "endpoints": 2 + i % 7, "ready": 2 + i % 6}
                 for i in range(services if others else 0)
             ],

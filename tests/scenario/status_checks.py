@@ -44,7 +44,9 @@ def check_services(fabric, document):
         behind = {}
         for item in listed(fabric, cluster, "endpoints", "-l", "mirrored-svc=true"):
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
-            behind.setdefault(key, set()).update(a["ip"] for s in item.get("subsets") or () for a in (s.get("addresses") or []) + (s.get("notReadyAddresses") or []))
+            behind.setdefault(key, set()).update(
+                a["ip"] for s in item.get("subsets") or () for a in (s.get("addresses") or []) + (s.get("notReadyAddresses") or [])
+            )
         for item in listed(fabric, cluster, "endpointslices", "-l", "endpointslice.kubernetes.io/managed-by=multicluster.network"):
             key = (item["metadata"]["namespace"], item["metadata"]["labels"]["kubernetes.io/service-name"])
             behind.setdefault(key, set()).update(a for e in item["endpoints"] or () for a in e["addresses"])

@@ -22,9 +22,7 @@ from test_kubespan import MESH
 TOPOLOGY = "dual"
 STATE = {}
 KINDS = ("services", "policy", "dns")
-VARIABLES = dict(
-    MESH, multicluster_capabilities=list(KINDS), service_mirror_create_namespace=True, service_mirror_as="slices", policy_sync_target="calico"
-)
+VARIABLES = dict(MESH, multicluster_capabilities=list(KINDS), service_mirror_create_namespace=True, service_mirror_as="slices", policy_sync_target="calico")
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 WATCHER = "multicluster-network-default-watch.service"
 STRANGER = "intruder"
@@ -56,7 +54,11 @@ def ready(fabric):
     for cluster in fabric.clusters:
         api = client(fabric, cluster)
         api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SET_CRD, "test")
-        api.create("/api/v1/namespaces/kube-system/configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}, "kubeadm")
+        api.create(
+            "/api/v1/namespaces/kube-system/configmaps",
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
+            "kubeadm",
+        )
         fabric.kubectl(cluster, "wait", "--for=condition=Established", "crd/globalnetworksets.crd.projectcalico.org")
     make_fluentd(fabric)
     for pod in ("fluentd-a", "fluentd-b"):
@@ -77,8 +79,10 @@ def test_a_fabric_at_rest_has_no_drift_and_every_number_is_right(fabric):
     assert check_services(fabric, document)
     check_sums(document)
     check_metrics(document, metrics)
-    sets = [item for item in json.loads(fabric.kubectl("gcp", "get", "globalnetworksets", "-o", "json"))["items"]]
-    assert [(row["name"], row["networks"]) for row in document["sets"] if row["cluster"] == "gcp"] == [(i["metadata"]["name"], len(i["spec"]["nets"])) for i in sets]
+    sets = json.loads(fabric.kubectl("gcp", "get", "globalnetworksets", "-o", "json"))["items"]
+    assert [(row["name"], row["networks"]) for row in document["sets"] if row["cluster"] == "gcp"] == [
+        (i["metadata"]["name"], len(i["spec"]["nets"])) for i in sets
+    ]
     numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', page))
     assert numbers["summary.tunnels"] == str(len(after)) and numbers["summary.services"] == str(len(document["services"]))
 
@@ -91,7 +95,8 @@ def tampering(fabric):
     """(what is shown: where, kind, part of the name, action, owner) and the deed, for each kind."""
     api = client(fabric, "gcp")
     mirror = "/api/v1/namespaces/sys-semaphore/services/aws-sys-log-73736d-fluentd"
-    slices = json.loads(fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "endpointslices", "-l", "endpointslice.kubernetes.io/managed-by=multicluster.network", "-o", "json"))
+    ours = "endpointslice.kubernetes.io/managed-by=multicluster.network"
+    slices = json.loads(fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "endpointslices", "-l", ours, "-o", "json"))
     name = slices["items"][0]["metadata"]["name"]
     device = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
     stolen = sorted(device)[0]
@@ -113,7 +118,7 @@ def tampering(fabric):
         "changed allowed IPs": (("gcp-node-1", "peer", stolen, "update", "the key of "),
                                 run("gcp-node-1", "wg", "set", "kubespan", "peer", stolen, "allowed-ips", "10.251.0.0/24")),
         "a changed route": (("aws-node-2", "route", "0.0.0.0/0", "create", "protocol 4"),
-                            run("aws-node-2", "ip", "route", "replace", "default", "dev", "kubespan", "table", "180", "metric", "1", "proto", "static", "mtu", "1300")),
+                            run("aws-node-2", *"ip route replace default dev kubespan table 180 metric 1 proto static mtu 1300".split())),
         "a flushed chain": (("aws-node-1", "nftables chain", "talos_kubespan", "update", "multicluster.network/default"),
                             run("aws-node-1", "nft", "flush", "chain", "inet", "talos_kubespan", "kubespan_prerouting")),
         "a deleted table": (("gcp-node-1", "nftables table", "talos_kubespan", "create", "nobody"),

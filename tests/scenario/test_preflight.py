@@ -21,6 +21,7 @@ from test_kubespan import MESH
 
 TOPOLOGY = "dual"
 STATE = {}
+WATCHER = "multicluster-network-default-watch.service"
 BGP_PASSWORD = "s3cret-of-the-router"
 TOKEN = "planted-token-0123456789abcdef"
 FOREIGN_KEY = "QK7pTL4V0WNlyx8ZDN5CIXoXqfu6h3nwXdlQVYgHFmM="
@@ -45,7 +46,7 @@ def plant(fabric):
     """Each condition, on some node: {reason: where}."""
     one, two, three, four = fabric.nodes
     fabric.sh(one, "ip", "link", "set", "eth0", "mtu", "1400")
-    fabric.sh(one, "sh", "-c", "cat > /usr/lib/python3/dist-packages/mcn_clock.py <<'X'\n{0}X\necho 'import mcn_clock' > /usr/lib/python3/dist-packages/mcn_clock.pth".format(CLOCK))
+    fabric.sh(one, "sh", "-c", 'cd /usr/lib/python3/dist-packages; printf %s "$0" > mcn_clock.py; echo import mcn_clock > mcn_clock.pth', CLOCK)
     fabric.sh(two, "systemd-run", "--quiet", "--unit=taker", "/usr/bin/python3", "-c",
               "import socket,time; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.bind(('',51820)); time.sleep(9999)")  # fmt: skip
     for node in (one, two):
@@ -83,7 +84,10 @@ def test_everything_that_was_planted_is_found_in_one_run_and_nothing_is_written(
     children = tree["all"]["children"]
     children["clusters"]["hosts"]["gcp"]["pod_cidrs"] += ["10.2.128.0/17"]
     children["clusters"]["hosts"]["lost"] = {"api_url": "https://127.0.0.1:1", "token": TOKEN, "pod_cidrs": ["10.8.0.0/16"]}
-    children["lost_nodes"] = {"vars": {"multicluster_cluster": "lost"}, "hosts": {"lost-node": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}}
+    children["lost_nodes"] = {
+        "vars": {"multicluster_cluster": "lost"},
+        "hosts": {"lost-node": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}},
+    }
     inventory = fabric.state / "wrong.yml"
     inventory.write_text(yaml.safe_dump(tree))
     before = fabric.everything()
@@ -127,8 +131,8 @@ def test_the_bundle_and_the_page_give_no_secret_away(fabric):
     # where a secret may come to stand without anybody's intent
     note = "Bearer {0} and {1}".format(TOKEN, base64.b64encode(BGP_PASSWORD.encode()).decode())
     fabric.annotate("aws", "aws-node-1", **{"example.org__note": note, "networking.talos.dev__self-ips": TOKEN})
-    fabric.sh("aws-node-1", "sh", "-c", "mkdir -p /run/systemd/system/$0.d; printf '[Service]\\nExecStartPost=/bin/echo psk=%s\\n' \"$1\" > /run/systemd/system/$0.d/x.conf; "
-              "systemctl daemon-reload; systemctl restart $0", "multicluster-network-default-watch.service", MESH["mesh_secret"])  # fmt: skip
+    fabric.sh("aws-node-1", "sh", "-c", "mkdir -p /run/systemd/system/$0.d; printf '[Service]\\nExecStartPost=/bin/echo psk=%s\\n' \"$1\" "
+              "> /run/systemd/system/$0.d/x.conf; systemctl daemon-reload; systemctl restart $0", WATCHER, MESH["mesh_secret"])  # fmt: skip
     folder = fabric.state / "bundle"
     path = folder / "support.tar.gz"
     more = {"status_folder": str(folder), "support_bundle_path": str(path), "bgp_speaker_password": BGP_PASSWORD, "support_bundle_secrets": [TOKEN],

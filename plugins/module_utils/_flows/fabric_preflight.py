@@ -56,7 +56,16 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     )
     bad = [row for row in rows if row["level"] == ERROR]
     lines = ["{level}: {where}: {message} [{reason}]".format(**row) for row in rows[:SHOWN]] or ["nothing stands in the way"]
-    return {"changed": False, "ok": not bad, "findings": rows[:SHOWN], "lines": lines, "errors": len(bad), "hosts": len(nodes), "stats": clusters.stats(), "refused": []}
+    return {
+        "changed": False,
+        "ok": not bad,
+        "findings": rows[:SHOWN],
+        "lines": lines,
+        "errors": len(bad),
+        "hosts": len(nodes),
+        "stats": clusters.stats(),
+        "refused": [],
+    }
 
 
 def _workloads(name: str, client: Client) -> t.List[t.Tuple[str, str]]:

@@ -35,7 +35,8 @@ def render(document: Data) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
         '<meta http-equiv="Content-Security-Policy" content="{0}">\n'.format(escape(policy)),
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n',
-        "<title>{0}: fabric status</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{1}</style>\n</head>\n<body>\n".format(escape(document["fabric"]), STYLE),
+        "<title>{0}: fabric status</title>\n".format(escape(document["fabric"])),
+        '<link rel="icon" href="data:,">\n<style>{0}</style>\n</head>\n<body>\n'.format(STYLE),
         '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
             escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), word, escape(text)
         ),
@@ -123,7 +124,9 @@ def _map(document: Data) -> str:
 Cell = t.Tuple[str, str]  # (class, HTML)
 
 
-def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, opened: bool = True, note: str = "") -> str:
+def _table(
+    title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, opened: bool = True, note: str = ""
+) -> str:
     """A section with a table; heads: (class, text). Nothing at all for no rows."""
     if not total:
         return ""
@@ -142,7 +145,12 @@ def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.S
     return (
         '<details id="{0}"{1}><summary><h2>{2}</h2><span class="count">{3}</span></summary><div class="body">{4}<div class="scroll">'
         '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
-    ).format(key, " open" if opened else "", escape(title), number("count." + key, total), '<p class="note">{0}</p>'.format(escape(note)) if note else "", head, body)
+    ).format(key, " open" if opened else "", escape(title), number("count." + key, total), note and '<p class="note">{0}</p>'.format(escape(note)), head, body)
+
+
+def _heads(words: str) -> t.List[t.Tuple[str, str]]:
+    """Heads of columns, those of numbers with a #."""
+    return [("num", word[1:]) if word.startswith("#") else ("", word) for word in words.split("|")]
 
 
 def _pill(word: str, text: t.Any) -> Cell:
@@ -159,7 +167,7 @@ def _num(key: str, value: t.Optional[int], shown: t.Optional[str] = None) -> Cel
 
 def _failures(document: Data) -> str:
     rows = [[_text(r["cluster"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in document["failures"]]
-    return _table("Could not be read", "failures", [("", "Cluster"), ("", "Doing"), ("", "Reason"), ("", "Message")], rows, len(rows))
+    return _table("Could not be read", "failures", _heads("Cluster|Doing|Reason|Message"), rows, len(rows))
 
 
 def _drift(document: Data) -> str:
@@ -169,18 +177,20 @@ def _drift(document: Data) -> str:
         note = "Compared with {0}: {1} new, {2} gone.".format(_time(run["previous"]), len(run["new"]), len(run["gone"]))
     rows = []
     for r in document["drift"][:ROWS]:
-        since = _time(r["since"]) if r["since"] else "seen {0}{1}".format(
-            _time(r["first_seen"]), ", right at " + _time(r["last_good"]) if r["last_good"] else ""
+        since = (
+            _time(r["since"]) if r["since"] else "seen {0}{1}".format(_time(r["first_seen"]), ", right at " + _time(r["last_good"]) if r["last_good"] else "")
         )
         owner = r["owner"] + (" (" + r["note"] + ")" if r["note"] else "")
-        rows.append([_text(r["where"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")])
-    heads = [("", "Where"), ("", "Kind"), ("", "Name"), ("", "Difference"), ("", "Who has it now"), ("", "Since")]
+        rows.append(
+            [_text(r["where"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")]
+        )
+    heads = _heads("Where|Kind|Name|Difference|Who has it now|Since")
     return _table("Drift from the inventory", "drift", heads, rows, len(document["drift"]), note=note)
 
 
 def _refused(document: Data) -> str:
     rows = [[_text(r["where"], "name"), _text(r["object"]), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in document["refused"][:ROWS]]
-    return _table("Refused", "refused", [("", "Where"), ("", "Object"), ("", "Reason"), ("", "Message")], rows, len(document["refused"]))
+    return _table("Refused", "refused", _heads("Where|Object|Reason|Message"), rows, len(document["refused"]))
 
 
 def _links(document: Data) -> str:
@@ -188,11 +198,12 @@ def _links(document: Data) -> str:
     for r in document["links"]:
         key = "link.{0}.{1}.".format(r["a"], r["b"])
         rows.append([
-            _text("{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"], "name"), _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]),
+            _text("{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"], "name"),
+            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]),
             _num(key + "stale", r["stale"]), _num(key + "never", r["never"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])),
         ])  # fmt: skip
-    heads = [("", "Clusters"), ("num", "Up"), ("num", "Tunnels"), ("num", "Stale"), ("num", "Never"), ("num", "Oldest handshake"), ("num", "Received"), ("num", "Sent")]
+    heads = _heads("Clusters|#Up|#Tunnels|#Stale|#Never|#Oldest handshake|#Received|#Sent")
     return _table("Between clusters", "links", heads, rows, len(rows), note="Each tunnel counts once at either end.")
 
 
@@ -210,8 +221,7 @@ def _nodes(document: Data) -> str:
             _num(key + "oldest", n["oldest"], human_age(n["oldest"])), _num(key + "rx", n["rx"], human_bytes(n["rx"])),
             _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
         ])  # fmt: skip
-    heads = [("", "Node"), ("", "Cluster"), ("", "State"), ("num", "Peers up"), ("num", "Peers"), ("num", "Oldest handshake"), ("num", "Received"), ("num", "Sent"),
-             ("num", "Routes"), ("", "Kernel")]  # fmt: skip
+    heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Oldest handshake|#Received|#Sent|#Routes|Kernel")
     return _table("Nodes", "nodes", heads, rows, len(document["nodes"]), opened=len(rows) <= 60)
 
 
@@ -232,7 +242,7 @@ def _tunnels(document: Data) -> str:
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
             _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
         ])  # fmt: skip
-    heads = [("", "Node"), ("", "Peer"), ("", "State"), ("num", "Handshake"), ("num", "Received"), ("num", "Sent"), ("", "Endpoint"), ("", "Allowed IPs"), ("", "Device")]
+    heads = _heads("Node|Peer|State|#Handshake|#Received|#Sent|Endpoint|Allowed IPs|Device")
     return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]), opened=len(rows) <= 60)
 
 
@@ -244,16 +254,22 @@ def _services(document: Data) -> str:
             _text(r["name"], "name"), _text(r["namespace"]), _text(r["cluster"]), _text(r["source"]), _text(r["kind"]), _text(r["cluster_ip"], "mono"),
             _text(", ".join(r["ports"]), "mono"), _num(key + "ready", r["ready"]), _num(key + "endpoints", r["endpoints"]),
         ])  # fmt: skip
-    heads = [("", "Service"), ("", "Namespace"), ("", "In cluster"), ("", "From"), ("", "Kind"), ("", "Address"), ("", "Ports"), ("num", "Ready"), ("num", "Endpoints")]
+    heads = _heads("Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints")
     return _table("Services from other clusters", "services", heads, rows, len(document["services"]))
 
 
 def _sets(document: Data) -> str:
     rows = [
-        [_text(r["name"], "name"), _text(r["cluster"]), _text(r["source"]), _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]), _text(", ".join(r["shown"]), "mono")]
+        [
+            _text(r["name"], "name"),
+            _text(r["cluster"]),
+            _text(r["source"]),
+            _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]),
+            _text(", ".join(r["shown"]), "mono"),
+        ]
         for r in document["sets"][:ROWS]
     ]
-    return _table("Network sets", "sets", [("", "Set"), ("", "In cluster"), ("", "From"), ("num", "Networks"), ("", "First of them")], rows, len(document["sets"]))
+    return _table("Network sets", "sets", _heads("Set|In cluster|From|#Networks|First of them"), rows, len(document["sets"]))
 
 
 def _addresses(document: Data) -> str:
@@ -263,7 +279,7 @@ def _addresses(document: Data) -> str:
         by = ", ".join(r["announced_by"]) or "none of our nodes"
         key = "address.{0}.{1}".format(r["cluster"], r["address"])
         rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _num(key, len(r["announced_by"])), _text(by)])
-    heads = [("", "Address"), ("", "Service"), ("", "Cluster"), ("", "Recorded for"), ("num", "Announcers"), ("", "Announced by")]
+    heads = _heads("Address|Service|Cluster|Recorded for|#Announcers|Announced by")
     return _table("Addresses of Services", "addresses", heads, rows, len(document["addresses"]))
 
 
@@ -272,15 +288,22 @@ def _kilo(document: Data) -> str:
         [_text(r["name"], "name"), _text(r["cluster"]), _text(r["endpoint"], "mono"), _text(", ".join(r["allowed_ips"]), "mono"), _text(r["owner"])]
         for r in document["kilo_peers"][:ROWS]
     ]
-    return _table("Kilo peers", "kilo", [("", "Peer"), ("", "In cluster"), ("", "Endpoint"), ("", "Allowed IPs"), ("", "Written by")], rows, len(document["kilo_peers"]))
+    return _table("Kilo peers", "kilo", _heads("Peer|In cluster|Endpoint|Allowed IPs|Written by"), rows, len(document["kilo_peers"]))
 
 
 def _tenants(document: Data) -> str:
     given = document["tenants"]
     rows = [
-        [_text(r["source"] or r["name"], "name"), _text(r["network"]), _text(r["node"]), _text(r["state"]), _text(", ".join(r["ips"]), "mono"), _text(", ".join(r["public_ips"]), "mono")]
+        [
+            _text(r["source"] or r["name"], "name"),
+            _text(r["network"]),
+            _text(r["node"]),
+            _text(r["state"]),
+            _text(", ".join(r["ips"]), "mono"),
+            _text(", ".join(r["public_ips"]), "mono"),
+        ]
         for r in given["interfaces"][:ROWS]
     ]
     note = "{0} objects without an owner on the other side.".format(given["orphans"]) if given["orphans"] else ""
-    heads = [("", "Interface"), ("", "Network"), ("", "Node"), ("", "State"), ("", "Addresses"), ("", "Public addresses")]
+    heads = _heads("Interface|Network|Node|State|Addresses|Public addresses")
     return _table("Tenants", "tenants", heads, rows, len(given["interfaces"]), note=note)

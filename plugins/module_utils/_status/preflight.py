@@ -78,7 +78,9 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
     return [unique[key] for key in sorted(unique)]
 
 
-def _of_node(node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], limits: Limits) -> t.Iterator[t.Tuple[str, str, str]]:
+def _of_node(
+    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], limits: Limits
+) -> t.Iterator[t.Tuple[str, str, str]]:
     for row in node.get("errors") or ():
         yield ERROR, "unreadable", "{0}: {1}".format(row.get("section"), row.get("message"))
     yield from _kernel(node)

@@ -55,7 +55,9 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
         (_service(row), row["endpoints"]) for row in document["services"]
     ]
     yield "multicluster_service_endpoints_ready", "gauge", "Those of them that take traffic.", [(_service(row), row["ready"]) for row in document["services"]]
-    yield "multicluster_set_networks", "gauge", "Networks in a set.", [({"cluster": row["cluster"], "name": row["name"]}, row["networks"]) for row in document["sets"]]
+    yield "multicluster_set_networks", "gauge", "Networks in a set.", [
+        ({"cluster": row["cluster"], "name": row["name"]}, row["networks"]) for row in document["sets"]
+    ]
     yield "multicluster_address_announcers", "gauge", "Nodes that announce the address of a Service.", [
         ({"cluster": row["cluster"], "service": row["service"], "address": row["address"]}, len(row["announced_by"])) for row in document["addresses"]
     ]

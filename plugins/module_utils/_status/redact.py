@@ -32,7 +32,10 @@ _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?")
 _BASE64_KEY = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/=])")
 _HEX_KEY = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
-_SAID = re.compile(r"(?i)\b(password|passwd|secret|token|api[-_]?key|private[-_]?key|preshared[-_]?key|authorization:? +bearer|bearer)(\s*[:=]\s*[\"']?|\s+[\"']?)(?:\d\s+)?([^\s\"',;<]+)")
+_SAID = re.compile(
+    r"(?i)\b(password|passwd|secret|token|api[-_]?key|private[-_]?key|preshared[-_]?key|authorization:? +bearer|bearer)"
+    r"(\s*[:=]\s*[\"']?|\s+[\"']?)(?:\d\s+)?([^\s\"',;<]+)"
+)
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@")
 
 

@@ -68,7 +68,8 @@ th.sortable{cursor:pointer}
 th[aria-sort=ascending]::after{content:" \\2191"}th[aria-sort=descending]::after{content:" \\2193"}
 .pill{display:inline-block;padding:0 9px;border-radius:99px;font-size:12.5px;border:1px solid currentColor;white-space:nowrap}
 .pill.good{color:var(--good)}.pill.fair{color:var(--fair)}.pill.bad{color:var(--bad)}
-input[type=search]{width:100%;max-width:340px;font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:6px 12px;margin:0 0 10px}
+input[type=search]{width:100%;max-width:340px;font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:8px;
+padding:6px 12px;margin:0 0 10px}
 footer{max-width:1160px;margin:8px auto 40px;padding:0 20px;color:var(--soft);font-size:13px}
 @media (max-width:700px){
 main,header,footer{padding-left:12px;padding-right:12px}header{padding-top:20px}h1{font-size:22px}.verdict{margin-left:0}

@@ -63,10 +63,14 @@ def fields(**tree):
 
 
 def managed(*rows):
-    return {"metadata": {"managedFields": [
-        {"manager": manager, "operation": operation, "time": time, "fieldsV1": tree, **({"subresource": sub} if sub else {})}
-        for manager, operation, time, tree, sub in rows
-    ]}}
+    return {
+        "metadata": {
+            "managedFields": [
+                {"manager": manager, "operation": operation, "time": time, "fieldsV1": tree, **({"subresource": sub} if sub else {})}
+                for manager, operation, time, tree, sub in rows
+            ]
+        }
+    }
 
 
 def change(action="update", kind="Service", names=("spec",)):
@@ -120,7 +124,9 @@ def test_of_a_node_only_the_meshs_annotations_count():
     assert found[0] == "kubectl-annotate"
 
 
-@pytest.mark.parametrize("broken", [{}, {"metadata": None}, {"metadata": {"managedFields": "x"}}, {"metadata": {"managedFields": [1, {"fieldsV1": 3, "manager": None}]}}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"metadata": None}, {"metadata": {"managedFields": "x"}}, {"metadata": {"managedFields": [1, {"fieldsV1": 3, "manager": None}]}}]
+)
 def test_broken_records_blame_nobody(broken):
     assert blame.blame_object(broken, change(), US)[0] is None
 

@@ -20,7 +20,8 @@ GOOD = {
             "errors": [], "host": {"kernel": "6.1.0-28-amd64", "addresses": [address + "/24", "172.17.0.1/16"]}, "skew": 0.4, "pending": None,
             "devices": [{"name": "wireguard.gcp", "ours": True, "listen_port": 51821, "public_key": name}], "udp_ports": [51821],
             "uplinks": [{"device": "eth0", "mtu": 1500, "version": 4}], "ranges": [address + "/24", "172.17.0.1/16"], "wireguard": "kernel",
-            "routes": [{"table": 254, "dst": "10.4.0.0/16", "dev": "wireguard.gcp", "protocol": 109}, {"table": 254, "dst": "10.0.0.0/8", "dev": "eth0", "protocol": 4}],
+            "routes": [{"table": 254, "dst": "10.4.0.0/16", "dev": "wireguard.gcp", "protocol": 109},
+                       {"table": 254, "dst": "10.0.0.0/8", "dev": "eth0", "protocol": 4}],
         }}
         for name, address in (("aws-node-1", "10.66.23.31"), ("aws-node-2", "10.66.23.32"))
     },

@@ -79,8 +79,9 @@ def test_public_keys_and_ordinary_words_stay():
     assert redactor.value(value) == value
 
 
-@pytest.mark.parametrize("name", ["private_key", "preshared_key", "privateKey", "presharedKey", "psk", "mesh_secret", "token", "api_key", "bgp_pass", "password",
-                                  "client-key-data", "client-certificate-secret", "ansible_become_password", "kubeconfig_data", "bearer", "auth"])  # fmt: skip
+@pytest.mark.parametrize("name", ["private_key", "preshared_key", "privateKey", "presharedKey", "psk", "mesh_secret", "token", "api_key", "bgp_pass",
+                                  "password", "client-key-data", "client-certificate-secret", "ansible_become_password", "kubeconfig_data",
+                                  "bearer", "auth"])  # fmt: skip
 def test_fields_whose_names_say_it(name):
     assert redact.Redactor().value({name: "hunter22"}) == {name: redact.MARK}
     assert redact.secrets_of({"x": [{name: "hunter22"}]}) == {"hunter22"}
@@ -108,7 +109,8 @@ def test_the_bundle_has_none_of_what_was_planted_anywhere(tmp_path):
     page.write_text("<p>" + "</p><p>".join(ways) + "</p>")
     path = tmp_path / "out" / "support.tar.gz"
     result = support_bundle.run({
-        "fabric": "default", "path": str(path), "clusters": [{"name": "aws", "kubeconfig": str(config), "token": SECRETS[2]}, {"name": "gcp", "kubeconfig": kubeconfig}],
+        "fabric": "default", "path": str(path),
+        "clusters": [{"name": "aws", "kubeconfig": str(config), "token": SECRETS[2]}, {"name": "gcp", "kubeconfig": kubeconfig}],
         "definition": {"nodes": {"n": {"bgp_speaker_neighbors": [{"password": SECRETS[1]}], "ansible_host": "10.0.0.1"}}},
         "nodes": {"../n": {"journal": ways, "state": {"devices": [{"private_key": PRIVATE}]}, "devices": [{"public_key": PUBLIC}]}, "m": None},
         "node_plans": {}, "plans": {"services": {"msg": " ".join(ways)}}, "files": {"status.html": str(page), "missing": str(tmp_path / "no")},
