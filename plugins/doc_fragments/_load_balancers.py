@@ -58,6 +58,7 @@ options:
       pool:
         description:
           - Networks and ranges (C(FIRST-LAST)) of addresses, for O(settings[].provider=static). The lowest free one is given first.
+          - A Service whose first family is IPv6 gets an address of an IPv6 range.
           - Pools of several clusters must not overlap.
         type: list
         elements: str

@@ -11,11 +11,13 @@ import json
 
 import pytest
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, load_balancers, load_balancers_read
 
 NAMESPACE = "lb-test"
 SERVICES = "/api/v1/namespaces/{0}/services".format(NAMESPACE)
 LEDGER = "/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool"
+
+FAMILIES = {"both": ["IPv4", "IPv6"], "six": ["IPv6"], "six-first": ["IPv6", "IPv4"], "third": ["IPv6"]}
 
 
 def make_service(client, name, address=None, kind="LoadBalancer", **annotations):
@@ -136,8 +138,35 @@ def test_the_pool_ends_and_the_others_go_on(server, api):
         make_service(api, name)
     result = load_balancers.run(request_for(server, pool=["203.0.113.0/31"]))
     assert reasons(result) == {("service aws/lb-test/c", "quota")} and len(ledger(api)) == 2
+    mark = server.mark()
+    for check in (True, False):
+        result = load_balancers.run(request_for(server, pool=["203.0.113.0/31"]), check=check)
+        assert not result["changed"] and result["refused"] and server.writes(mark) == []
     result = load_balancers.run(request_for(server, pool=["203.0.113.0/31", "198.51.100.1-198.51.100.9"]))
     assert not result["refused"] and get(api, "c")["spec"]["loadBalancerIP"] == "198.51.100.1"
+
+
+def test_services_of_ipv6(server, api, monkeypatch):
+    """This API server has no IPv6 to give Services, so what it says of their families is made up; the rest is not."""
+    known = load_balancers_read.service_of
+    monkeypatch.setattr(load_balancers_read, "service_of", lambda obj: known(dict(obj, spec=dict(obj["spec"], ipFamilies=FAMILIES[obj["metadata"]["name"]])))
+                        if obj["metadata"]["name"] in FAMILIES else known(obj))  # fmt: skip
+    for name in FAMILIES:
+        make_service(api, name)
+    pool = ["203.0.113.0/29", "2001:db8:5::10-2001:db8:5::11"]
+    result = load_balancers.run(request_for(server, pool=pool))
+    assert reasons(result) == {("service aws/lb-test/third", "quota")}
+    found = {name: get(api, name)["spec"].get("loadBalancerIP") for name in FAMILIES}
+    assert found == {"both": "203.0.113.0", "six": "2001:db8:5::10", "six-first": "2001:db8:5::11", "third": None}
+    assert "2001:db8:5::10/128" in result["load_balancers"]["aws"]["announce"]
+    mark = server.mark()
+    result = load_balancers.run(request_for(server, pool=pool))
+    assert not result["changed"], str(result["plan"]["changes"]) + str(result["diff"])
+    assert server.writes(mark) == []
+    api.delete(SERVICES + "/six")
+    load_balancers.run(request_for(server, pool=pool))  # the pass that gives an address back may be the one after which it is free
+    load_balancers.run(request_for(server, pool=pool))
+    assert get(api, "third")["spec"]["loadBalancerIP"] == "2001:db8:5::10"
 
 
 def test_the_prefix_limit_holds_before_any_call(server, api):

@@ -173,6 +173,9 @@ def test_quota_pending_and_denied(server, double, api):
     service(api, "b")
     result = run(server, double)
     assert reasons(result) == {("service aws/lb-metal/b", "quota")} and address_of(api, "a") and not address_of(api, "b")
+    mark = server.mark()
+    result = run(server, double)  # asked for again, and nothing that follows from an address that is not there
+    assert not result["changed"] and result["refused"] and not [write for write in server.writes(mark) if "leases" not in str(write)]
     double.ask("/options", quota=9, pending=True)
     result = run(server, double)
     row = next(item for item in result["load_balancers"]["aws"]["services"] if item["service"].endswith("/b"))

@@ -135,10 +135,16 @@ class Run:
                 self._refuse("service " + key, word, message)
         self._keep_ledger()
         if self.mode in ("sync", "add"):
-            self._write(self._service_puts([action for key, outcome in cost.outcomes.items() if self._selected(key) for action in outcome.actions]))
+            self._write(self._service_puts([action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]))
         for key, outcome in cost.outcomes.items():
             self.plan.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
         return cost
+
+    def _served(self, key: str, cost: CostPlan) -> bool:
+        """Whether a Service has an address, or would have one: an order that was refused has no consequences."""
+        if not any(action.action == RESERVE for action in cost.outcomes[key].actions):
+            return self._selected(key)
+        return self._selected(key) and self.dry and "service {0}/{1}".format(self.setup.cluster, key) not in self.refusals
 
     def _costs(self, limit: t.Optional[int]) -> CostPlan:
         context = self._context(limit)

@@ -54,7 +54,7 @@ class StaticProvider:
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
         """The lowest free address; for the same tags the same one. Raises ValueRefused ``quota``."""
         held = self.list_addresses()
-        made, new = reserve(self.setup.pool, held + self._taken, request["tags"])
+        made, new = reserve(self.setup.pool, held + self._taken, request["tags"], request.get("version", 4))
         if new:
             self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, description, "", self.now)
         return made

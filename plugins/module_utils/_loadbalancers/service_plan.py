@@ -107,6 +107,10 @@ def _order(service: Service, reservations: t.Sequence[Reservation], context: Con
     }
     if context.places is not None:
         request.update(location_of(service.annotations, context.places))
+    if service.version == 6:
+        if context.places is not None:
+            raise ValueRefused("quota", "the provider hands out IPv4 addresses, and {0} is a Service of IPv6".format(service.key))
+        request["version"] = 6
     limit = context.max_prefixes
     if limit is not None and _held(reservations, context) + ordered >= limit:
         raise ValueRefused(

@@ -21,7 +21,7 @@ _SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow
 
 
 class Service(t.NamedTuple):
-    """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``."""
+    """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``; ``version``: of its first family."""
 
     namespace: str
     name: str
@@ -31,6 +31,7 @@ class Service(t.NamedTuple):
     load_balancer_class: str = ""
     set_by_us: bool = False
     ingress: t.Tuple[str, ...] = ()
+    version: int = 4
 
     @property
     def key(self) -> str:
@@ -55,6 +56,7 @@ def service_of(obj: t.Mapping[str, t.Any], set_by_us: bool = False) -> Service:
         str(spec.get("loadBalancerClass") or ""),
         set_by_us,
         tuple(str(item.get("ip")) for item in ingress if item.get("ip")),
+        6 if list(spec.get("ipFamilies") or ())[:1] == ["IPv6"] else 4,
     )
 
 

@@ -54,4 +54,4 @@ def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], ve
         if number <= item.last:
             address = address_at(version, number)
             return Reservation(address, address, parse_address(address).max_prefixlen, tuple(tags)), True
-    raise ValueRefused("quota", "no address of the pool is free; make the pool larger or release one")
+    raise ValueRefused("quota", "no IPv{0} address of the pool is free; make the pool larger or release one".format(version))

@@ -161,3 +161,14 @@ def test_states_and_garbage():
     assert garbage.sweep(rows, OWNER, force=True).release == ["r-web", "r-b"]
     with pytest.raises(ValueRefused, match="missing_cluster_uid"):
         garbage.sweep([], OWNER._replace(cluster_uid=""))
+
+
+def test_services_of_ipv6():
+    """A pool of one's own has them; what a provider would hand out is not known, so it is not asked."""
+    six = Service("default", "six", version=6)
+    order = service_plan.wanted_by(six, [], CONTEXT._replace(places=None)).actions[0]
+    assert order.action == service_plan.RESERVE and order.request["version"] == 6
+    with pytest.raises(ValueRefused) as raised:
+        service_plan.wanted_by(six, [], CONTEXT)
+    assert raised.value.word == "quota"
+    assert "version" not in service_plan.wanted_by(six._replace(version=4), [], CONTEXT).actions[0].request
