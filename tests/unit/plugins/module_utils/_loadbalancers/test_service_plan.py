@@ -165,7 +165,7 @@ def test_states_and_garbage():
 
 def test_services_of_ipv6():
     """A pool of one's own has them; what a provider would hand out is not known, so it is not asked."""
-    six = Service("default", "six", version=6)
+    six = service("six", version=6)
     order = service_plan.wanted_by(six, [], CONTEXT._replace(places=None)).actions[0]
     assert order.action == service_plan.RESERVE and order.request["version"] == 6
     with pytest.raises(ValueRefused) as raised:
