@@ -224,6 +224,12 @@ def test_clusters_that_give_no_lease_are_named(server):
     assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [("gcp", "unreachable"), ("onprem", "unauthorized")]
 
 
+def test_one_api_server_under_two_names_is_no_second_run(server):
+    keeper = Keeper([server.access(), server.access("same")], "two-names")
+    assert keeper.answer()["held"] and keeper.answer()["leases"] == ["aws"]
+    keeper.end()
+
+
 def test_who_lost_its_lease_is_told(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
     keeper = Keeper([server.access()], "lost")

@@ -128,7 +128,12 @@ class _Keeping:
 
         found = clusters.read("look at the lock", look)
         manager = field_manager(self._request["fabric"])
+        servers: t.Set[str] = set()
         for cluster in sorted(found):
+            server = clusters.clients[cluster].access.server
+            if server in servers:
+                continue  # one API server under two names: its Lease is ours already
+            servers.add(server)
             if found[cluster] is not None:
                 self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
             lease = Lease(clusters.clients[cluster], namespace, name, manager, LEASE_SECONDS)

@@ -94,6 +94,10 @@ class Follower:
                     self._client = None  # a token may have been replaced in its file meanwhile
                 pauses = pauses + 1 if time.monotonic() - begun < self._settings.longest_pause else 1
                 self._tell("{0} [{1}]".format(error, error.word))
+            except Exception as error:  # a thread that ends would be missed by nobody
+                self._version = ""
+                pauses += 1
+                self._tell("cluster {0}: following {1}: {2!r}".format(self._given.get("name"), self._resource, error))
             if pauses:
                 length = min(self._settings.longest_pause, self._settings.first_pause * 2 ** min(pauses - 1, 16))
                 self._stop.wait(length * (0.5 + random.random() / 2))
@@ -114,7 +118,8 @@ class Follower:
             obj, event = row.get("object"), row.get("type")
             if not isinstance(obj, dict):
                 raise BadAnswer(self._client.cluster, "watch " + path, "a row without an object")
-            version = (obj.get("metadata") or {}).get("resourceVersion")
+            metadata = obj.get("metadata")
+            version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
             if isinstance(version, str) and version:
                 self._version = version
             if event in ("ADDED", "MODIFIED", "DELETED"):

