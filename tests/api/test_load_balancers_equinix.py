@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
 import subprocess
@@ -15,6 +16,7 @@ import urllib.request
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info, ccm_nodes, load_balancers, load_balancers_equinix
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 
@@ -402,3 +404,72 @@ def test_who_holds_what(server, double, api):
     assert found["sessions"]["metal-1"] == [{"address_family": "ipv4", "status": "up"}]
     assert {(one["object"], one["reason"]) for one in found["findings"]} == {("node nowhere", "no_device")}
     assert TOKEN not in json.dumps(result)
+
+
+def test_every_call_of_a_first_run(server, double, api):
+    """One node, one Service, nothing there yet: exactly these calls, with these bodies, and then the provider's own view of it."""
+    for name in ("metal-2", "metal-3"):
+        api.delete("/api/v1/nodes/" + name)
+    node = api.get("/api/v1/nodes/metal-1")["spec"]["providerID"].partition("://")[2]
+    service(api, "web")
+    assert reasons(run(server, double, bgp_pass="Abcdef1234", publish_bgp_password=True)) == set()
+    log = double.ask("/log")
+    assert all(row["agent"].startswith("multicluster.network/") for row in log)
+    device, project = "/devices/" + node, "/projects/" + PROJECT
+    order = {"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": tags_of(api, "web"), "fail_on_approval_required": True,
+             "details": "Service lb-metal/web"}  # fmt: skip
+    assert [(row["method"], row["path"], row["body"]) for row in log if row["method"] != "GET"] == [
+        ("POST", project + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer", "md5": "Abcdef1234"}),
+        ("POST", device + "/bgp/sessions", {"address_family": "ipv4"}),
+        ("POST", project + "/ips", order),
+    ]  # fmt: skip
+    assert {row["path"] for row in log if row["method"] == "GET"} == {project + "/bgp-config", project + "/ips", project + "/devices",
+                                                                     device + "/bgp/neighbors"}  # fmt: skip
+    found = api.get("/api/v1/nodes/metal-1")["metadata"]["annotations"]
+    password = base64.b64encode(b"Abcdef1234").decode()
+    assert {key.partition("/")[2]: value for key, value in found.items() if key.startswith("metal.equinix.com/")} == {
+        "node-asn": "65000", "peer-asns": "65530", "peer-ips": "169.254.255.1,169.254.255.2", "src-ip": "10.66.1.5", "network-4-private": "10.66.1.0/25",
+        "bgp-peers-0-node-asn": "65000", "bgp-peers-0-peer-asn": "65530", "bgp-peers-0-peer-ip": "169.254.255.1", "bgp-peers-0-src-ip": "10.66.1.5",
+        "bgp-peers-0-bgp-pass": password, "bgp-peers-1-bgp-pass": password,
+        "bgp-peers-1-node-asn": "65000", "bgp-peers-1-peer-asn": "65530", "bgp-peers-1-peer-ip": "169.254.255.2", "bgp-peers-1-src-ip": "10.66.1.5",
+    }  # fmt: skip
+    before = len(log)
+    api.delete(SERVICES + "/web")
+    run(server, double, {"confirm_empty": ["aws"]}, bgp_pass="Abcdef1234", publish_bgp_password=True)
+    held = [row for row in double.ask("/log")[before:] if row["method"] != "GET"]
+    assert [row["method"] for row in held] == ["DELETE"] and held[0]["path"].startswith("/ips/") and double.held() == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_service_that_changes_while_we_write(server, double, api, monkeypatch, times):
+    """Read again and written once more; should it change again, that Service is refused and the next run has its reservation."""
+    service(api, "web")
+    service(api, "other")
+    patch, left = Client.merge_patch, [times]
+
+    def meddled(self, path, body, manager):
+        if path == SERVICES + "/web" and left[0]:
+            left[0] -= 1
+            patch(api, path, {"metadata": {"labels": {"busy": str(left[0])}}}, "kubectl")
+        return patch(self, path, body, manager)
+
+    monkeypatch.setattr(Client, "merge_patch", meddled)
+    found = reasons(run(server, double))
+    assert found == (set() if times == 1 else {("Service aws/lb-metal/web", "kubernetes")}) and address_of(api, "other")
+    held = len(double.held())
+    assert reasons(run(server, double)) == set() and address_of(api, "web") and len(double.held()) == held == 2
+
+
+def test_what_stands_in_the_way_of_a_cloud_controller(server, double, api):
+    new_node(api, "unflagged")
+    meta = {"name": "kube-apiserver-x", "labels": {"tier": "control-plane"}}
+    spec = {"containers": [{"name": "c", "image": "i", "command": ["kube-apiserver", "--cloud-provider=aws"]}]}
+    pods = "/api/v1/namespaces/kube-system/pods"
+    api.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": dict(spec, automountServiceAccountToken=False)}, "kubelet")
+    try:
+        found = ccm_info.run(request_for(server, double))["clusters"]["aws"]["findings"]
+        assert {(one["object"], one["reason"]) for one in found} == {
+            ("node unflagged", "no_device"), ("node unflagged", "kubelet_flag"), ("pod kube-system/kube-apiserver-x", "cloud_provider"),
+        }  # fmt: skip
+    finally:
+        api.delete(pods + "/kube-apiserver-x")

@@ -101,6 +101,8 @@ class State:
             return self.device(method, parts, body)
         if parts[0] == "ips" and len(parts) == 2:
             return self.address(method, parts[1], body)
+        if parts[:2] == ["bgp", "sessions"] and len(parts) == 3 and method == "DELETE":
+            return self.close(parts[2])
         return UNKNOWN
 
     def enable(self, body):
@@ -161,7 +163,9 @@ class State:
             held = self.sessions.setdefault(device["id"], [])
             if any(item["address_family"] == body.get("address_family") for item in held):
                 return 422, {"errors": ["Address family already has session with {0}".format(body.get("address_family"))]}
-            held.append({"id": str(uuid.uuid4()), "address_family": body.get("address_family"), "status": "up", "learned_routes": []})
+            ident = str(uuid.uuid4())
+            held.append({"id": ident, "address_family": body.get("address_family"), "status": "up", "default_route": bool(body.get("default_route")),
+                         "learned_routes": [], "device": {"href": device["href"]}, "href": self.href("bgp", "sessions", ident)})  # fmt: skip
             return 201, held[-1]
         if rest == "bgp/neighbors" and method == "GET":
             own = next(item["address"] for item in device["ip_addresses"] if not item["public"])
@@ -169,6 +173,13 @@ class State:
                       "md5_password": self.bgp.get("md5"), "multihop": True, "peer_as": 65530, "peer_ips": ["169.254.255.1", "169.254.255.2"],
                       "routes_in": [], "routes_out": []}  # fmt: skip
             return 200, {"bgp_neighbors": [record] if self.sessions.get(device["id"]) else []}
+        return UNKNOWN
+
+    def close(self, ident):
+        for held in self.sessions.values():
+            for item in [item for item in held if item["id"] == ident]:
+                held.remove(item)
+                return 204, None
         return UNKNOWN
 
     def assign(self, device, body):

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The double itself: that it behaves as the API's description says, asked without any code of ours."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from test_load_balancers_equinix import PROJECT, TOKEN, double
+
+__all__ = ["double"]
+BASE = "/projects/" + PROJECT
+
+
+@pytest.fixture
+def ask(double):
+    double.ask("/reset")
+
+    def call(method, path, body=None, token=TOKEN):
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(double.root + "/metal/v1" + path, data, {"X-Auth-Token": token}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    return call
+
+
+def order(**more):
+    return dict({"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": ["t"], "fail_on_approval_required": True}, **more)
+
+
+def test_tokens_and_unknown_ids(ask):
+    assert ask("GET", BASE + "/ips", token="wrong") == (401, {"error": "Invalid authentication token"})
+    for path in ("/projects/other/ips", "/devices/none", "/ips/none", "/nothing"):
+        assert ask("GET", path)[0] == 404
+    assert ask("DELETE", "/ips/none")[0] == 404
+
+
+def test_bgp_of_a_project_and_of_a_device(ask, double):
+    device = double.ask("/devices", hostname="n", number=1)["id"]
+    assert ask("GET", BASE + "/bgp-config") == (200, {})
+    assert ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})[0] == 422
+    for body in ({}, {"deployment_type": "local"}, {"deployment_type": "local", "asn": 65000, "md5": ""},
+                 {"deployment_type": "local", "asn": 65000, "md5": "nodigitsHere"}):  # fmt: skip
+        assert ask("POST", BASE + "/bgp-configs", body)[0] == 422
+    assert ask("POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "use_case": "x", "md5": "Abcdef1234"}) == (204, None)
+    found = ask("GET", BASE + "/bgp-config")[1]
+    assert (found["status"], found["asn"], found["md5"], found["max_prefix"]) == ("enabled", 65000, "Abcdef1234", 10) and found["id"]
+    assert ask("GET", "/devices/{0}/bgp/neighbors".format(device)) == (200, {"bgp_neighbors": []})  # not before there is a session
+    status, session = ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})
+    assert status == 201 and session["address_family"] == "ipv4"
+    status, said = ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})
+    assert (status, said) == (422, {"errors": ["Address family already has session with ipv4"]})
+    (row,) = ask("GET", "/devices/{0}/bgp/neighbors".format(device))[1]["bgp_neighbors"]
+    assert (row["address_family"], row["customer_as"], row["peer_as"], row["md5_password"]) == (4, 65000, 65530, "Abcdef1234")
+    assert row["peer_ips"] == ["169.254.255.1", "169.254.255.2"]
+    assert ask("DELETE", "/bgp/sessions/" + session["id"]) == (204, None) and ask("DELETE", "/bgp/sessions/" + session["id"])[0] == 404
+    assert ask("GET", "/devices/{0}/bgp/neighbors".format(device))[1] == {"bgp_neighbors": []}
+
+
+def test_orders_quota_and_approval(ask, double):
+    assert ask("POST", BASE + "/ips", {"type": "public_ipv4"})[0] == 422 and ask("POST", BASE + "/ips", order(facility="da11"))[0] == 422
+    status, made = ask("POST", BASE + "/ips", order())
+    assert status == 201 and made["state"] == "created" and made["address"] and made["cidr"] == 32 and made["metro"]["code"] == "da"
+    assert ask("PATCH", "/ips/" + made["id"], {"tags": ["u"], "address": "1.2.3.4"})[1]["tags"] == ["u"]
+    assert ask("GET", "/ips/" + made["id"])[1]["address"] == made["address"]
+    double.ask("/options", quota=1)
+    status, said = ask("POST", BASE + "/ips", order())
+    assert status == 422 and "insufficient" in said["errors"][0]
+    status, waiting = ask("POST", BASE + "/ips", order(fail_on_approval_required=False))
+    assert status == 201 and waiting["state"] == "pending" and "address" not in waiting
+    double.ask("/approve")
+    assert ask("GET", "/ips/" + waiting["id"])[1]["address"]
+    assert ask("DELETE", "/ips/" + made["id"]) == (204, None) and ask("GET", "/ips/" + made["id"])[0] == 404
+
+
+def test_reservation_assignment_and_devices_addresses(ask, double):
+    first, second = (double.ask("/devices", hostname=name, number=number)["id"] for name, number in (("a", 1), ("b", 2)))
+    made = ask("POST", BASE + "/ips", order())[1]
+    status, assigned = ask("POST", "/devices/{0}/ips".format(first), {"address": made["address"] + "/32"})
+    assert status == 201 and assigned["id"] != made["id"] and assigned["assigned_to"]["href"].endswith(first)
+    assert made["address"] in [row["address"] for row in ask("GET", "/devices/" + first)[1]["ip_addresses"]]
+    assert ask("GET", "/devices/{0}/ips".format(first))[1]["ip_addresses"][-1]["id"] == assigned["id"]
+    assert ask("POST", "/devices/{0}/ips".format(second), {"address": made["address"]})[0] == 422  # it is assigned elsewhere
+    assert ask("POST", "/devices/{0}/ips".format(second), {"address": "198.18.0.1"})[0] == 422  # it is nobody's
+    (row,) = [row for row in ask("GET", BASE + "/ips")[1]["ip_addresses"] if row["id"] == made["id"]]
+    assert row["assignments"] == [{"href": "/metal/v1/ips/" + assigned["id"]}]  # links only, unless asked for more
+    (row,) = [row for row in ask("GET", BASE + "/ips?include=assignments")[1]["ip_addresses"] if row["id"] == made["id"]]
+    assert row["assignments"][0]["address"] == made["address"]
+    assert ask("DELETE", "/ips/" + assigned["id"]) == (204, None) and ask("GET", "/ips/" + made["id"])[1]["assignments"] == []
+    assert made["address"] not in [row["address"] for row in ask("GET", "/devices/" + first)[1]["ip_addresses"]]
+    ask("POST", "/devices/{0}/ips".format(second), {"address": made["address"]})
+    assert ask("DELETE", "/ips/" + made["id"]) == (204, None)  # given back for good, and taken from its device
+    assert made["address"] not in [row["address"] for row in ask("GET", "/devices/" + second)[1]["ip_addresses"]]
+
+
+def test_pages(ask, double):
+    for number in range(12):
+        double.ask("/devices", hostname="n%d" % number, number=number + 1)
+        double.ask("/reservations", tags=["t"])
+    first, second = (ask("GET", BASE + "/devices?page={0}".format(page))[1] for page in (1, 2))
+    assert (len(first["devices"]), len(second["devices"])) == (10, 2)  # ten, unless asked for more
+    assert (first["meta"]["total"], first["meta"]["last_page"], first["meta"]["next"] is None, second["meta"]["next"]) == (12, 2, False, None)
+    found = ask("GET", BASE + "/ips?per_page=5&page=3")[1]
+    assert len(found["ip_addresses"]) == 3 and found["meta"]["current_page"] == 3  # with the project's own private block
+    assert len(ask("GET", BASE + "/ips")[1]["ip_addresses"]) == 13
+
+
+def test_faults_and_the_log(ask, double):
+    double.ask("/faults", method="GET", path="/ips$", status=503, headers={"Retry-After": "1"}, body={"error": "later"})
+    assert ask("GET", BASE + "/ips") == (503, {"error": "later"}) and ask("GET", BASE + "/ips")[0] == 200
+    double.ask("/faults", method="POST", path="/ips$", status=504, body={"error": "late"}, after=True)
+    assert ask("POST", BASE + "/ips", order())[0] == 504 and len(double.held()) == 1  # done, and nobody was told
+    assert [(row["method"], row["body"]) for row in double.ask("/log")][-1] == ("POST", order())
