@@ -9,6 +9,9 @@ import json
 import pathlib
 import re
 
+from test_rollback import CONTROLLER, TIMER, assert_taken_back, state
+from test_rollback import play as ssh_play
+
 #: What a node of the worked example prints.
 PRINTED = pathlib.Path(__file__).resolve().parents[1] / "kernel" / "talos_kubespan.nft"
 ELEMENTS = re.compile(r"\s*elements = \{[^}]*\}")
@@ -87,6 +90,19 @@ def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
     assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard("gcp-node-1")["kubespan"]["peers"].items()} == {
         key: peer["allowed_ips"] for key, peer in before.items()
     }
+
+
+def test_a_mesh_that_takes_the_controllers_address_is_taken_back(fabric):
+    """Another node of the cluster announces the gateway, as a floating address would be: the way to the controller is then the tunnel."""
+    node, other = "aws-node-1", "aws-node-2"
+    before = state(fabric, node)[node]
+    own = fabric.annotations("aws", other)[SELF]
+    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1},{2}".format(SELF, own, CONTROLLER))
+    assert_taken_back(fabric, "the controller is steered into the tunnel", node, lambda: ssh_play(
+        fabric, "mesh", "--limit", node, node_dataplane_rollback_seconds=TIMER, **MESH))
+    assert state(fabric, node)[node] == before
+    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1}".format(SELF, own))
+    assert not play(fabric, "site").ok().changed
 
 
 def test_a_reboot_brings_it_back(fabric):
