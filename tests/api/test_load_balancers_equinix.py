@@ -423,8 +423,8 @@ def test_every_call_of_a_first_run(server, double, api):
         ("POST", device + "/bgp/sessions", {"address_family": "ipv4"}),
         ("POST", project + "/ips", order),
     ]  # fmt: skip
-    assert {row["path"] for row in log if row["method"] == "GET"} == {project + "/bgp-config", project + "/ips", project + "/devices",
-                                                                     device + "/bgp/neighbors"}  # fmt: skip
+    read = {project + "/bgp-config", project + "/ips", project + "/devices", device + "/bgp/neighbors"}
+    assert {row["path"] for row in log if row["method"] == "GET"} == read
     found = api.get("/api/v1/nodes/metal-1")["metadata"]["annotations"]
     password = base64.b64encode(b"Abcdef1234").decode()
     assert {key.partition("/")[2]: value for key, value in found.items() if key.startswith("metal.equinix.com/")} == {
