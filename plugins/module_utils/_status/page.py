@@ -21,6 +21,8 @@ from .style import SCRIPT, STYLE
 Data = t.Mapping[str, t.Any]
 #: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
 ROWS = 1000
+#: Longer tables are folded, so that a reader on a phone comes to the next one.
+UNFOLDED = 60
 
 
 def render(document: Data) -> str:
@@ -124,9 +126,7 @@ def _map(document: Data) -> str:
 Cell = t.Tuple[str, str]  # (class, HTML)
 
 
-def _table(
-    title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, opened: bool = True, note: str = ""
-) -> str:
+def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "") -> str:
     """A section with a table; heads: (class, text). Nothing at all for no rows."""
     if not total:
         return ""
@@ -145,7 +145,15 @@ def _table(
     return (
         '<details id="{0}"{1}><summary><h2>{2}</h2><span class="count">{3}</span></summary><div class="body">{4}<div class="scroll">'
         '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
-    ).format(key, " open" if opened else "", escape(title), number("count." + key, total), note and '<p class="note">{0}</p>'.format(escape(note)), head, body)
+    ).format(
+        key,
+        " open" if total <= UNFOLDED else "",
+        escape(title),
+        number("count." + key, total),
+        note and '<p class="note">{0}</p>'.format(escape(note)),
+        head,
+        body,
+    )
 
 
 def _heads(words: str) -> t.List[t.Tuple[str, str]]:
@@ -189,7 +197,7 @@ def _drift(document: Data) -> str:
 
 
 def _refused(document: Data) -> str:
-    rows = [[_text(r["where"], "name"), _text(r["object"]), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in document["refused"][:ROWS]]
+    rows = [[_text(r["where"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in document["refused"][:ROWS]]
     return _table("Refused", "refused", _heads("Where|Object|Reason|Message"), rows, len(document["refused"]))
 
 
@@ -222,7 +230,7 @@ def _nodes(document: Data) -> str:
             _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
         ])  # fmt: skip
     heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Oldest handshake|#Received|#Sent|#Routes|Kernel")
-    return _table("Nodes", "nodes", heads, rows, len(document["nodes"]), opened=len(rows) <= 60)
+    return _table("Nodes", "nodes", heads, rows, len(document["nodes"]))
 
 
 def _rank(row: t.Tuple[t.Any, ...]) -> t.Tuple[t.Any, ...]:
@@ -243,7 +251,7 @@ def _tunnels(document: Data) -> str:
             _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
         ])  # fmt: skip
     heads = _heads("Node|Peer|State|#Handshake|#Received|#Sent|Endpoint|Allowed IPs|Device")
-    return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]), opened=len(rows) <= 60)
+    return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]))
 
 
 def _services(document: Data) -> str:
