@@ -71,7 +71,7 @@ class ActionModule(ActionBase):
         if row.get("lost"):
             raise AnsibleActionFail("fabric {0}: {1} [lease_lost]".format(options["fabric"], row["lost"]))
         for failure in row.get("unlocked", []):
-            display.warning("no lock in cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
+            display.warning("no lock in {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
         return dict(result, changed=False, held=True, leases=row.get("leases", []), unlocked=row.get("unlocked", []))
 
     def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -224,6 +224,30 @@ def test_clusters_that_give_no_lease_are_named(server):
     assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [("gcp", "unreachable"), ("onprem", "unauthorized")]
 
 
+def test_a_machine_without_such_sockets_says_so_and_goes_on(server, monkeypatch):
+    def refused(self, unused):
+        raise PermissionError(1, "not here")
+
+    monkeypatch.setattr(local_lock.socket.socket, "bind", refused)
+    keeper = Keeper([server.access()], "no-sockets", scope="controller")
+    assert keeper.answer()["held"] and [row["reason"] for row in keeper.answer()["unlocked"]] == ["lock_unsupported"]
+    keeper.end()
+
+
+def test_two_keepers_on_one_machine(server):
+    first = Keeper([server.access()], "local", scope="controller")
+    assert first.answer()["held"]
+    second = Keeper([server.access()], "local", scope="controller")
+    assert not second.answer()["held"] and "'ops@here site.yml' since" in second.answer()["who"]
+    third = Keeper([server.access()], "local", scope="controller", wait=60)
+    until(lambda: third.rows)
+    assert "waiting" in third.rows[0]
+    first.end()
+    assert third.answer()["held"]
+    for one in (second, third):
+        one.end()
+
+
 def test_one_api_server_under_two_names_is_no_second_run(server):
     keeper = Keeper([server.access(), server.access("same")], "two-names")
     assert keeper.answer()["held"] and keeper.answer()["leases"] == ["aws"]

@@ -100,17 +100,30 @@ class _Keeping:
 
     def locally(self) -> bool:
         """The lock on this machine."""
-        lock = local_lock.LocalLock(self._key, self._info)
+        if not local_lock.is_supported():
+            return True
+        self._local = local_lock.LocalLock(self._key, self._info)
         ending = 0.0
-        while local_lock.is_supported() and not lock.take():
+        while not self._take_local():
             told = local_lock.ask(self._key)
-            if told and ending < ENDING_SECONDS and not local_lock.lives(told.get("pid", 0), told.get("born", "")):
+            over = told is None or (told and not local_lock.lives(told.get("pid", 0), told.get("born", "")))
+            if over and ending < ENDING_SECONDS and not self._stop.is_set():
                 ending += _POLL  # that run is over and about to give its Leases back: nobody has to be told
                 self._stop.wait(_POLL)
-            elif told is not None and not self._wait_for("{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))):
+                continue
+            told = told or {}
+            if not self._wait_for("{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))):
                 return False
-        self._local = lock
         return not self._stop.is_set()
+
+    def _take_local(self) -> bool:
+        try:
+            return t.cast(local_lock.LocalLock, self._local).take()
+        except OSError as error:
+            self.unlocked.append(
+                {"cluster": "controller", "operation": "take the lock of this machine", "reason": "lock_unsupported", "message": str(error), "status": None}
+            )
+            return True
 
     def in_clusters(self) -> bool:
         """A Lease in every cluster that answers, in the order of their names, so that two runs never wait for each other."""
@@ -147,7 +160,7 @@ class _Keeping:
                 clusters.fail(error)
                 continue
             self.leases[cluster] = lease
-        self.unlocked = clusters.failures
+        self.unlocked += clusters.failures
         self._info.update(leases=sorted(self.leases), unlocked=self.unlocked)
         return not self._stop.is_set()
 

@@ -12,6 +12,7 @@ to whoever connects, and is gone with its process however that ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -63,14 +64,16 @@ class LocalLock:
         self._socket: t.Optional[socket.socket] = None
 
     def take(self) -> bool:
-        """True when it is ours now; False when somebody else has it."""
+        """True when it is ours now; False when somebody else has it. Raises OSError where there are no such sockets."""
         door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             door.bind(socket_name(self._key))
             door.listen(16)
-        except OSError:
+        except OSError as error:
             door.close()
-            return False
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
         self._socket = door
         threading.Thread(target=self._serve, name="mcn-lock", daemon=True).start()
         return True
