@@ -1,0 +1,84 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the guides and the README name exists: playbooks, roles, modules, filters, variables, commands, files, pictures."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDES = sorted((ROOT / "docs" / "docsite" / "rst").glob("*.rst"))
+PAGES = GUIDES + [ROOT / "README.md"]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+PLUGINS = {path.stem for kind in ("modules", "filter", "inventory", "connection", "action", "callback", "lookup")
+           for path in (ROOT / "plugins" / kind).glob("*.py")}  # fmt: skip
+PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+EVENT_SOURCES = {path.stem for path in (ROOT / "extensions").rglob("*.py")} | {path.stem for path in (ROOT / "extensions").rglob("*.yml")}
+#: What an example calls something of its own.
+INVENTED = {"mesh_guard"}
+#: Names that are no plugins: the documentation site's own labels, groups of module_defaults, the collection's places.
+OTHERS = {"docsite", "kube", "node", "all", "git", "yml"}
+
+
+def ids(path):
+    return path.name
+
+
+def words_of(folder, *patterns):
+    """Every identifier in the files of a folder."""
+    found = set()
+    for pattern in patterns:
+        for path in (ROOT / folder).rglob(pattern):
+            found.update(re.findall(r"[a-z_][a-z0-9_]+", path.read_text("utf-8")))
+    return found
+
+
+@pytest.fixture(scope="module", name="known")
+def known_words():
+    return words_of("roles", "*.yml") | words_of("playbooks", "*.yml") | words_of("plugins", "*.py") | words_of("extensions", "*.yml", "*.py")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_playbooks_roles_and_plugins_exist(page):
+    text = page.read_text("utf-8")
+    for name in re.findall(r"ansible-playbook[^\n`]*? multicluster\.network\.([a-z_0-9]+)", text):
+        assert name in PLAYBOOKS, "no playbook {0}".format(name)
+    for name in re.findall(r"multicluster\.network\.([a-z_0-9]+)", text):
+        assert name in PLAYBOOKS | PLUGINS | set(ROLES) | OTHERS | EVENT_SOURCES, "no {0}".format(name)
+    for name in re.findall(r"[Pp]laybooks? ``([a-z_]+)``", text):
+        assert name in PLAYBOOKS, "no playbook {0}".format(name)
+    for name in re.findall(r"[Rr]ole ``([a-z_]+)``", text):
+        assert name in ROLES, "no role {0}".format(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_variables_exist(page, known):
+    for word in sorted(set(re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8")))):
+        ours = any(word.startswith(role + "_") for role in ROLES) or word.startswith(("multicluster_", "kubespan_"))
+        if ours and word not in ROLES and word not in INVENTED:
+            assert word in known, "nothing knows the variable {0}".format(word)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_commands_and_files_exist(page):
+    text, runner, targets = page.read_text("utf-8"), (ROOT / "tests" / "run").read_text(), (ROOT / "Makefile").read_text()
+    for name in re.findall(r"tests/run ([a-z_]+)", text):
+        assert re.search(r"^{0}\(\)".format(name), runner, re.MULTILINE), "tests/run has no {0}".format(name)
+    for name in re.findall(r"``make ([a-z-]+)", text) + re.findall(r"`make ([a-z-]+)", text):
+        assert re.search(r"(^|\s){0}(\s|:)".format(name), targets), "make has no {0}".format(name)
+    for name in re.findall(r"``(?:tests|docs|extensions|roles|playbooks)/[\w./-]+``", text):
+        assert (ROOT / name.strip("`")).exists(), name
+    for name in re.findall(r"\]\(((?!http)[\w./-]+)\)", text) + re.findall(r"image:: ([\w./-]+)", text):
+        assert (page.parent / name).exists(), name
+
+
+def test_every_guide_is_in_the_index():
+    sections = yaml.safe_load((ROOT / "docs" / "docsite" / "extra-docs.yml").read_text())["sections"]
+    named = [name for section in sections for name in section["toctree"]]
+    assert sorted(named) == sorted(path.stem for path in GUIDES) and len(named) == len(set(named))
