@@ -80,7 +80,7 @@ def test_an_address_of_the_pool_and_back(server, api):
     assert {name: get(api, name)["spec"].get("loadBalancerIP") for name in ("web", "db", "inside")} == {
         "db": "203.0.113.0", "web": "203.0.113.1", "inside": None,
     }  # fmt: skip
-    assert get(api, "web")["status"]["loadBalancer"]["ingress"] == [{"ip": "203.0.113.1"}]
+    assert [row["ip"] for row in get(api, "web")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.1"]
     assert row(result, "web")["ready"] and row(result, "web")["state"] == "Mapped"
     assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.0/32", "203.0.113.1/32"]
     assert ledger(api)["203.0.113.1"]["service"] == NAMESPACE + "/web"
