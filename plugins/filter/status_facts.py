@@ -33,6 +33,10 @@ options:
     description: Name of the variable with the result of M(multicluster.network.node_status).
     type: str
     default: __status_r_node
+  packed:
+    description: Give it as one text, for the option C(packed) of the modules.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -44,10 +48,12 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: C(mesh), C(nodes), C(node_plans) and C(plans), as M(multicluster.network.fabric_status) takes them.
-  type: dict
+  type: raw
 """
 
 import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._status.packed import pack
 
 #: Capability -> where its role registers the result of a run.
 _PLANS = {
@@ -64,7 +70,7 @@ _NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts")
 
 
-def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node") -> t.Dict[str, t.Any]:
+def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node", packed: bool = False) -> t.Any:
     """See DOCUMENTATION."""
     found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}}
     for host in hosts:
@@ -81,7 +87,7 @@ def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[s
         _collect(found["plans"], given, _NODE_PLANS)
     for host in clusters:
         _collect(found["plans"], hostvars[host], _PLANS)
-    return found
+    return pack(found) if packed else found
 
 
 def _collect(plans: t.Dict[str, t.Any], given: t.Any, names: t.Mapping[str, str]) -> None:

@@ -47,6 +47,11 @@ options:
     description: Name of a capability to the result of its module in check mode.
     type: dict
     default: {}
+  packed:
+    description: >-
+      O(mesh), O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
+      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
+    type: str
   kubespan:
     description: What of the layout of a KubeSpan mesh is not as usual, V({}) for nothing. Leave it out where there is no such mesh.
     type: dict
@@ -129,6 +134,7 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
+            "packed": {"type": "str"},
             "kubespan": {"type": "dict"},
             "max_skew": {"type": "float", "default": 30},
             "fail_on_errors": {"type": "bool", "default": True},

@@ -40,6 +40,11 @@ options:
     description: Name of a capability to the result of its module in check mode.
     type: dict
     default: {}
+  packed:
+    description: >-
+      O(mesh), O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
+      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
+    type: str
   page:
     description: File that receives the page.
     type: path
@@ -132,6 +137,7 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
+            "packed": {"type": "str"},
             "page": {"type": "path"},
             "document": {"type": "path"},
             "metrics": {"type": "path"},

@@ -44,6 +44,11 @@ options:
     description: Name of a capability to the result of its module in check mode.
     type: dict
     default: {}
+  packed:
+    description: >-
+      O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
+      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
+    type: str
   files:
     description: Names in the archive to files on the host that runs the module, such as those of M(multicluster.network.fabric_status).
     type: dict
@@ -116,6 +121,7 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
+            "packed": {"type": "str"},
             "files": {"type": "dict", "default": {}},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "versions": {"type": "dict", "default": {}},

@@ -15,6 +15,7 @@ from .._kubernetes.errors import KubeError
 from .._mesh.fabric import Fabric, errors, load_fabric
 from .._mesh.kubespan_generations import Layout
 from .._status.preflight import ERROR, Limits, find
+from .fabric_status import unpacked
 
 Data = t.Dict[str, t.Any]
 
@@ -31,6 +32,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_status or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds}.
     """
+    request = unpacked(request)
     definition = request["definition"]
     fabric, findings = load_fabric({"name": request["fabric"], "clusters": definition.get("clusters") or {}, "nodes": definition.get("nodes") or {}})
     wrong = errors(findings)

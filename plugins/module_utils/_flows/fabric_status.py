@@ -25,6 +25,7 @@ from .._services.mirror_services import MIRRORED
 from .._status import blame, page, prometheus
 from .._status.cluster import describe
 from .._status.model import build, peer_names
+from .._status.packed import unpack
 from .._values.refused import ValueRefused
 
 Data = t.Dict[str, t.Any]
@@ -44,10 +45,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
-    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, page, document, metrics: paths or None}.
+    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, packed: these four as one text, or None, page, document, metrics: paths or None}.
     """
     with gc_paused():
-        document = gather(request)
+        document = gather(unpacked(request))
     files = {}
     for option, text in (("page", page.render), ("document", _as_json), ("metrics", prometheus.text)):
         if request.get(option):
@@ -66,6 +67,11 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
         "failures": document["failures"][:SHOWN],
         "refused": [],
     }  # fmt: skip
+
+
+def unpacked(request: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """The request with what ``packed`` holds in its place. Raises ValueRefused."""
+    return dict(request, packed=None, **unpack(request["packed"])) if request.get("packed") else request
 
 
 def gather(request: t.Mapping[str, t.Any]) -> Data:

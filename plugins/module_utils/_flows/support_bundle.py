@@ -18,6 +18,7 @@ from .._kubernetes.kubeconfig import KubeconfigRefused, parse_kubeconfig, secret
 from .._linux.archive import write_archive
 from .._linux.files import make_folder, read_state
 from .._status.redact import Redactor, public_keys, secrets_of
+from .fabric_status import unpacked
 
 Data = t.Dict[str, t.Any]
 
@@ -40,6 +41,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     ``request``: {fabric, clusters, definition, nodes, node_plans, plans, files: {name in the bundle: path}, secrets: [text],
     versions: {name: text}, path}.
     """
+    request = unpacked(request)
     files = {name: text for name, text in ((name, _text(path)) for name, path in sorted((request.get("files") or {}).items())) if text is not None}
     known = set(request.get("secrets") or ()) | secrets_of(request.get("definition")) | _of_clusters(request["clusters"])
     document = _json(files.get("status.json"))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.multicluster.network.plugins.module_utils._status import blame, drift
+from ansible_collections.multicluster.network.plugins.module_utils._status import blame, drift, packed
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 US = "multicluster.network/default"
 KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
@@ -154,3 +155,15 @@ def test_runs_are_compared():
 def test_a_document_that_is_none_is_no_earlier_run(previous):
     rows, since = drift.compare_runs([row("a")], previous, "T1")
     assert rows[0]["first_seen"] == "T1" and not since["new"] and not since["gone"] or previous == {"drift": ["x", 1]}
+
+
+@pytest.mark.parametrize("value", [{}, {"nodes": {"ä": [1, None, True, "\u0000"]}, "mesh": {}}, [1.5]])
+def test_packed_facts_come_back_as_they_were(value):
+    assert packed.unpack(packed.pack(value)) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "AAAA", packed.pack({"a": 1})[:-8], packed.pack({"a": 1}) + "!"])
+def test_what_is_not_packed_is_refused(text):
+    with pytest.raises(ValueRefused) as caught:
+        packed.unpack(text)
+    assert caught.value.word == "bad_type"
