@@ -45,7 +45,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
-    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, packed: these four as one text, or None, page, document, metrics: paths or None}.
+    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, packed: these four as one text, or None,
+    page, document, metrics: paths or None}.
     """
     with gc_paused():
         document = gather(unpacked(request))
