@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from service_lab import LABEL, client, make_fluentd, make_pod, only, pods_serve, remove_pod, source_has, until
+from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels
 
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
 VARIABLES = {"service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
@@ -64,6 +66,22 @@ def test_the_second_run_writes_nothing(fabric):
     with fabric.witness() as writes:
         run = mirror(fabric).ok()
     assert not run.changed and not writes
+
+
+def test_the_page_says_what_kernels_and_api_servers_say(fabric):
+    folder = fabric.state / "status"
+    before = kernels(fabric, "wireguard.")
+    fabric.play("status", variables=dict(VARIABLES, multicluster_capabilities=["services"], status_folder=str(folder))).ok()
+    after = kernels(fabric, "wireguard.")
+    document = json.loads((folder / "fabric-status.json").read_text())
+    check_tunnels(document, before, after)
+    assert {name: count for (dummy, dummy_too, name), (dummy_ip, count) in check_services(fabric, document).items()} == {
+        MIRROR: 2, "aws-sys-log-73736d-other": 0,
+    }  # fmt: skip
+    check_sums(document)
+    check_metrics(document, (folder / "fabric-status.prom").read_text())
+    numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', (folder / "fabric-status.html").read_text()))
+    assert {name: numbers.get("summary." + name) for name in ("nodes", "tunnels", "endpoints", "drift")} == {"nodes": "4", "tunnels": "8", "endpoints": "2", "drift": "0"}
 
 
 def test_scaling_follows(fabric):
