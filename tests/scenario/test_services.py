@@ -81,7 +81,8 @@ def test_the_page_says_what_kernels_and_api_servers_say(fabric):
     check_sums(document)
     check_metrics(document, (folder / "fabric-status.prom").read_text())
     numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', (folder / "fabric-status.html").read_text()))
-    assert {name: numbers.get("summary." + name) for name in ("nodes", "tunnels", "endpoints", "drift")} == {"nodes": "4", "tunnels": "8", "endpoints": "2", "drift": "0"}
+    wanted = {"summary.nodes": "4", "summary.tunnels": "8", "summary.endpoints": "2", "summary.drift": "0"}
+    assert {name: numbers.get(name) for name in wanted} == wanted
 
 
 def test_scaling_follows(fabric):

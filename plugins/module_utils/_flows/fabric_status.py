@@ -96,7 +96,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         "nodes": nodes,
         "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
         "drift": drift,
-        "refused": _refused(mesh, node_plans, plans),
+        "refused": _refused(mesh, node_plans, plans) + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),
         "failures": _failures(clusters, mesh, plans),
         "tenants": plans.get("tenants"),
         "previous": _previous(request.get("document")),
@@ -118,21 +118,33 @@ def _previous(path: t.Optional[str]) -> t.Any:
 
 def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Data, t.Dict[t.Tuple[str, str], t.Any]]:
     """(what is drawn, the objects that plans speak of). Raises KubeErrors."""
-    read: Data = {
-        "version": "{0}.{1}".format(*client.server_version()),
-        "nodes": client.list("/api/v1/nodes").items,
-        "services": client.list("/api/v1/services").items,
-        "endpoints": client.list("/api/v1/endpoints", label_selector=MIRRORED + "=true").items,
-        "slices": [],
-        "ledger": _ledger(client),
-        "peers": client.list("/apis/{0}/peers".format(KILO)).items if client.serves(KILO, "Peer") else [],
-    }
+    read: Data = {"version": "{0}.{1}".format(*client.server_version()), "slices": [], "denied": []}
+
+    def listed(kind: str, function: t.Callable[[], t.Any], nothing: t.Any) -> t.Any:
+        """An access for some capabilities may not list what the others need: the rest is shown all the same."""
+        try:
+            return function()
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            read["denied"].append(kind)
+            return nothing
+
+    def items(path: str, **more: t.Any) -> t.Callable[[], t.Any]:
+        return lambda: client.list(path, **more).items
+
+    read["nodes"] = listed("nodes", items("/api/v1/nodes"), [])
+    read["services"] = listed("services", items("/api/v1/services"), [])
+    read["endpoints"] = listed("endpoints", items("/api/v1/endpoints", label_selector=MIRRORED + "=true"), [])
+    read["ledger"] = listed("configmaps", lambda: _ledger(client), {})
+    if client.serves(KILO, "Peer"):
+        read["peers"] = listed("peers", items("/apis/{0}/peers".format(KILO)), [])
     discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
     for mark in (MIRRORED, MIRRORED_SLICE) if discovery else ():
-        read["slices"] += client.list("/apis/{0}/endpointslices".format(discovery), label_selector=mark + "=true").items
+        read["slices"] += listed("endpointslices", items("/apis/{0}/endpointslices".format(discovery), label_selector=mark + "=true"), [])
     target = next((one for one in TARGETS["auto"] if client.serves(one.api_version, one.kind)), None)
     if target is not None:
-        read.update(sets=client.list(target.path()).items, set_field=target.field)
+        read.update(sets=listed("network sets", items(target.path()), []), set_field=target.field)
     index: t.Dict[str, t.Dict[str, t.Any]] = {}
     found = {}
     for kind, ident in asked:
@@ -141,9 +153,8 @@ def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Da
         if part is not None:
             if part not in index:
                 index[part] = {_short(obj): obj for obj in read.get(part) or ()}
-            found[kind, ident] = index[part].get(name)
-            if part in ("services", "endpoints", "slices") and found[kind, ident] is None and not name:
-                del found[kind, ident]
+            if index[part] or not read["denied"]:
+                found[kind, ident] = index[part].get(name)
         elif kind in _OTHERS:
             found[kind, ident] = _get(client, kind, name)
     return read, found
@@ -162,6 +173,10 @@ def _get(client: Client, kind: str, short: str) -> t.Any:
             try:
                 return client.get(resource.path(namespace if slash else None, name))
             except (NotFound, ValueError):
+                return None
+            except KubeError as error:
+                if error.status != 403:
+                    raise
                 return None
     return None
 
@@ -184,6 +199,14 @@ def _refused(mesh: t.Mapping[str, t.Any], node_plans: t.Mapping[str, t.Any], pla
     given = [("mesh", mesh)] + [(host, node_plans[host]) for host in sorted(node_plans)] + [(name, plans[name]) for name in sorted(plans)]
     rows = {(where, row["object"], row["reason"], row["message"]) for where, result in given for row in result.get("refused") or ()}
     return [dict(zip(("where", "object", "reason", "message"), row)) for row in sorted(rows)]
+
+
+def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> t.List[Data]:
+    return [
+        {"where": name, "object": "list " + kind, "reason": "forbidden", "message": "the access may not list {0}: they are missing here".format(kind)}
+        for name in sorted(kinds)
+        for kind in sorted(set(kinds[name]))
+    ]
 
 
 def _failures(clusters: Clusters, mesh: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> t.List[Data]:

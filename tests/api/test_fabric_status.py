@@ -1,0 +1,90 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The page of clusters without a mesh, from real API servers: numbers, drift with its owner, hostile text, a server that is gone."""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import fabric_preflight, fabric_status
+from mirror_clusters import (  # pylint: disable=unused-import
+    BASE,
+    DEFINITION,
+    FLUENTD,
+    NAMESPACE,
+    PODS,
+    dead,
+    fluentd,
+    other,
+    two,
+)
+
+__all__ = ["fluentd", "other", "two"]
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def look(two, folder, check=False, change=None, **plans):
+    request = {
+        "fabric": "t", "clusters": two.request()["clusters"], "timeout": 5, "plans": plans,
+        "page": str(folder / "p.html"), "document": str(folder / "p.json"), "metrics": str(folder / "p.prom"),
+    }  # fmt: skip
+    return fabric_status.run(change(request) if change else request, check)
+
+
+def document(folder):
+    return json.loads((folder / "p.json").read_text())
+
+
+def test_what_is_there_is_shown_and_nothing_is_written(fluentd, tmp_path):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    mark = two.mark()
+    assert look(two, tmp_path, check=True)["files"] and not (tmp_path / "p.html").exists()
+    result = look(two, tmp_path)
+    assert two.writes(mark) == {"aws": [], "gcp": []} and not result["changed"] and result["failures"] == []
+    row = document(tmp_path)["services"]
+    assert [(one["cluster"], one["namespace"], one["name"], one["source"], one["endpoints"], one["ready"]) for one in row] == [
+        ("gcp", NAMESPACE, FLUENTD, "aws", len(PODS), len(PODS))
+    ]
+    assert row[0]["cluster_ip"] == two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
+    line = 'multicluster_service_endpoints{{cluster="gcp",namespace="{0}",name="{1}",source="aws"}} 3'.format(NAMESPACE, FLUENTD)
+    assert line in (tmp_path / "p.prom").read_text().splitlines()
+
+
+def test_a_foreign_edit_and_a_deletion_have_their_owners(fluentd, tmp_path):
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    look(two, tmp_path, services=two.run(check=True, mirror_as="endpoints"))
+    assert document(tmp_path)["drift"] == []
+    path = BASE + NAMESPACE + "/services/" + FLUENTD
+    edit = {"spec": {"ports": [{"name": "script", "port": 9999}]}, "metadata": {"annotations": {"note": SCRIPT}}}
+    two.clients["gcp"].merge_patch(path, edit, "intruder" + SCRIPT)
+    two.drop("gcp", "Endpoints", NAMESPACE, FLUENTD)
+    result = look(two, tmp_path, services=two.run(check=True, mirror_as="endpoints"))
+    rows = {row["kind"]: row for row in result["drift"]}
+    assert rows["Service"]["owner"] == "intruder" + SCRIPT and rows["Service"]["since"].endswith("Z")
+    assert (rows["Endpoints"]["difference"], rows["Endpoints"]["owner"]) == ("missing", "nobody")
+    assert result["since_last_run"]["new"] == 2 and rows["Service"]["last_good"]
+    assert SCRIPT not in (tmp_path / "p.html").read_text()
+    two.run(mirror_as="endpoints")
+    result = look(two, tmp_path, services=two.run(check=True, mirror_as="endpoints"))
+    assert result["drift"] == [] and result["since_last_run"]["gone"] == 2
+
+
+def test_a_server_that_is_gone_is_named_and_the_other_one_shown(fluentd, tmp_path):
+    fluentd.run(mirror_as="endpoints")
+    result = look(fluentd, tmp_path, change=dead)
+    assert {row["cluster"] for row in result["failures"]} == {"aws"} and result["verdict"] == "something does not answer"
+    assert {row["name"]: row["reachable"] for row in document(tmp_path)["clusters"]} == {"aws": False, "gcp": True}
+    assert len(document(tmp_path)["services"]) == 1
+
+
+def test_preflight_asks_both_and_writes_nothing(two):
+    mark = two.mark()
+    request = {"fabric": "t", "clusters": two.request()["clusters"], "definition": DEFINITION, "timeout": 5, "nodes": {}}
+    assert fabric_preflight.run(request)["ok"] and two.writes(mark) == {"aws": [], "gcp": []}
+    found = fabric_preflight.run(dead(request))
+    assert not found["ok"] and [row["where"] for row in found["findings"]] == ["aws"]
