@@ -37,7 +37,7 @@ options:
 EXAMPLES = r"""
 - name: Is anything unpublished
   ansible.builtin.debug:
-    msg: "{{ __mesh_r_plan.mesh | multicluster.network.annotations_to_publish(hostvars, ansible_play_hosts) }}"
+    msg: "{{ plan.mesh | multicluster.network.annotations_to_publish(hostvars, ansible_play_hosts) }}"
 """
 
 RETURN = r"""

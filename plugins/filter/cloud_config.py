@@ -33,6 +33,7 @@ EXAMPLES = r"""
         metadata: {name: metal-cloud-config, namespace: kube-system}
         data:
           cloud-sa.json: "{{ {'api_key': vault_token, 'project_id': project} | multicluster.network.cloud_config | b64encode }}"
+  delegate_to: localhost
 """
 
 RETURN = r"""

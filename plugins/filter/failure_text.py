@@ -23,7 +23,7 @@ options:
 EXAMPLES = r"""
 - name: Say what failed
   ansible.builtin.debug:
-    msg: "{{ __mesh_r_plan.failures | map('multicluster.network.failure_text') | list }}"
+    msg: "{{ plan.failures | map('multicluster.network.failure_text') | list }}"
 """
 
 RETURN = r"""

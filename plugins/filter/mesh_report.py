@@ -32,7 +32,7 @@ options:
 EXAMPLES = r"""
 - name: Show the verdict
   ansible.builtin.debug:
-    msg: "{{ (__mesh_r_plan.mesh | multicluster.network.mesh_report(hostvars, ansible_play_hosts_all)).text.splitlines() }}"
+    msg: "{{ (plan.mesh | multicluster.network.mesh_report(hostvars, ansible_play_hosts_all)).text.splitlines() }}"
 """
 
 RETURN = r"""

@@ -36,7 +36,7 @@ options:
 EXAMPLES = r"""
 - name: Whom to reach from here
   ansible.builtin.debug:
-    msg: "{{ __mesh_r_plan.mesh | multicluster.network.mesh_targets(hostvars, ansible_play_hosts, inventory_hostname) }}"
+    msg: "{{ plan.mesh | multicluster.network.mesh_targets(hostvars, ansible_play_hosts, inventory_hostname) }}"
 """
 
 RETURN = r"""

@@ -27,7 +27,7 @@ options:
 EXAMPLES = r"""
 - name: What this node is to have
   ansible.builtin.debug:
-    msg: "{{ __mesh_r_plan.mesh | multicluster.network.node_devices(inventory_hostname) }}"
+    msg: "{{ plan.mesh | multicluster.network.node_devices(inventory_hostname) }}"
 """
 
 RETURN = r"""

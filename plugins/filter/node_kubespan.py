@@ -33,7 +33,7 @@ positional: host, settings
 EXAMPLES = r"""
 - name: Show how many nodes the mesh has
   ansible.builtin.debug:
-    msg: "{{ (__mesh_r_plan.mesh | multicluster.network.node_kubespan(inventory_hostname)).affiliates | length }}"
+    msg: "{{ (plan.mesh | multicluster.network.node_kubespan(inventory_hostname)).affiliates | default([]) | length }}"
 """
 
 RETURN = r"""

@@ -33,7 +33,7 @@ options:
 EXAMPLES = r"""
 - name: Who leaves
   ansible.builtin.debug:
-    msg: "{{ __mesh_r_plan.mesh | multicluster.network.nodes_by_cluster(ansible_play_hosts) }}"
+    msg: "{{ plan.mesh | multicluster.network.nodes_by_cluster(ansible_play_hosts) }}"
 """
 
 RETURN = r"""

@@ -299,6 +299,7 @@ EXAMPLES = r"""
     fabric: demo
     state: confirmed
     transaction: "{{ change.transaction.id }}"
+  when: change.transaction is defined  # there is none where nothing had to change
 
 - name: The node leaves the fabric
   multicluster.network.node_dataplane:

@@ -175,6 +175,7 @@ EXAMPLES = r"""
     clusters: "{{ fabric.clusters }}"
     definition: "{{ fabric.definition }}"
     global_selector: mirror.semaphore.uw.io/global-service=true
+    create_namespace: true
   vars:
     fabric: "{{ hostvars | multicluster.network.fabric_definition(groups) }}"
 

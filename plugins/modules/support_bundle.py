@@ -82,7 +82,7 @@ EXAMPLES = r"""
       - {name: aws, kubeconfig: /etc/multicluster/aws.kubeconfig}
     files:
       status.json: /var/www/fabric.json
-    path: /tmp/support.tar.gz
+    path: ~/support.tar.gz
   delegate_to: localhost
   run_once: true
 """
