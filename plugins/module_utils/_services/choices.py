@@ -22,8 +22,10 @@ CHOICES = (PORTS, CLUSTERS, NAME)
 
 
 def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Optional[str]:
+    if what not in honoured:
+        return None
     annotations = service["metadata"].get("annotations")
-    text = annotations.get(PREFIX + what) if what in honoured and isinstance(annotations, dict) else None
+    text = annotations.get(PREFIX + what) if isinstance(annotations, dict) else None
     return text if isinstance(text, str) else None
 
 

@@ -36,8 +36,10 @@ def mirror_labels(prefix: str) -> t.Dict[str, str]:
 
 def labels_of(obj: t.Optional[Object]) -> t.Dict[str, str]:
     """Labels of an object that anybody may have written."""
-    meta = obj.get("metadata") if isinstance(obj, dict) else None
-    labels = meta.get("labels") if isinstance(meta, dict) else None
+    try:
+        labels = obj["metadata"]["labels"]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return {}
     if not isinstance(labels, dict):
         return {}
     for value in labels.values():
