@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 import typing as t
-import urllib.parse
 
-from .._io.json_api import ApiFailed, JsonApi, Manners
+from .._io.json_api import ApiFailed, JsonApi, Manners, segment
 from .._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
 from .._plan.plan import Plan
 
@@ -241,7 +240,7 @@ class _Loader:
             self.plan.delete(record.kind.title, record.name, {"name": record.name})
             if not self.check:
                 try:
-                    self.api.call("DELETE", "{0}{1}/".format(record.kind.path, urllib.parse.quote(str(actual["id"]))), missing_ok=True)
+                    self.api.call("DELETE", "{0}{1}/".format(record.kind.path, segment(actual["id"])), missing_ok=True)
                 except ApiFailed as error:
                     self._failed("remove", record, error)
 

@@ -21,6 +21,11 @@ USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 ANSWER_BYTES = 32 * 1024 * 1024
 
 
+def segment(value: t.Any) -> str:
+    """One segment of a path out of what a server called its object; it cannot leave its place."""
+    return urllib.parse.quote(str(value), safe="")
+
+
 class Answer(t.NamedTuple):
     """``status`` None: there was no answer, and ``reason`` says why; header names in lower case."""
 
