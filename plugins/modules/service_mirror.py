@@ -271,7 +271,7 @@ def main() -> None:
     """Entry point."""
     module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
-        result = service_mirror.run(module.params, check=module.check_mode)
+        result = service_mirror.run(module.params, check=module.check_mode, diff=module._diff)
     except InventoryRefused as err:
         module.fail_json(msg=str(err), findings=err.findings)
     except ValueError as err:

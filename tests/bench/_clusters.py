@@ -29,9 +29,9 @@ DRIVER = """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
 flow = importlib.import_module("ansible_collections.multicluster.network.plugins.module_utils._flows." + ask["flow"])
-import concurrent.futures, kubernetes.client
+import concurrent.futures, urllib3
 started = time.perf_counter()
-result = flow.run(ask["request"])
+result = flow.run(ask["request"], **ask["more"])
 seconds = time.perf_counter() - started
 print(json.dumps({"seconds": seconds, "result": {key: result[key] for key in ("changed", "failures", "refused", "stats")},
                   "plan": {key: value for key, value in result["plan"].items() if key != "changes"}}))
@@ -62,7 +62,7 @@ LISTS = """
 import json, sys, time
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import gc_paused
-import kubernetes.client
+import urllib3
 ask = json.load(sys.stdin)
 def lists():
     clusters = Clusters(ask["clusters"], 120.0)
@@ -98,9 +98,9 @@ def python(text, ask):
     return dict(json.loads(done.stdout), process=time.perf_counter() - started)
 
 
-def run_flow(name, request):
-    """One run of a flow, which must not have failed."""
-    answer = python(DRIVER, {"flow": name, "request": request})
+def run_flow(name, request, **more):
+    """One run of a flow, which must not have failed. ``more``: what its module tells it besides the options."""
+    answer = python(DRIVER, {"flow": name, "request": request, "more": more})
     if answer["result"]["failures"]:
         raise SystemExit("the run failed: {0}".format(answer["result"]["failures"][:3]))
     return answer

@@ -38,14 +38,17 @@ DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 _CONCERNED = GRANTS + ("inventory_hostname", "name")
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused."""
+def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
+
+    ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
+    """
     # the collector would look at every object of every cluster again, and there is no garbage among them
     with gc_paused():
-        return _run(request, check)
+        return _run(request, check, diff)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     fabric = load(request)
     options = read_options(request, fabric)
@@ -69,8 +72,10 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
             }
             for name in sorted(sources)
         },
-        failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings,
+        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings,
     )  # fmt: skip
+    if diff:
+        result["diff"] = done.diff()
     return result
 
 

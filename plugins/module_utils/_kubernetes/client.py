@@ -5,8 +5,8 @@
 # Private to this collection: may change at any time.
 """One API server: complete lists, single objects, plain JSON, and limits on everything that it sends (T14, T21, T22).
 
-The kubernetes library sets up the connections; requests go through its pool directly, since its object model costs
-ten times the decoding and its own request functions follow redirects.
+Requests go through urllib3, the kubernetes library's own pool, directly: its object model costs ten times the decoding and its
+own request functions follow redirects. The library itself obtains the credentials that need a plugin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .._values.refused import quoted
 from . import errors
 from .access import Access
 from .decode import decode
-from .transport import Transport, connect, libraries, within
+from .transport import Transport, connect, library, within
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -295,7 +295,7 @@ class Client:
         deadline: float,
     ) -> t.Any:
         transport = self._connected()
-        dummy, urllib3 = libraries(self.cluster)
+        urllib3 = library(self.cluster)
         url = self.access.server + path + ("?" + urllib.parse.urlencode(query) if query else "")
         headers = transport.headers.copy()
         data = None

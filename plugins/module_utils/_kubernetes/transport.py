@@ -67,21 +67,28 @@ class within:
         _CURRENT.deadline = self.before
 
 
-def libraries(cluster: str) -> t.Tuple[t.Any, t.Any]:
-    """The modules (kubernetes.client, urllib3). Raises LibraryMissing with the way out."""
+def library(cluster: str) -> t.Any:
+    """The module urllib3, which comes with the library kubernetes. Raises LibraryMissing with the way out.
+
+    kubernetes itself makes the credentials that need a plugin, and only then it is imported: its model of the whole API takes
+    a quarter of a second to load, in every module of every play.
+    """
     try:
-        import kubernetes.client
         import urllib3
     except ImportError as error:
-        import sys
+        raise _missing(cluster, error) from None
+    return urllib3
 
-        raise LibraryMissing(
-            cluster,
-            "start",
-            "the Python library kubernetes is missing for {0} ({1}); install it there, or point "
-            "ansible_python_interpreter at a Python that has it".format(sys.executable, error.name or error),
-        ) from None
-    return kubernetes.client, urllib3
+
+def _missing(cluster: str, error: ImportError) -> LibraryMissing:
+    import sys
+
+    return LibraryMissing(
+        cluster,
+        "start",
+        "the Python library kubernetes is missing for {0} ({1}); install it there, or point "
+        "ansible_python_interpreter at a Python that has it".format(sys.executable, error.name or error),
+    )
 
 
 class SteadyContext(ssl.SSLContext):
@@ -152,24 +159,13 @@ class Transport(t.NamedTuple):
 
 def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Transport:
     """Set up (not open) the connections to one cluster. Raises KubeError."""
-    client, urllib3 = libraries(access.cluster)
-    configuration = client.Configuration()
-    configuration.host = access.server
-    configuration.verify_ssl = access.verify is not False
-    # the constructor takes proxies from the environment; only the inventory's count here
-    configuration.proxy = access.proxy_url
-    configuration.no_proxy = None
-    configuration.connection_pool_maxsize = connections
-    configuration.retries = False
-    api_client = client.ApiClient(configuration)
-    pool = api_client.rest_client.pool_manager
+    urllib3 = library(access.cluster)
+    pool = _pool(access, urllib3, connections)
     ca_pem = access.ca_pem
     if access.ca_url:
         ca_pem = fetch_ca(access, urllib3, seconds)
     settings = pool.connection_pool_kw
     if access.server.startswith("https:"):
-        for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file", "assert_hostname", "server_hostname"):
-            settings.pop(name, None)
         context = settings["ssl_context"] = tls_context(access, ca_pem)
         if urllib3.__version__.startswith("1."):
             # it keeps IP addresses from ssl, which then could not check them, and compares all names by itself
@@ -193,13 +189,29 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
     return Transport(pool, headers)
 
 
+def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
+    """The pool of connections, through the inventory's proxy; those of the environment do not count here."""
+    common: t.Dict[str, t.Any] = {"maxsize": connections, "retries": False}
+    if not access.proxy_url:
+        return urllib3.PoolManager(**common)
+    if access.proxy_url.lower().startswith("socks"):
+        try:
+            from urllib3.contrib.socks import SOCKSProxyManager
+        except ImportError as error:
+            raise _missing(access.cluster, error) from None
+        return SOCKSProxyManager(access.proxy_url, **common)
+    return urllib3.ProxyManager(access.proxy_url, **common)
+
+
 def _loaded_credential(access: Access, settings: t.Dict[str, t.Any]) -> t.Optional[str]:
     """Let the kubernetes library run the allowed exec or auth-provider; returns a token, or loads a certificate."""
-    client, dummy = libraries(access.cluster)
     try:
+        import kubernetes.client
         from kubernetes.config import kube_config
-
-        configuration = client.Configuration()
+    except ImportError as error:
+        raise _missing(access.cluster, error) from None
+    try:
+        configuration = kubernetes.client.Configuration()
         kube_config.load_kube_config_from_dict(
             access.loader_config, client_configuration=configuration, persist_config=False
         )

@@ -24,7 +24,7 @@ from .access import AccessRefused, parse_access
 from .client import Client, Limits
 from .decode import deeper_than
 from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
-from .transport import libraries, within
+from .transport import library, within
 
 Data = t.Dict[str, t.Any]
 #: resource -> (kind, paths; the first one that the server has counts, kinds may differ between them)
@@ -157,7 +157,7 @@ def rows(client: Client, path: str, selector: str, version: str, seconds: float)
     if selector:
         query["labelSelector"] = selector
     transport = client._connected()  # pylint: disable=protected-access
-    unused, urllib3 = libraries(client.cluster)
+    urllib3 = library(client.cluster)
     keep_alive(transport.pool, urllib3)
     with client._lock:  # pylint: disable=protected-access
         client.stats["watch"] = client.stats.get("watch", 0) + 1
