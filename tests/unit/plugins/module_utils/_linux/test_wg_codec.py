@@ -229,7 +229,7 @@ def test_control_socket_lines_come_back(steps):
 def test_a_handshake_is_read_with_its_fraction():
     """It often comes in the same second as the endpoint that led to it, and must count as later."""
     lines = ["public_key=" + "22" * 32, "last_handshake_time_sec=1700000000", "last_handshake_time_nsec=250000000"]
-    (peer,) = wg_socket.decode_dump(lines)["peers"].values()
+    peer = next(iter(wg_socket.decode_dump(lines)["peers"].values()))
     assert peer["last_handshake"] == 1700000000.25
-    (peer,) = wg_socket.decode_dump([*lines[:1], "last_handshake_time_sec=0", "last_handshake_time_nsec=0"])["peers"].values()
+    peer = next(iter(wg_socket.decode_dump([*lines[:1], "last_handshake_time_sec=0", "last_handshake_time_nsec=0"])["peers"].values()))
     assert peer["last_handshake"] == 0

@@ -136,7 +136,7 @@ ENDPOINTS = "networking.talos.dev/kubespan-endpoints"
 
 def published(harvested, only=None, **changes):
     topology = plan_mesh(fabric(), listings(**changes), MESH)
-    reported = {name: {key: value for key, value in encode(record(name)).items()} for name in only or KEYS}
+    reported = {name: dict(encode(record(name))) for name in only or KEYS}
     return annotations_to_publish(topology, reported, harvested)
 
 
