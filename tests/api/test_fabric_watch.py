@@ -31,7 +31,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 PLUGIN = pathlib.Path(__file__).resolve().parents[2] / "extensions" / "eda" / "plugins" / "event_source" / "clusters.py"
 
 #: Half a minute together; `tests/run continuous` has them.
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="MCN_FULL is not set")
+FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
 
 
 class OwnServer(ApiServer):

@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._io import lo
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Half a minute together; `tests/run continuous` has them.
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="MCN_FULL is not set")
+FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
 PLAY = """
 - name: Hold the lock until somebody says that it is enough
   hosts: clusters
