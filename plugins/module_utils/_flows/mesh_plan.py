@@ -15,20 +15,11 @@ import typing as t
 from .._kubernetes.clusters import Clusters
 from .._mesh import kubespan_plan
 from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
-from .._mesh.fabric import Fabric, errors, load_fabric
+from .._mesh.fabric import Fabric, InventoryRefused, errors, load_fabric
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
 
 NODES = "/api/v1/nodes"
-
-
-class InventoryRefused(Exception):
-    """The inventory has errors; ``findings`` lists them all as {where, variable, word, message}."""
-
-    def __init__(self, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-        self.findings = list(findings)
-        lines = ["{where}: {variable}: {message} [{word}]".format(**finding) for finding in self.findings]
-        super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
 
 
 def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:

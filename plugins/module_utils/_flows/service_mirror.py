@@ -14,7 +14,7 @@ from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import ListIncomplete, NotFound
 from .._kubernetes.fanout import at_once
-from .._mesh.fabric import GRANTS, Fabric, errors, load_fabric
+from .._mesh.fabric import GRANTS, Fabric, InventoryRefused, errors, load_fabric
 from .._plan.object_plan import Write
 from .._plan.objects import field_manager
 from .._plan.plan import Plan
@@ -29,7 +29,6 @@ from .._services.sweeps import MARKS
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused
 from .._values.selectors import parse_selector
-from .mesh_plan import InventoryRefused
 from .outages import Memory, counting, silent
 from .service_mirror_apply import hand_back, write
 

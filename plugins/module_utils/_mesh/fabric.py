@@ -29,6 +29,15 @@ from .semaphore_device import TXQUEUELEN, device_of, routes_of
 GRANTS = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 
 
+class InventoryRefused(Exception):
+    """The inventory has errors; ``findings`` lists them all as {where, variable, word, message}."""
+
+    def __init__(self, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        self.findings = list(findings)
+        lines = ["{where}: {variable}: {message} [{word}]".format(**finding) for finding in self.findings]
+        super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
+
+
 class Fabric:
     """A validated definition. ``clusters`` and ``nodes`` are plain data in normal form, see ``to_dict``."""
 

@@ -159,7 +159,7 @@ def plan_objects(
                 plan.refuse(label, "not_ours", "is not ours and stays")
         elif actual is None:
             manifest = dict(wanted[key])
-            change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint))
+            change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, ours=True))
             writes.append(Write(change, key, manifest, None, None, adopt))
         elif _going(actual):
             plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
@@ -236,7 +236,7 @@ def _compare(
                 "another field manager owns {0} ({1}); set adopt to take it over".format(taken[0][0], quoted(taken[0][1])),
             )
             return
-    before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint)
+    before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
     shape = merged_shape(after, paths + stale)
     change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
     meta = actual["metadata"]

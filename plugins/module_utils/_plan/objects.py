@@ -154,22 +154,25 @@ _SERVER_METADATA = frozenset(
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def stripped(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """An object without what the server fills in: for diffs, and for comparing before with after."""
-    shown = {key: _bounded(value, 32) for key, value in obj.items() if key not in ("status", "metadata")}
+def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> t.Dict[str, t.Any]:
+    """An object without what the server fills in: for diffs, and for comparing before with after.
+
+    ours: a manifest of our own making, whose parts are shared instead of copied as deep as is safe.
+    """
     metadata = obj.get("metadata", {})
-    shown["metadata"] = {k: _bounded(v, 32) for k, v in metadata.items() if k not in _SERVER_METADATA}
-    annotations = shown["metadata"].get("annotations")
+    shown = {key: value for key, value in obj.items() if key not in ("status", "metadata")}
+    shown["metadata"] = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
-        annotations.pop(_LAST_APPLIED, None)
-        if not annotations:
+        shown["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+        if not shown["metadata"]["annotations"]:
             del shown["metadata"]["annotations"]
-    return shown
+    return shown if ours else {key: _bounded(value, 32) for key, value in shown.items()}
 
 
-def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str]) -> t.Dict[str, t.Any]:
+def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str], ours: bool = False) -> t.Dict[str, t.Any]:
     """stripped(), and a Secret's values as fingerprints (T19)."""
-    shown = stripped(obj)
+    shown = stripped(obj, ours)
     if obj.get("kind") == "Secret":
         for part in ("data", "stringData"):
             if isinstance(shown.get(part), dict):

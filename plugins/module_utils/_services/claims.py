@@ -129,11 +129,12 @@ def check_groups(
         if len(group.endpoints) > room:
             bad.setdefault("source_incomplete", []).append("more than {0} endpoints".format(MOST_ENDPOINTS))
         endpoints = []
+        plain = group.family is None
         for endpoint in group.endpoints[: max(0, room)]:
             texts, dummy, hostname, zone, node, target = endpoint
             # nearly all are one address that holds, and a pod
-            if len(texts) == 1 and group.family is None and not (hostname or zone or node) and _target_holds(target):
-                if known.get(texts[0], _NEW) is None:
+            if len(texts) == 1 and plain and not (hostname or zone or node) and known.get(texts[0], _NEW) is None:
+                if target is None or _target_holds(target):
                     endpoints.append(endpoint)
                     continue
             held = _endpoint(endpoint, group.family, source, guard, bad)
@@ -182,11 +183,12 @@ def _named(endpoint: Endpoint, bad: t.Dict[str, t.List[str]]) -> Endpoint:
 
 
 def _target_holds(target: t.Optional[t.Mapping[str, str]]) -> bool:
-    if target:
-        for value in target.values():
-            if len(value) > 253 or not value.isprintable():
-                return False
-    return True
+    if not target:
+        return True
+    whole = "".join(target.values())  # one look at all of them; nearly always that is the end of it
+    if len(whole) <= 253:
+        return whole.isprintable()
+    return all(len(value) <= 253 and value.isprintable() for value in target.values())
 
 
 def ports_hold(ports: t.Sequence[t.Mapping[str, t.Any]]) -> bool:

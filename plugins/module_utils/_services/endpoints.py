@@ -101,7 +101,9 @@ def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
                 seen.add(text)
                 node = None if safe else _text(address.get("nodeName"))
                 hostname = _text(address["hostname"]) if "hostname" in address else None
-                found.append(Endpoint((text,), conditions, hostname, None, node, _target(address.get("targetRef"), copied)))
+                # the shortest way to make one: there are a hundred thousand in a large cluster
+                target = _target(address.get("targetRef"), copied)
+                found.append(tuple.__new__(Endpoint, ((text,), conditions, hostname, None, node, target)))
         groups.append(Group(None, _ports(subset.get("ports")), tuple(found)))
     return groups
 
