@@ -51,14 +51,14 @@ print(json.dumps(answer))
 """.format(MODULE_UTILS)
 
 
-def structured(node, **ask):
+def structured(node, killed=False, **ask):
     ask.setdefault("elements", ELEMENTS)
     done = subprocess.run(
         node.command(sys.executable, "-B", "-c", STRUCTURED),
         input=json.dumps(ask), capture_output=True, text=True, check=False, env=flow_environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return None if killed else json.loads(done.stdout)
 
 
 def ruleset(node):
@@ -77,7 +77,7 @@ class Monitor:
         self.node = node
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.node.command("stdbuf", "-oL", "nft", "monitor"), stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.node.command("stdbuf", "-oL", "nft", "monitor"), stdout=subprocess.PIPE, bufsize=0)
         while True:  # it listens when it reports something
             self.node.run("nft", "add table ip witness; delete table ip witness")
             if self._until("delete table ip witness"):
@@ -86,7 +86,7 @@ class Monitor:
     def _until(self, last):
         lines = []
         while select.select([self.process.stdout], [], [], 0.5 if last.startswith("delete") else 20)[0]:
-            lines.append(self.process.stdout.readline().strip())
+            lines.append(self.process.stdout.readline().decode().strip())  # unbuffered: what select does not see is not there
             if lines[-1] == last:
                 break
         self.lines = [line for line in lines if line and not line.startswith(("#", "add table ip witness", "delete table ip witness"))]
@@ -169,6 +169,27 @@ def test_changes_touch_what_differs(node):
     assert "maxseg size set 1348" in ruleset(node) and "maxseg size set 1328" in ruleset(node)
     older = structured(node, generation="v1.3")
     assert older["steps"] == ["flush_chain"] + ["add_rule"] * 3
+
+
+@pytest.mark.other_kernel
+def test_ranges_that_move_are_guarded_and_a_guard_that_was_left_over_goes(node):
+    structured(node)
+    before = ruleset(node)
+    wider = ELEMENTS[:1] + ["10.244.0.0/14"] + ELEMENTS[2:]
+    with Monitor(node) as monitor:
+        moved = structured(node, elements=wider)
+    assert moved["error"] is None and moved["plan"]["update"] == 1 and "_kept" not in ruleset(node) and "10.244.0.0/14" in ruleset(node)
+    kept = monitor.lines.index("add element inet talos_kubespan kubespan_targets_ipv4_kept { 10.244.2.0/23 }")
+    marked = [index for index, line in enumerate(monitor.lines) if "@kubespan_targets_ipv4_kept" in line and "meta mark set" in line]
+    assert len(marked) == 2 and kept < min(marked) and monitor.lines[-1] == "delete set inet talos_kubespan kubespan_targets_ipv4_kept"
+    # killed after the first of three transactions, at which nothing but the guard was made
+    killed = structured(node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True)
+    assert killed is None and "kubespan_targets_ipv4_kept" in ruleset(node) and "10.244.0.0/14" in ruleset(node)
+    # the next wish moves other ranges, with a guard of its own
+    assert structured(node, elements=wider[:-3] + ["10.244.0.0/13"] + wider[-2:])["error"] is None and "_kept" not in ruleset(node)
+    assert structured(node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True) is None
+    healed = structured(node)
+    assert healed["error"] is None and ruleset(node) == before and not structured(node)["changed"]
 
 
 def test_repairs(node):

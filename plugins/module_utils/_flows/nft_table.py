@@ -50,17 +50,20 @@ def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Table
 
 
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
-    """Do what was planned as one transaction; nothing planned, nothing written. Returns stats. Raises LinuxError.
+    """Do what was planned, one transaction or three (see nft_guard); nothing planned, nothing written. Returns stats.
 
     Where anybody changed nftables since gather (kube-proxy does so all day), the table is read and planned again, and what
-    is sent is what it takes then. A table that became somebody else's meanwhile is left alone, which is an error here.
+    is sent is what it takes then. A table that became somebody else's meanwhile is left alone. Raises LinuxError.
     """
     stats, table = Stats(), desired["table"]
     name = "nftables table {family} {name}".format(**table)
     for _attempt in range(_TRIES):
         generation = actual["table"]["generation"] if actual["table"] else None
         try:
-            stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], planned.steps, generation))
+            for steps in planned.transactions():
+                stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], steps, generation))
+                if generation is not None:
+                    generation += 1  # our own transaction; anybody else's in between is seen
             return stats.as_dict()
         except nft.GenerationChanged:
             actual = gather(desired)

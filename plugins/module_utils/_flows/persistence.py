@@ -91,6 +91,7 @@ BOOT_FILES = (
     "_mesh/kubespan_states.py",
     "_mesh/kubespan_status.py",
     "_mesh/kubespan_targets.py",
+    "_mesh/nft_guard.py",
     "_mesh/nft_plan.py",
     "_mesh/nft_wanted.py",
     "_mesh/peer_set.py",

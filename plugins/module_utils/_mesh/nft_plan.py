@@ -6,7 +6,8 @@
 """One owned table of nftables: what has to be done to it, as the steps of one transaction (rulings 2, 32, 35; kubespan 17.2).
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
-a chain of another hook or a set of another type is replaced within the same transaction.
+a chain of another hook or a set of another type is replaced within the same transaction. Addresses that stay in a set whose
+ranges move are kept apart while they move, see nft_guard.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import typing as t
 from .._plan.plan import Plan
 from .constants import is_our_alias
 from .kubespan_nft import rule_text
+from .nft_guard import Guard
 from .kubespan_ranges import Span, range_text
 from .kubespan_targets import Delta, set_delta
 
@@ -28,12 +30,21 @@ _VERSIONS = {"ipv4_addr": 4, "ipv6_addr": 6}
 
 
 class TablePlan(Plan):
-    """A plan and its ``steps``, one transaction, in order. ``foreign``: the table is somebody else's and stays."""
+    """A plan and its ``steps``, one transaction, in order. ``foreign``: the table is somebody else's and stays.
+
+    ``before`` and ``after``: transactions of their own around it, empty where no address needs a guard.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.before: t.List[Step] = []
         self.steps: t.List[Step] = []
+        self.after: t.List[Step] = []
         self.foreign = False
+
+    def transactions(self) -> t.List[t.List[Step]]:
+        """What to send, one after the other."""
+        return [steps for steps in (self.before, self.steps, self.after) if steps]
 
 
 def plan_table(
@@ -113,15 +124,18 @@ class _Difference:
         self.chains = {chain["name"]: chain for chain in wanted["chains"]}
         self.actual_sets = {item["name"]: item for item in actual["sets"] if "anonymous" not in item["flags"]}
         self.actual_chains = {chain["name"]: chain for chain in actual["chains"]}
+        self.guard = Guard()
+        # rules that somebody else wrote may count or log: running them twice is not ours to decide
+        self.guarding = not any("code" in chain for chain in self.chains.values())
 
     def plan(self) -> None:
         """All steps: what is emptied, what goes, what is made, elements, rules."""
         parts: t.Dict[str, t.List[Step]] = {name: [] for name in ("flush", "drop", "make", "elements", "rules")}
         replaced = [name for name, item in self.sets.items() if name in self.actual_sets and not _same_set(item, self.actual_sets[name])]
-        for name in [*replaced, *(name for name in self.actual_sets if name not in self.sets)]:
-            parts["drop"].append({"op": "delete_set", "set": name})
         for name, item in self.sets.items():
             self._set(name, item, parts, name in replaced)
+        for name in [*replaced, *(name for name in self.actual_sets if name not in self.sets and name not in self.guard.names())]:
+            parts["drop"].append({"op": "delete_set", "set": name})
         for name, item in self.actual_sets.items():
             if name not in self.sets:
                 self.todo.delete("nftables set", self._name(name), _shown_set(item))
@@ -132,8 +146,10 @@ class _Difference:
                 self.todo.delete("nftables chain", self._name(name), shown_chain(chain))
                 parts["flush"].append({"op": "flush_chain", "chain": name})
                 parts["drop"].append({"op": "delete_chain", "chain": name})
+        self.todo.before = self.guard.before(self.actual_sets, self.actual_chains.values())
         for steps in parts.values():
             self.todo.steps.extend(steps)
+        self.todo.after = self.guard.after(self.chains.values())
 
     def _name(self, name: str) -> str:
         return "{0} {1}".format(self.ident, name)
@@ -151,6 +167,8 @@ class _Difference:
             current = there["elements"] or ()
         goal = item.get("elements") or ()
         delta = _delta(current, goal)
+        if self.guarding and delta.delete and delta.add:
+            self.guard.keep(form, delta)
         if delta.delete:
             parts["elements"].append({"op": "delete_elements", "set": form, "spans": delta.delete})
         if delta.add:
@@ -191,7 +209,7 @@ class _Difference:
                 self.todo.update("nftables chain", self._name(name), before, dict(after, **mark))
             if not (anew or refill) and same:
                 return
-        parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in chain["rules"])
+        parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"]))
 
 
 def _delta(current: t.Sequence[Span], goal: t.Sequence[Span]) -> Delta:
