@@ -12,21 +12,18 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Joins the errors of the inventory, clusters that do not answer, what M(multicluster.network.node_status) read on every node, and
-    what plans made in check mode refused, and compares the hosts with each other.
+  - Joins the errors of the inventory, clusters that do not answer, what M(multicluster.network.node_status) with C(checks) read on every
+    node, and what plans made in check mode refused, and compares the hosts with each other.
   - Finds kernels that are too old, missing WireGuard, MTUs that are too small, ports, mark bits, tables and routes that others have,
     clocks that differ, keys and addresses that two hosts have, ranges that overlap, hosts with networks inside another
     cluster's ranges, and programs in the clusters that do the same job.
   - It changes nothing.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._fabric
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
-  fabric:
-    description: Name of the fabric.
-    type: str
-    required: true
   definition:
     description: The fabric as the inventory says it, C(definition) of P(multicluster.network.fabric_definition#filter).
     type: dict
@@ -35,23 +32,6 @@ options:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where it could not be planned.
     type: dict
     default: {}
-  nodes:
-    description: Host to C(node) of M(multicluster.network.node_status) with C(checks), or to nothing for a host that did not answer.
-    type: dict
-    default: {}
-  node_plans:
-    description: Host to the result of M(multicluster.network.node_dataplane) in check mode.
-    type: dict
-    default: {}
-  plans:
-    description: Name of a capability to the result of its module in check mode.
-    type: dict
-    default: {}
-  packed:
-    description: >-
-      O(mesh), O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
-      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
-    type: str
   kubespan:
     description: What of the layout of a KubeSpan mesh is not as usual, V({}) for nothing. Leave it out where there is no such mesh.
     type: dict

@@ -18,33 +18,13 @@ description:
   - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._fabric
   - multicluster.network._attributes
 options:
-  fabric:
-    description: Name of the fabric.
-    type: str
-    required: true
   mesh:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where there is no node mesh.
     type: dict
     default: {}
-  nodes:
-    description: Host to C(node) of M(multicluster.network.node_status), or to nothing for a host that did not answer.
-    type: dict
-    default: {}
-  node_plans:
-    description: Host to the result of M(multicluster.network.node_dataplane) in check mode.
-    type: dict
-    default: {}
-  plans:
-    description: Name of a capability to the result of its module in check mode.
-    type: dict
-    default: {}
-  packed:
-    description: >-
-      O(mesh), O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
-      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
-    type: str
   page:
     description: File that receives the page.
     type: path

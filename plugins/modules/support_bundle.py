@@ -12,18 +12,16 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Writes one tar.gz with the fabric's status, what every node said, the plans, the inventory's variables and versions of programs.
+  - Writes one tar.gz with the fabric's status, what M(multicluster.network.node_status) with C(support) said of every node, the plans,
+    the inventory's variables and versions of programs.
   - Secrets are taken out by the names of fields, by the shapes that secrets have, and wherever a known one stands, as text, base64
     or hexadecimal digits. Known are the credentials of the clusters, secret variables of the inventory, and O(secrets).
   - Addresses and names stay, since nothing can be understood without them.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._fabric
   - multicluster.network._attributes
 options:
-  fabric:
-    description: Name of the fabric.
-    type: str
-    required: true
   path:
     description: The archive. Only its owner may read it.
     type: path
@@ -32,23 +30,6 @@ options:
     description: The fabric as the inventory says it, C(definition) of P(multicluster.network.fabric_definition#filter).
     type: dict
     default: {}
-  nodes:
-    description: Host to C(node) of M(multicluster.network.node_status) with C(support).
-    type: dict
-    default: {}
-  node_plans:
-    description: Host to the result of M(multicluster.network.node_dataplane) in check mode.
-    type: dict
-    default: {}
-  plans:
-    description: Name of a capability to the result of its module in check mode.
-    type: dict
-    default: {}
-  packed:
-    description: >-
-      O(nodes), O(node_plans) and O(plans) as one text, by P(multicluster.network.status_facts#filter). It wins over them.
-      Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
-    type: str
   files:
     description: Names in the archive to files on the host that runs the module, such as those of M(multicluster.network.fabric_status).
     type: dict

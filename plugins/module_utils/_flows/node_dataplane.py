@@ -303,7 +303,7 @@ class _Work:
         state = self._state_to_keep()
         wanted = persistence.wanted_files(self.fabric, state)
         keys = dataplane.key_files(self.previous) | {device["private_key_file"] for device in self.wanted}
-        return wanted, persistence.plan(wanted, persistence.gather(self.fabric, wanted, keys))
+        return wanted, persistence.compare(self.fabric, wanted, keys)
 
     def begin(self, seconds: int) -> Data:
         """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""

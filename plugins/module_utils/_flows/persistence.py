@@ -287,7 +287,7 @@ def settle_files(fabric: str) -> None:
     """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
     state = load_state(fabric)
     wanted = wanted_files(fabric, state if state and not state.get("absent") else None)
-    apply(fabric, wanted, plan(wanted, gather(fabric, wanted)))
+    apply(fabric, wanted, compare(fabric, wanted))
 
 
 def sweep(fabric: str) -> None:
@@ -333,6 +333,15 @@ def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.F
     return reconcile("file", {p: s.shown() for p, s in wanted.items()}, {p: s.shown() for p, s in actual.items()})
 
 
+def compare(fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:
+    """What the files need, and a watcher that somebody stopped: nobody else would start it before the next boot."""
+    todo = plan(wanted, gather(fabric, wanted, others))
+    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    if watch in wanted and watch not in {change.id for change in todo.changes} and systemd.stopped(watch_name(fabric)):
+        todo.update("unit", watch_name(fabric), {"active": False}, {"active": True})
+    return todo
+
+
 def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> None:
     """Write what differs: the code before the unit that names it, the state last, deletions after all writes."""
     order = sorted(wanted, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
@@ -358,7 +367,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
         files.remove_empty_folders(RUN_ROOT, "/run")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()
-    if watch in touched and watch in wanted:
+    if watch in wanted and touched & {watch, watch_name(fabric)}:
         systemd.restart(watch_name(fabric))
 
 

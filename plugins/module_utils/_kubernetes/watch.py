@@ -48,7 +48,7 @@ class Settings(t.NamedTuple):
 
     seconds: float = 540.0
     first_pause: float = 0.5
-    longest_pause: float = 30.0
+    longest_pause: float = 10.0
     timeout: float = 60.0
 
 

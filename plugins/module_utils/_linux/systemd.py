@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The little of systemd that we use: read units again, start one, retire one."""
+"""The little of systemd that we use: read units again, start one, whether one stopped, retire one."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ def restart(unit: str) -> bool:
     words = ["systemctl", "restart", "--no-block", unit]
     subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     return True
+
+
+def stopped(unit: str) -> bool:
+    """True for a unit that systemd knows and that neither runs nor is about to; False where systemd is not running."""
+    if not running():
+        return False
+    words = ["systemctl", "show", "--property=LoadState,ActiveState", unit]
+    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    said = set(done.stdout.split())
+    return "LoadState=loaded" in said and bool(said & {"ActiveState=inactive", "ActiveState=failed"})
 
 
 def retire(unit: str) -> None:

@@ -102,14 +102,13 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     our name, the way to own objects that have no content. Annotations that we patch onto a Node (operation Update), or
     labels applied onto somebody's Namespace, do not make these ours, so no purge can ever take them.
     """
-    mine = [
-        entry["fieldsV1"] for entry in _entries(obj)
-        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
-    ]  # fmt: skip
-    for fields in mine:
-        for name in fields:
-            if name != "f:metadata" and name.startswith("f:"):
-                return True
+    mine = False
+    for entry in _entries(obj):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            mine = True
+            for name in entry["fieldsV1"]:
+                if name != "f:metadata" and name.startswith("f:"):
+                    return True
     if not mine:
         return False
     label = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {}).get("f:" + MANAGED_BY)

@@ -22,6 +22,9 @@ from .slices import SERVICE_NAME
 from .sweeps import MARKS, MIRROR, Scope, marked, stale
 
 
+_NO_WORDS: t.FrozenSet[str] = frozenset()
+
+
 def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
     """What a cluster has in its mirror namespace."""
     found = {}
@@ -121,8 +124,8 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
     settled = Settled({}, set(), set(), set())
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
-        foreign = sorted(key for key in found if key not in mine)
-        words = {_word(key, found[key], bundle.manifests[key]) for key in foreign}
+        foreign = sorted([key for key in found if key not in mine])
+        words = {_word(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_WORDS
         if foreign and not (adopt and words == {"adoptable"}):
             settled.keep.update(bundle.manifests)
             name = "{0} {1}".format(foreign[0].kind, foreign[0].short)
@@ -131,7 +134,8 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
             else:
                 plan.refuse(bundle.label, "not_ours", "{0} exists and is not ours; it is left alone".format(name))
             continue
-        settled.adopted.update(foreign)
+        if foreign:
+            settled.adopted.update(foreign)
         for key, manifest in bundle.manifests.items():
             actual = objects.get(key)
             if actual is not None and key.kind == "Service" and must_recreate(manifest, actual):

@@ -54,7 +54,7 @@ def plan_writes(
     """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
     plan = Plan()
     ghosts, adopted = settled.ghosts, settled.adopted
-    there = {key: obj for key, obj in objects.items() if key not in ghosts}
+    there = {key: obj for key, obj in objects.items() if key not in ghosts} if ghosts else objects
     todo = {
         key: manifest
         for key, manifest in settled.manifests.items()
