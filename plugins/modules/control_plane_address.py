@@ -18,6 +18,7 @@ description:
   - Also writes the Service without selector, and its endpoints, through which kube-proxy accepts the address on every node.
   - The cluster is read through the first of its API servers that answers, so the address itself may be down.
   - One call is one pass. The role of the same name repeats it on a timer.
+  - With O(state=absent) the Service, its endpoints and the record go. The address stays with its holder.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
@@ -25,6 +26,11 @@ extends_documentation_fragment:
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:
+  state:
+    description: Whether the address is kept, or what was written for that is taken back.
+    type: str
+    choices: [present, absent]
+    default: present
   address:
     description: The address, for O(settings[].provider=static). It is recorded under the tag when nothing is yet.
     type: str
@@ -95,6 +101,15 @@ EXAMPLES = r"""
     address: 10.0.0.100
     assign_command: [/usr/local/bin/move-address, "{address}", "{node}"]
     api_urls: ["https://10.0.0.1:6443", "https://10.0.0.2:6443", "https://10.0.0.3:6443"]
+
+- name: Leave the address where it is, and take back what was written for it
+  multicluster.network.control_plane_address:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+    settings:
+      - {cluster: aws, eip_tag: control-plane}
+    state: absent
 """
 
 RETURN = r"""
@@ -135,6 +150,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 def argument_spec() -> dict:
     """All options."""
     return {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "address": {"type": "str"},
         "assign_command": {"type": "list", "elements": "str", "default": []},
         "api_urls": {"type": "list", "elements": "str", "default": []},

@@ -316,3 +316,30 @@ def test_the_record_is_shared_with_the_pass_over_services(plane):
     assert shown(plane.run())["moved"]
     found = plane.client.get(LEDGER)["data"]
     assert set(found) == {"theirs", IDENT} and json.loads(found[IDENT])["device"] == plane.devices["cp-1"]
+
+
+def test_what_was_written_is_taken_back_and_the_address_stays(plane):
+    source = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
+              "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}]}  # fmt: skip
+    plane.client.create("/api/v1/namespaces/default/endpoints", source, "apiserver")
+    made = plane.run(more={"external_service": True, "endpoints_as": "endpoints"})
+    assert made["plan"]["create"] == 2 and plane.client.get(EXTERNAL) and plane.client.get(LEDGER)["data"]
+    absent = {"state": "absent"}
+    calls, mark = plane.mark(), plane.server.mark()
+    planned = plane.run(check=True, more=absent)
+    assert planned["plan"]["delete"] == 2 and planned["plan"]["update"] == 1 and plane.server.writes(mark) == []
+    done = plane.run(more=absent)
+    assert done["plan"]["delete"] == 2 and not done["failures"] and not done["refused"]
+    assert plane.holder() == ["cp-1"] and plane.calls(calls) == []
+    for path in (EXTERNAL, EXTERNAL.replace("/services/", "/endpoints/"), LEDGER):
+        assert plane.client.list(path.rpartition("/")[0], field_selector="metadata.name=" + path.rpartition("/")[2]).items == []
+    mark = plane.server.mark()
+    assert not plane.run(more=absent)["changed"] and plane.server.writes(mark) == []
+
+
+def test_a_service_of_that_name_that_is_not_ours_stays(plane):
+    name = EXTERNAL.rpartition("/")[2]
+    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": [{"port": 6443}]}}
+    plane.client.create(EXTERNAL.rpartition("/")[0], theirs, "cloud-controller")
+    refused = plane.run(more={"state": "absent"})
+    assert [row["reason"] for row in refused["refused"]] == ["not_ours"] and not refused["changed"] and plane.client.get(EXTERNAL)

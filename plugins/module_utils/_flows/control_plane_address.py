@@ -30,7 +30,7 @@ from .._plan.objects import field_manager
 from .._plan.plan import Plan, Refusal
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused
-from . import control_plane_service
+from . import control_plane_absent, control_plane_service
 from .ledger_store import keep_ledger, read_ledger
 from .load_balancers import LEASE, guarded, read_setups
 from .load_balancers_backends import Found
@@ -55,7 +55,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         try:
             one = Pass(given[name], setup, request, manager, check)
             try:
-                guarded(one.client, one.work)
+                guarded(one.client, one.leave if request.get("state") == "absent" else one.work)
             finally:
                 whole.extend(one.plan)
                 shown[name], requests[name] = one.shown, dict(sorted(one.client.stats.items()))
@@ -113,6 +113,10 @@ class Pass:
         address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self._duplicates).address
         if self.request.get("external_service") is not False:
             control_plane_service.converge(self.client, self.setup, address, ports, self.request, self.manager, self.plan, self.check)
+
+    def leave(self) -> None:
+        """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
+        control_plane_absent.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
     @property
     def _duplicates(self) -> str:
