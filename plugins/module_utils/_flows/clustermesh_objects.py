@@ -72,9 +72,10 @@ class Management:
         self.meshes = [mesh for mesh in found if not names or mesh["name"] in names]
         for mesh in self.meshes:
             mesh["deleting"] = bool(mesh["object"]["metadata"].get("deletionTimestamp"))
-        self._connect(registry(self.meshes))
+        names = {str(entry.get("name")) for mesh in self.meshes for entry in mesh["clusters"]}
+        self._connect(registry(self.meshes), names)
 
-    def _connect(self, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    def _connect(self, entries: t.Sequence[t.Mapping[str, t.Any]], names: t.Container[str]) -> None:
         """Clients for entries that the inventory gives no access to; whatever it gives wins."""
         for entry in entries:
             name = str(entry["name"])
@@ -82,7 +83,7 @@ class Management:
                 continue
             if entry.get("local"):
                 # the same API server under the name that it has in the mesh, so that it is read and written once
-                if self._client.cluster in [str(other["name"]) for other in entries]:
+                if self._client.cluster in names:
                     continue  # another entry is this cluster; without access of its own, this one is reported
                 self._clusters.clients.pop(self._client.cluster, None)
                 self._client.cluster = name

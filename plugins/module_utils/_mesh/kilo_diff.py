@@ -40,9 +40,17 @@ def same_spec(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> bo
 
 def _plain(spec: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     plain = {name: value for name, value in spec.items() if value not in (None, "", 0, {}, [])}
+    if isinstance(plain.get("endpoint"), dict):
+        plain["endpoint"] = _without_empty(plain["endpoint"])
     if isinstance(plain.get("allowedIPs"), (list, tuple)):
         plain["allowedIPs"] = sorted(map(str, plain["allowedIPs"]))
     return plain
+
+
+def _without_empty(value: t.Any) -> t.Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", {})}
 
 
 def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> t.List[str]:

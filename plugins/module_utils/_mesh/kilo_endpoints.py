@@ -171,10 +171,12 @@ def collect_discovered(nodes: t.Iterable[Node]) -> t.Dict[str, str]:
 
 
 def _observed(entry: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    fields = {str(name).lower(): value for name, value in entry.items()}
-    fields.update({name.lower(): entry[name] for name in ("IP", "Port") if name in entry})
+    # names in any case, the last one counts, null is as if it were not there
+    fields = {name.lower(): value for name, value in entry.items() if value is not None}
     port, address = fields.get("port"), ip_or_none(fields.get("ip"))
     if address is None or isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        return None
+    if not isinstance(fields.get("zone", ""), str):
         return None
     if special_kind(address) is not None:
         return None

@@ -122,7 +122,7 @@ def _entry_findings(entry: Entry) -> t.Iterator[str]:
         yield where + ": the name is no lower-case DNS label"
     elif "--" in name:
         yield where + ": a name with -- makes names of Peers ambiguous"
-    flat, typed = "allowedNetworks" in entry, [key for key in _TYPED if entry.get(key)]
+    flat, typed = entry.get("allowedNetworks") is not None, [key for key in _TYPED if entry.get(key)]
     if flat and typed:
         yield "{0}: give either allowedNetworks or {1}".format(where, ", ".join(typed))
     elif not flat and not (entry.get("podCIDRs") and entry.get("wireguardCIDR")):
@@ -143,22 +143,23 @@ def _entry_findings(entry: Entry) -> t.Iterator[str]:
 def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
     """Which access each cluster name stands for: the first entry with the name counts, over all meshes in order.
 
-    [{name, local: True}] or [{name, secret: namespace/name, key}]; an entry with neither has its name alone.
+    [{name, local: True}] or [{name, secret: namespace/name, key}]; an entry with neither is left out and still counts as
+    the first with its name.
     """
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    found: t.Dict[t.Any, t.Dict[str, t.Any]] = {}
     for mesh in meshes:
         for entry in mesh.get("clusters") or ():
             name = entry.get("name")
             if name in found:
                 continue
-            found[name] = {"name": name}
+            found[name] = {}
             reference = entry.get("kubeconfigSecretRef")
             if entry.get("local"):
-                found[name]["local"] = True
+                found[name] = {"name": name, "local": True}
             elif isinstance(reference, dict):
-                found[name]["secret"] = "{0}/{1}".format(mesh.get("namespace"), reference.get("name"))
-                found[name]["key"] = reference.get("key")
-    return list(found.values())
+                secret = "{0}/{1}".format(mesh.get("namespace"), reference.get("name"))
+                found[name] = {"name": name, "secret": secret, "key": reference.get("key")}
+    return [access for access in found.values() if access]
 
 
 def from_object(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -27,8 +27,8 @@ def is_transient(reason: object) -> bool:
 
 
 def is_typed(entry: Entry) -> bool:
-    """True for the schema with podCIDRs and wireguardCIDR, false for allowedNetworks."""
-    return "allowedNetworks" not in entry and ("podCIDRs" in entry or "wireguardCIDR" in entry)
+    """True for the schema with podCIDRs and wireguardCIDR, false for allowedNetworks; an empty list is not given."""
+    return not entry.get("allowedNetworks") and ("podCIDRs" in entry or "wireguardCIDR" in entry)
 
 
 def networks_of(texts: t.Any) -> t.List[Network]:
@@ -78,7 +78,7 @@ def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Opt
     try:
         pods = parse_cidr(cidrs[0])
     except ValueRefused as error:
-        message = 'node "{0}" has invalid PodCIDR {1}: {2}'.format(name, quoted(cidrs[0]), error.message)
+        message = 'node "{0}" has invalid PodCIDR "{1}": {2}'.format(name, quoted(cidrs[0])[1:-1], error.message)
         raise ValueRefused("NodeNoPodCIDR", message) from None
     if not any(cidr_contains(network, pods.network) for network in ranges.pods):
         shown = ", ".join(str(network) for network in ranges.pods[:8])

@@ -79,7 +79,7 @@ def peer_labels(mesh: str, cluster: str) -> t.Dict[str, str]:
 
 def mesh_keepalive(values: t.Iterable[t.Any]) -> int:
     """The keepalive of every Peer of a mesh: both ends of a pair behind NAT need it, so the largest counts."""
-    return max([int(value or 0) for value in values] or [0])
+    return max([0] + [int(value or 0) for value in values])
 
 
 def all_cidrs(entry: Entry) -> t.List[t.Any]:
@@ -102,7 +102,7 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
 
     Flat entries have no roles, so an entry that holds no valid node's pod range, internal or WireGuard address is one.
     """
-    if is_typed(entry) or "allowedNetworks" not in entry:
+    if is_typed(entry) or not entry.get("allowedNetworks"):
         return cluster_wide(entry)
     rest: t.List[t.Tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
     covered: t.Set[int] = set()
