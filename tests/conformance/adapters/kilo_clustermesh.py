@@ -103,7 +103,7 @@ def node_validation(data: Input) -> Answer:
     try:
         kilo_nodes.validate_node(data["node"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
     except ValueRefused as error:
-        return {"skip": error.word}
+        return {"skip": error.word, "message": error.message}
     return {"valid": True}
 
 
@@ -214,7 +214,7 @@ HANDLERS: t.Dict[str, t.Any] = {
     "filter_nodes": filter_nodes,
     "all_cidrs": all_cidrs,
     "anchor_cidrs": anchor_cidrs,
-    "desired_peers": desired_peers,
+    "desired_peers": refusing(desired_peers),
     "anchor_peer_separate": anchor_peer_separate,
     "mesh_validation": mesh_validation,
     "discovered_endpoints": discovered_endpoints,
