@@ -246,14 +246,14 @@ def desired_peers(
     return peers
 
 
-def separate_anchor(mesh: str, entry: Entry, node: Node) -> t.Optional[t.Dict[str, t.Any]]:
+def separate_anchor(mesh: str, entry: Entry, node: t.Optional[Node]) -> t.Optional[t.Dict[str, t.Any]]:
     """The Peer of its own that early releases made for cluster-wide ranges, to recognise old ones; None where none was."""
     ranges = cluster_wide(entry)
+    if node is None or not ranges:
+        return None
     try:
         endpoint = parse_endpoint(resolve_endpoint(node, entry.get("wireguardPort")).text)
     except ValueRefused:
-        return None
-    if not ranges:
         return None
     cluster = str(entry.get("name", ""))
     return {

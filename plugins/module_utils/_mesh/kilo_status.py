@@ -19,7 +19,7 @@ DONE, BOOTSTRAP, SYNCED = "done", "bootstrap", "synced"
 
 
 class Steps(t.NamedTuple):
-    """What one run does with an object: ``state`` as for the next delay (None: go on), and what it writes first."""
+    """What one pass does with an object: ``state`` as for the next delay (None: go on), and what it writes first."""
 
     state: t.Optional[str]
     writes: t.List[str]
@@ -27,16 +27,18 @@ class Steps(t.NamedTuple):
 
 
 def object_steps(exists: bool, finalizers: t.Container[str] = (), deleting: bool = False, overlap: bool = False) -> Steps:
-    """The first steps of a run for one object. A run that adds the finalizer goes on, there is no event to wait for."""
+    """The first steps of one pass over one object.
+
+    A pass that adds the finalizer ends there. A run makes the next pass at once, there is no event to wait for.
+    """
     if not exists:
         return Steps(DONE, [])
     if deleting:
         ours = FINALIZER in finalizers
         return Steps(DONE, ["finalizer"] if ours else [], ours)
-    writes = [] if FINALIZER in finalizers else ["finalizer"]
-    if overlap:
-        return Steps(DONE, writes + ["status"])
-    return Steps(None, writes)
+    if FINALIZER not in finalizers:
+        return Steps(DONE, ["finalizer"])
+    return Steps(DONE, ["status"]) if overlap else Steps(None, [])
 
 
 class Outcome(t.NamedTuple):

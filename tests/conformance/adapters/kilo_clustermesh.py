@@ -49,6 +49,11 @@ def knobs(data: Input) -> kilo_peers.Knobs:
     return kilo_peers.ORIGINAL._replace(**{names[name]: data[name] for name in names if name in data})
 
 
+def listed(data: Input, name: str) -> t.Sequence[t.Any]:
+    """A list of the vector; null is an empty one."""
+    return data.get(name) or ()
+
+
 def shown(peer: t.Optional[t.Dict[str, t.Any]]) -> Answer:
     """The vectors write a keepalive that the object omits as 0."""
     return peer and dict(peer, spec=dict({"persistentKeepalive": 0}, **peer["spec"]))
@@ -90,13 +95,13 @@ def peer_labels(data: Input) -> Answer:
 
 
 def peer_build(data: Input) -> Answer:
-    extras = data.get("extra_allowed_ips") or ()
+    extras = listed(data, "extra_allowed_ips")
     keepalive = data.get("mesh_keepalive") or 0
     return shown(kilo_peers.build_peer(data["mesh"], data["entry"], data["node"], extras, keepalive, knobs(data)))
 
 
 def mesh_keepalive(data: Input) -> Answer:
-    return kilo_peers.mesh_keepalive(data["values"])
+    return kilo_peers.mesh_keepalive(listed(data, "values"))
 
 
 def node_validation(data: Input) -> Answer:
@@ -112,11 +117,11 @@ def reason_transient(data: Input) -> Answer:
 
 
 def duplicates(data: Input) -> Answer:
-    return kilo_nodes.find_duplicates(data["nodes"])
+    return kilo_nodes.find_duplicates(listed(data, "nodes"))
 
 
 def filter_nodes(data: Input) -> Answer:
-    found = kilo_nodes.filter_nodes(data["nodes"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+    found = kilo_nodes.filter_nodes(listed(data, "nodes"), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
     return {
         "valid": [node["name"] for node in found.valid],
         "skipped": found.skipped,
@@ -131,29 +136,29 @@ def all_cidrs(data: Input) -> Answer:
 
 
 def anchor_cidrs(data: Input) -> Answer:
-    return kilo_peers.anchor_cidrs(data["entry"], data["nodes"])
+    return kilo_peers.anchor_cidrs(data["entry"], listed(data, "nodes"))
 
 
 def desired_peers(data: Input) -> Answer:
     options = knobs(dict({"endpoint_policy": kilo_nodes.ROAM}, **data))
     keepalive = data.get("mesh_keepalive") or 0
-    peers = kilo_peers.desired_peers(data["mesh"], data["entry"], data["valid_nodes"], keepalive, options)
+    peers = kilo_peers.desired_peers(data["mesh"], data["entry"], listed(data, "valid_nodes"), keepalive, options)
     return {"registered_peers": len(peers), "allowed_ips": {peer["name"]: peer["spec"]["allowedIPs"] for peer in peers}}
 
 
 def anchor_peer_separate(data: Input) -> Answer:
-    return shown(kilo_peers.separate_anchor(data["mesh"], data["entry"], data["node"]))
+    return shown(kilo_peers.separate_anchor(data["mesh"], data["entry"], data.get("node")))
 
 
 def mesh_validation(data: Input) -> Answer:
-    findings = kilo_meshes.validate_meshes(data["meshes"])
+    findings = kilo_meshes.validate_meshes(listed(data, "meshes"))
     if not findings:
         return {"valid": True}
     return {"valid": False, "kind": findings[0].kind, "message": findings[0].message}
 
 
 def discovered_endpoints(data: Input) -> Answer:
-    return kilo_endpoints.collect_discovered(data["nodes"])
+    return kilo_endpoints.collect_discovered(listed(data, "nodes"))
 
 
 def enrich_endpoint(data: Input) -> Answer:
@@ -165,17 +170,17 @@ def ensure_force_endpoint(data: Input) -> Answer:
 
 
 def reconcile_peers(data: Input) -> Answer:
-    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], data["existing"], data["desired"])
+    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], listed(data, "existing"), listed(data, "desired"))
     update = {name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()}
     return {"create": [peer["name"] for peer in diff.create], "update": update, "delete": diff.delete}
 
 
 def stale_source_sweep(data: Input) -> Answer:
-    return kilo_diff.stale_peers(data["mesh"], data["valid_sources"], data["existing"])
+    return kilo_diff.stale_peers(data["mesh"], listed(data, "valid_sources"), listed(data, "existing"))
 
 
 def orphan_mesh_sweep(data: Input) -> Answer:
-    return kilo_diff.ghost_peers(data["living"], data["existing"])
+    return kilo_diff.ghost_peers(listed(data, "living"), listed(data, "existing"))
 
 
 def requeue(data: Input) -> Answer:
@@ -195,7 +200,7 @@ def reconcile_flow(data: Input) -> Answer:
 
 
 def registry_merge(data: Input) -> Answer:
-    return kilo_meshes.registry(data["meshes"])
+    return kilo_meshes.registry(listed(data, "meshes"))
 
 
 HANDLERS: t.Dict[str, t.Any] = {

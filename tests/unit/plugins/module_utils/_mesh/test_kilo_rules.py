@@ -392,7 +392,8 @@ def test_status_is_written_only_when_it_differs() -> None:
     "arguments, state, writes",
     [
         (dict(exists=False), "done", []), (dict(exists=True, deleting=True), "done", []),
-        (dict(exists=True), None, ["finalizer"]),
+        (dict(exists=True), "done", ["finalizer"]), (dict(exists=True, overlap=True), "done", ["finalizer"]),
+        (dict(exists=True, finalizers=[kilo_values.FINALIZER]), None, []),
         (dict(exists=True, finalizers=[kilo_values.FINALIZER], overlap=True), "done", ["status"]),
         (dict(exists=True, finalizers=[kilo_values.FINALIZER], deleting=True), "done", ["finalizer"]),
     ],
