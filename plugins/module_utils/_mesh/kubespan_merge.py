@@ -42,8 +42,9 @@ def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Affiliate]:
             target[name] = list(dict.fromkeys([*target.get(name, ()), *(record.get(name) or ())]))
         for name in SCALARS:
             target[name] = record.get(name) or target.get(name)
-        if record.get("machine_type") not in (None, "", "unknown"):
-            target["machine_type"] = record["machine_type"]
+        kind = record.get("machine_type")
+        if kind and (kind != "unknown" or not target.get("machine_type")):
+            target["machine_type"] = kind
         for name in ("cluster", "node", "declared"):
             if record.get(name):
                 target.setdefault(name, record[name])

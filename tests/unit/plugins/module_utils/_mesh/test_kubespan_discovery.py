@@ -194,6 +194,10 @@ def test_merge() -> None:
     # what only the vanished source provided is gone, the rest stays
     [less] = merging.merge({key: raw[key] for key in raw if not key.startswith("k8s")})
     assert less["endpoints"] == ["1", "2"]
+    # nobody knows better than "unknown"
+    assert less["machine_type"] == "unknown"
+    later = merging.merge({"k8s:c/a": raw["service/a"], "service/a": dict(raw["k8s:c/a"], machine_type="controlplane")})
+    assert [one["machine_type"] for one in later] == ["controlplane"]
 
 
 def test_ids_claimed_by_two_clusters() -> None:
