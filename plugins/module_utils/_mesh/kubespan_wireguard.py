@@ -50,7 +50,8 @@ def device_steps(existing: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any])
     ``{op: "set_device", ...}`` with the fields that differ; ``{op: "set_peer", public_key, endpoint, preshared_key,
     persistent_keepalive, replace_allowed_ips, allowed_ips}`` with the peer's whole list; ``{op: "remove_peer",
     public_key}``. ``preshared_key`` says only whether one is sent, ``clear_preshared_key`` that 32 zero bytes are. Peers
-    are never removed to be changed, so sessions survive. Who takes a prefix over comes before who gives it up.
+    are never removed to be changed, so sessions survive. Who takes a prefix over comes before who gives it up; apart from
+    that peers come in order of their keys.
     """
     steps: t.List[Data] = []
     fields = {name: wanted[name] for name in DEVICE_FIELDS if name in wanted and wanted[name] != existing.get(name)}
@@ -66,8 +67,10 @@ def device_steps(existing: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any])
             # both sides of an exchange: take over first, so that no address is homeless in between
             steps.append(_set_peer(have.get(key), dict(want[key], allowed_ips=takes[key]), replace=False))
     steps.extend(_set_peer(have.get(key), want[key]) for key in changed if key in takes and key not in gives)
-    steps.extend(_set_peer(have.get(key), want[key]) for key in changed if key not in takes or key in gives)
-    return steps + [{"op": "remove_peer", "public_key": key} for key in removed]
+    rest = removed + [key for key in changed if key not in takes or key in gives]
+    for key in sorted(rest, key=str):
+        steps.append(_set_peer(have.get(key), want[key]) if key in want else {"op": "remove_peer", "public_key": key})
+    return steps
 
 
 def _set_peer(have: t.Optional[t.Mapping[str, t.Any]], want: t.Mapping[str, t.Any], replace: bool = True) -> Data:

@@ -178,6 +178,14 @@ def test_an_exchange() -> None:
     assert [(step["public_key"], step["replace_allowed_ips"]) for step in steps] == [("A", False), ("B", False), ("A", True), ("B", True)]
 
 
+def test_messages_come_in_order_of_keys_unless_a_prefix_moves() -> None:
+    wanted = device({"C": ["10.0.3.0/24"], "A": ["10.0.1.0/24"]})
+    steps = wireguard.device_steps(device({"B": ["10.0.2.0/24"]}), wanted)
+    assert [(step["op"], step["public_key"]) for step in steps] == [("set_peer", "A"), ("remove_peer", "B"), ("set_peer", "C")]
+    steps = wireguard.device_steps(device({"A": ["10.0.1.0/24"]}), device({"B": ["10.0.1.0/24"]}))
+    assert [(step["op"], step["public_key"]) for step in steps] == [("set_peer", "B"), ("remove_peer", "A")]
+
+
 def test_device_fields_and_removal() -> None:
     existing = dict(device({"A": ["10.0.0.0/24"], "Z": ["10.0.9.0/24"]}), fwmark=0, private_key="old")
     steps = wireguard.device_steps(existing, dict(device({"A": ["10.0.0.0/24"]}), private_key="new"))
