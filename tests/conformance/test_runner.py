@@ -148,6 +148,13 @@ def test_kubespan_compares_the_fields_that_the_adapter_answers() -> None:
     assert judge("kubespan", "g", vector, {"subnet": "fd7f::/64"}).word == "passed"
     assert judge("kubespan", "g", vector, {"subnet": None}).word == "failed"
     assert judge("kubespan", "g", vector, {}).word == "failed"
+    # an error that is expected and does not come is a failure, also where nothing comes instead
+    wrong = {"filters": [" "], "error": "invalid_filter"}
+    assert judge("kubespan", "g", wrong, {"result": []}).word == "failed"
+    assert judge("kubespan", "g", wrong, {"error": "invalid_filter"}).word == "passed"
+    assert judge("kubespan", "g", wrong, {"error": "bad_address"}).word == "failed"
+    assert judge("kubespan", "g", {"result": [1]}, {"error": "bad_address"}).word == "failed"
+    assert judge("kubespan", "g", {"error": "no_key"}, {"error": "bad_key_file"}).word == "passed"
 
 
 def test_apinet_final_state() -> None:

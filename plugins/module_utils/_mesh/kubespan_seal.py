@@ -226,11 +226,16 @@ def open_endpoint(secret: bytes, sealed: bytes) -> AddrPort:
 
 def seal_affiliate(secret: bytes, affiliate: t.Mapping[str, t.Any], nonce: bytes) -> bytes:
     """nonce, ciphertext and tag of an affiliate's record."""
+    return seal_record(secret, encode_affiliate(affiliate), nonce)
+
+
+def seal_record(secret: bytes, raw: bytes, nonce: bytes) -> bytes:
+    """nonce, ciphertext and tag of a record that is encoded already."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     if len(nonce) != NONCE:
         raise ValueRefused("bad_nonce", "a nonce has {0} bytes".format(NONCE))
-    sealed = nonce + AESGCM(secret).encrypt(nonce, encode_affiliate(affiliate), None)
+    sealed = nonce + AESGCM(secret).encrypt(nonce, raw, None)
     if len(sealed) > MAX_RECORD:
         raise ValueRefused("record_too_long", "the record has {0} bytes, {1} are allowed".format(len(sealed), MAX_RECORD))
     return sealed
@@ -238,13 +243,17 @@ def seal_affiliate(secret: bytes, affiliate: t.Mapping[str, t.Any], nonce: bytes
 
 def open_affiliate(secret: bytes, sealed: bytes) -> Affiliate:
     """The inverse; ``bad_record`` for anything else."""
+    return decode_affiliate(open_record(secret, sealed))
+
+
+def open_record(secret: bytes, sealed: bytes) -> bytes:
+    """The inverse of seal_record; ``bad_record``."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     if not NONCE + TAG <= len(sealed) <= MAX_RECORD:
         raise ValueRefused(_WORD, "a record has {0} bytes".format(len(sealed)))
     try:
-        raw = AESGCM(secret).decrypt(sealed[:NONCE], sealed[NONCE:], None)
+        return bytes(AESGCM(secret).decrypt(sealed[:NONCE], sealed[NONCE:], None))
     except InvalidTag:
         raise ValueRefused(_WORD, "a record was not sealed with this secret") from None
-    return decode_affiliate(raw)

@@ -12,6 +12,7 @@ Unhandled are the rows that only real packets can answer: ``fwmark`` and the seg
 from __future__ import annotations
 
 import base64
+import fractions
 import ipaddress
 import typing as t
 
@@ -24,7 +25,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
     kubespan_identity,
     kubespan_merge,
     kubespan_mtu,
-    kubespan_order,
     kubespan_peers,
     kubespan_ranges,
     kubespan_routing,
@@ -33,18 +33,20 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
     kubespan_targets,
     kubespan_wireguard,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values import x25519
+from ansible_collections.multicluster.network.plugins.module_utils._values import private_keys, x25519
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-from ..outcome import Unhandled
+from ..outcome import Internal, Unhandled
 from . import kubespan_packets
+from .kubespan_orders import apply_order
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
 
 
 def generation(vector: Input) -> kubespan_generations.Generation:
-    return kubespan_generations.generation("v1.3" if vector.get("generation") == "seed" else "current")
+    # up to the newest both have the old rules, pod networks and harvesting; where they differ no vector asks
+    return kubespan_generations.generation("v1.3" if vector.get("generation") in ("seed", "mid", "v1.3") else "current")
 
 
 def only(vector: Input, answer: Answer) -> Answer:
@@ -75,15 +77,16 @@ def ula_predicate(vector: Input) -> Answer:
 
 
 def peer_state(vector: Input) -> Answer:
-    ages = vector["last_handshake_age"], vector["last_endpoint_change_age"]
+    ages = vector.get("last_handshake_age"), vector.get("last_endpoint_change_age")
     return {"state": kubespan_states.peer_state(*ages, vector["has_last_used_endpoint"])}
 
 
 def endpoint_rotation(vector: Input) -> Answer:
-    # ages become times of a day far from zero
-    now = float(1 << 30)
+    # ages become times far from zero; as fractions, since floats lose the nanoseconds that bounds are tested with
+    now = t.cast(float, fractions.Fraction(1 << 40))
     handshake, change = (
-        None if vector.get(name) is None else now - vector[name] for name in ("last_handshake_age", "last_endpoint_change_age")
+        None if vector.get(name) is None else now - fractions.Fraction(str(vector[name]))
+        for name in ("last_handshake_age", "last_endpoint_change_age")
     )
     status = kubespan_states.Status(last_used=vector["last_used_endpoint"], changed_at=change)
     done = kubespan_states.decide(status, vector["endpoints"], vector["wireguard_endpoint"], handshake, now, original=True)
@@ -103,15 +106,16 @@ def endpoint_rotation_sequence(vector: Input) -> Answer:
     steps: t.List[t.Optional[str]] = []
     last: t.Optional[str] = None
     for dummy in vector["steps"]:
-        last = kubespan_states.pick(vector["endpoints"], last, last)
-        steps.append(last)
+        picked = kubespan_states.pick(vector["endpoints"], last, last)
+        steps.append(picked)
+        last = picked or last
     return {"steps": steps}
 
 
 @refusing
 def endpoint_filters(vector: Input) -> Answer:
     candidates = [ipaddress.ip_address(text) for text in vector["candidates"]]
-    kept = kubespan_filters.apply_filters(kubespan_filters.parse_filters(vector["filters"]), candidates)
+    kept = kubespan_filters.apply_filters(kubespan_filters.parse_filters(vector.get("filters")), candidates)
     return {"result": [kubespan_ranges.address_text(address.version, int(address)) for address in kept]}
 
 
@@ -119,7 +123,7 @@ def endpoint_filters(vector: Input) -> Answer:
 def local_endpoints(vector: Input) -> Answer:
     result = kubespan_endpoints.local_endpoints(
         vector["node_addresses"],
-        vector.get("kubespan_address"),
+        vector.get("kubespan_address") or None,
         vector.get("discovered_public_ips") or (),
         vector.get("endpoint_filters"),
         vector.get("extra_endpoints") or (),
@@ -148,7 +152,15 @@ def nft_targets(vector: Input) -> Answer:
         answer["v{0}".format(version)] = now.ranges(version)
         answer["v{0}_prefixes".format(version)] = now.cidrs(version)
         answer["v{0}_is_any".format(version)] = now.is_any(version)
-    return only(vector, answer)
+    return answered(vector, answer)
+
+
+def answered(vector: Input, answer: Answer) -> Answer:
+    """What the vector asks for; nothing of it when it asks for another generation's inside only (ruling 52)."""
+    asked = only(vector, answer)
+    if not asked and any(name == "today_rules" or name.startswith("v1_4_") for name in vector):
+        raise Internal("only the rules of another form are asked for")
+    return asked
 
 
 def packets(kind: str, vector: Input) -> Answer:
@@ -169,17 +181,17 @@ def mss_clamp(vector: Input) -> Answer:
     if "mss_after" in vector:
         return {"mss_after": packets("mss", vector)["mss"]}
     gen = kubespan_generations.generation("current")
-    return {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
+    return answered(vector, {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)})
 
 
 def number(value: t.Any) -> t.Any:
-    return int(value, 0) if isinstance(value, str) and value.startswith("0x") else value
+    return int(value, 0) if isinstance(value, str) and value.lower().startswith("0x") else value
 
 
 def rule_of(vector: Input, version: int) -> Answer:
     protocol = {"static": 4, "kernel": 2, "boot": 3}.get(vector.get("protocol"), vector.get("protocol"))
     rule = {name: number(value) for name, value in vector.items()}
-    return dict(rule, version=version, protocol=protocol, src=None if rule.get("src") == "all" else rule.get("src"))
+    return dict(rule, version=version, protocol=protocol, **{end: None if rule.get(end) == "all" else rule.get(end) for end in ("src", "dst")})
 
 
 def ip_rules(vector: Input) -> Answer:
@@ -191,12 +203,14 @@ def ip_rules(vector: Input) -> Answer:
         del shown["version"]
         return only(vector, {"rule": shown, "printed": kubespan_routing.rule_text(wanted)})
     if vector["case"] == "match":
-        return {"matches": kubespan_routing.selects(wanted, number(vector["packet_mark"]))}
+        return {"matches": kubespan_routing.selects(wanted, int(str(vector["packet_mark"]), 0))}
     if vector["case"] == "seed_priority":
         return {"chosen": kubespan_routing.free_priority(vector["occupied"])}
     if vector["case"] != "reconcile":
         raise Unhandled(vector["case"])
-    existing = [rule_of(rule, version) for rule in vector["existing"]]
+    # rules are read family by family
+    family = vector.get("family", "inet")
+    existing = [rule_of(rule, version) for rule in vector["existing"] if rule.get("family", family) == family]
     steps = kubespan_routing.plan_rule(existing, version, gen=generation(vector))
     return {"actions": ["delete existing" if step["op"] == "delete" else "add desired" for step in steps]}
 
@@ -225,11 +239,12 @@ def nested_of(affiliate: t.Optional[Input]) -> t.Optional[Answer]:
 
 
 def node_object(node: Input) -> Answer:
-    labels = dict(node.get("labels") or {})
+    labels = dict.fromkeys(node.get("labels") or (), "")
     if node.get("control_plane") or node.get("machine_type") == "controlplane":
         labels.setdefault(kubespan_annotations.CONTROL_PLANE_LABEL, "")
-    addresses = node.get("addresses") or ([{"type": "Hostname", "address": node["hostname"]}] if node.get("hostname") else [])
-    image = node.get("os_image") or node.get("operating_system")
+    status = node.get("status") or {}
+    addresses = node.get("addresses") or status.get("addresses") or ([{"type": "Hostname", "address": node["hostname"]}] if node.get("hostname") else [])
+    image = node.get("os_image") or node.get("operating_system") or (status.get("nodeInfo") or {}).get("osImage")
     metadata = {"name": node["name"], "annotations": node.get("annotations"), "labels": labels}
     return {"metadata": metadata, "status": {"addresses": addresses, "nodeInfo": {"osImage": image}}}
 
@@ -242,8 +257,16 @@ def annotations(vector: Input) -> Answer:
 
 
 def affiliate_merge(vector: Input) -> Answer:
-    merged = kubespan_merge.merge({record["id"]: record for record in vector["raw"]})
+    raw = {record["id"]: record for record in vector["raw"]}
+    for key, record in raw.items():
+        if isinstance(record.get("control_plane"), dict):
+            raw[key] = dict(record, api_server_port=record["control_plane"].get("api_server_port"))
+    merged = kubespan_merge.merge(raw)
     shown = [{name: value for name, value in record.items() if name != "sources"} for record in merged]
+    if any("control_plane" in record for record in vector["raw"]):
+        for record in shown:
+            port = record.pop("api_server_port")
+            record["control_plane"] = {"api_server_port": port} if port else None
     one = shown[0] if len(shown) == 1 and not isinstance(vector.get("merged"), list) else shown
     return only(vector, {"merged": one, "merged_ids": [record["node_id"] for record in merged]})
 
@@ -255,9 +278,11 @@ def harvest(vector: Input) -> Answer:
 
 def config(vector: Input) -> Answer:
     try:
+        if "cluster_id" in vector or "cluster_secret" in vector:
+            kubespan_config.parse_mesh(vector.get("cluster_id"), vector.get("cluster_secret"))
         parsed = kubespan_config.parse_config(vector["input"], "legacy" in vector.get("document", ""), generation(vector))
     except ValueRefused:
-        return {"valid": False}
+        return {"valid": False} if "valid" in vector or "effective" not in vector else {"effective": None}
     shown = parsed._asdict()
     answer: Answer = {"valid": True} if "valid" in vector else {}
     for name in ("effective", "effective_subset"):
@@ -285,18 +310,27 @@ def first_mac(vector: Input) -> Answer:
 @refusing
 def wireguard_keys(vector: Input) -> Answer:
     if "identity_file" not in vector:
-        return {"public_key": x25519.public_key(base64.b64decode(vector["private_key"]))}
-    lines = ('{0}: "{1}"'.format(name, value) for name, value in vector["identity_file"].items())
-    kubespan_identity.parse_key_file("\n".join(lines))
+        return {"public_key": x25519.public_key(private_keys.decode_key_text(vector["private_key"]))}
+    lines = ('{0}: "{1}"'.format(name, value or "") for name, value in vector["identity_file"].items())
+    keys = kubespan_identity.parse_key_file("\n".join(lines))
     mesh = vector["cluster_id"]
     address = kubespan_identity.mesh_address(mesh, vector["mac"])
-    return {"loaded": {"address": "{0}/128".format(address), "subnet": str(kubespan_identity.mesh_subnet(mesh))}}
+    loaded = {
+        "address": "{0}/128".format(address),
+        "subnet": str(kubespan_identity.mesh_subnet(mesh)),
+        "privateKey": base64.b64encode(keys.private_key).decode("ascii"),
+        "publicKey": keys.public_key,
+    }
+    return {"loaded": only(vector.get("loaded") or loaded, loaded)}
 
 
+@refusing
 def discovery_encryption(vector: Input) -> Answer:
+    secret = base64.b64decode(vector["cluster_secret"])
+    if vector["kind"] == "affiliate":
+        return sealed_affiliate(vector, secret)
     if vector["kind"] != "endpoint":
         raise Unhandled(vector["kind"])
-    secret = base64.b64decode(vector["cluster_secret"])
     endpoint = kubespan_endpoints.AddrPort(ipaddress.ip_address(vector["ip"]), vector["port"])
     sealed = kubespan_seal.seal_endpoint(secret, endpoint)
     if kubespan_seal.open_endpoint(secret, sealed) != endpoint:
@@ -306,12 +340,27 @@ def discovery_encryption(vector: Input) -> Answer:
     return {name: raw.hex() for name, raw in texts.items()}
 
 
-def apply_order(vector: Input) -> Answer:
-    return {"safe_order": kubespan_order.safe_order(vector["operation"])}
+def sealed_affiliate(vector: Input, secret: bytes) -> Answer:
+    """A record made of an affiliate, or of bytes that stand for one."""
+    given = next((vector[name] for name in ("protobuf_hex", "plaintext_hex") if name in vector), "")
+    raw = kubespan_seal.encode_affiliate(flat(vector["affiliate"])) if "affiliate" in vector else bytes.fromhex(given)
+    sealed = kubespan_seal.seal_record(secret, raw, bytes.fromhex(vector["nonce_hex"]))
+    if kubespan_seal.open_record(secret, sealed) != raw:
+        raise ValueError("opening does not undo sealing")
+    size = len(vector.get("ciphertext_hex") or "") // 2  # without nonce, or also without tag, where it is shorter
+    cipher = sealed if size == len(sealed) else sealed[kubespan_seal.NONCE :][: max(size, len(raw))]
+    texts = {"protobuf_hex": raw, "plaintext_hex": raw, "ciphertext_hex": cipher, "tag_hex": sealed[-kubespan_seal.TAG :]}
+    texts.update({"wire_hex": sealed, "sealed_hex": sealed, "record_hex": sealed})
+    return only(vector, {name: part.hex() for name, part in texts.items()})
 
 
 def wireguard_diff(vector: Input) -> Answer:
-    return {"operations": kubespan_wireguard.device_steps(vector["existing"], vector["desired"])}
+    existing, desired = (dict(side or {}) for side in (vector["existing"], vector["desired"]))
+    for side in (existing, desired):
+        if "fwmark" in side:
+            side["fwmark"] = number(side["fwmark"])
+    steps = kubespan_wireguard.device_steps(existing, desired)
+    return {"operations": [dict(step, fwmark=hex(step["fwmark"])) if "fwmark" in step else step for step in steps]}
 
 
 HANDLERS = {

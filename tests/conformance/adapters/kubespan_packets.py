@@ -178,7 +178,7 @@ class Host:
                 self.pod.send(self._gateway + bytes(6) + struct.pack("!H", ETHER_TYPES[version]) + packet)
             else:
                 with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sender:
-                    sender.setsockopt(socket.SOL_SOCKET, SO_MARK, mark)
+                    sender.setsockopt(socket.SOL_SOCKET, SO_MARK, struct.pack("=I", mark))  # an int would have a sign
                     sender.sendto(b"", (target, UDP_PORT))
             found = self._follow()
             if found:
@@ -217,7 +217,8 @@ class Host:
         version = version_of(vector)
         places = PLACES[version]
         target = places["in" if vector.get("destination_in_targets", True) else "out"]
-        forwarded = vector.get("hook") in ("prerouting", "forward") or bool(vector.get("forwarded"))
+        way = "{0} {1}".format(vector.get("hook"), vector.get("chain"))
+        forwarded = "prerouting" in way or "forward" in way or bool(vector.get("forwarded"))
         source = places["pod"] if forwarded else places["out_local"]
         flags = sum(FLAG_BITS[name.lower()] for name in vector.get("tcp_flags") or ("syn",))
         option = b"" if vector.get("syn_mss") is None else struct.pack("!BBH", MSS_OPTION, 4, vector["syn_mss"])
@@ -257,7 +258,7 @@ def decided_by(line: str) -> str:
         return ""
     if "meta mark set" in line:
         return "set_mark"
-    return "accept_loopback" if 'oifname "lo"' in line else "accept_wireguard_mark"
+    return "accept_oif_lo" if 'oifname "lo"' in line else "accept_wireguard_mark"
 
 
 def ip_packet(version: int, source: str, target: str, protocol: int, payload: bytes) -> bytes:

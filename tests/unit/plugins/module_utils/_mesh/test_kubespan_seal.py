@@ -49,6 +49,12 @@ def test_affiliates_come_back() -> None:
     assert not any(empty.values())
 
 
+def test_bytes_that_are_encoded_already() -> None:
+    raw = seal.encode_affiliate(AFFILIATE)
+    sealed = seal.seal_record(SECRET, raw, b"n" * 12)
+    assert sealed == seal.seal_affiliate(SECRET, AFFILIATE, b"n" * 12) and seal.open_record(SECRET, sealed) == raw
+
+
 def test_every_flipped_bit_is_noticed() -> None:
     sealed = seal.seal_affiliate(SECRET, AFFILIATE, b"n" * 12)
     for place in range(len(sealed)):
