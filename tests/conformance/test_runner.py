@@ -173,6 +173,10 @@ def test_apinet_final_state() -> None:
     vector = {"expect": {"apinet_after": [wanted], "source_patches": [], "errors": []}}
     assert judge("apinet", "network", vector, {"apinet_after": [got]}).word == "passed"
     assert judge("apinet", "network", vector, {"apinet_after": [got, got]}).word == "failed"
+    other = dict(got, metadata=dict(got["metadata"], labels={"a": "b"}))
+    for parts, word in ((["labels"], "failed"), (["existence"], "passed")):
+        vector["expect"]["assert_only"] = parts
+        assert judge("apinet", "network", vector, {"apinet_after": [other]}).word == word
 
 
 def test_covers() -> None:

@@ -23,13 +23,17 @@ PASS_LIMIT = 5
 
 
 class Outcome(t.NamedTuple):
-    """What one call did to one object: ``action`` is one of WORDS."""
+    """What one call did to one object: ``action`` is one of WORDS.
+
+    ``source``: the source object, which for a collected twin is the one that its labels name.
+    """
 
     kind: str
     key: Key
     action: str
     reasons: t.List[Reason]
     failures: t.List[Reason]
+    source: t.Optional[Key] = None
 
 
 class Done(t.NamedTuple):
@@ -145,20 +149,19 @@ def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Op
         action = "failed"
     elif work.pending:
         action = "pending"
-    return Outcome(work.kind, work.key, action, work.pending, failures)
+    return Outcome(work.kind, work.key, action, work.pending, failures, work.source)
 
 
 def _do(
     works: t.Sequence[Work], view: View, run: Perform
 ) -> t.Tuple[t.List[t.Tuple[Work, Done]], t.Dict[int, t.List[Reason]]]:
-    """The writes of a pass, phase after phase; a failed write ends the turn of its object only."""
+    """The writes of a pass, phase after phase; a failed write ends the turn of its object only, after the phase."""
     wrote: t.List[t.Tuple[Work, Done]] = []
     failures: t.Dict[int, t.List[Reason]] = {}
     stopped: t.Set[int] = set()
     for phase in sorted({step.phase for work in works for step in work.steps}):
-        batch = [(work, step) for work in works for step in work.steps if step.phase == phase]
+        batch = [(work, step) for work in works for step in work.steps if step.phase == phase and id(work) not in stopped]
         for part in _apart(batch):
-            part = [(work, step) for work, step in part if id(work) not in stopped]
             for (work, step), answer in zip(part, run([(step, _body(step, view)) for _work, step in part])):
                 if isinstance(answer, StoreError):
                     failures.setdefault(id(work), []).append(Reason(answer.reason, answer.message))

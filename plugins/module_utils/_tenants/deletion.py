@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.budget import check_budget
+from .._plan.object_plan import Key
 from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
 from .links import has_finalizer, linked, without_finalizer
@@ -118,6 +119,9 @@ def plan_collection(view: View, kind: str) -> t.List[Work]:
 
 def _collect(view: View, kind: str, twin: Object) -> Work:
     work = Work(view, kind, twin)
+    link = linked(kind, twin, view.options.profile)
+    if link is not None:
+        work.source = Key(view.options.profile.source, kind, link.namespace, link.name)
     if kind == NETWORK_INTERFACE:
         work.patch_twin(RELEASE, twin, release_patch(work), "released")
     elif foreign(kind, twin, view.options):

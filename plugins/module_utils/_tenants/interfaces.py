@@ -13,7 +13,6 @@ from .._values.refused import ValueRefused, quoted
 from .fields import (
     Object,
     address_or_none,
-    canonical_prefix,
     deleting,
     entries,
     family_of,
@@ -53,7 +52,7 @@ def plan_interface(work: Work, index: Index, now: str) -> None:
     public = [address_or_none(item) for item in items(twin, "status", "publicIPs")]
     shown = {
         "ips": [address_or_none(item) or item for item in items(twin, "spec", "ips") if item],
-        "prefixes": [canonical_prefix(item) for item in items(twin, "spec", "prefixes") if item],
+        "prefixes": [item for item in items(twin, "spec", "prefixes") if item],
         "virtualIP": next((item for item in public if item and ":" not in item), None),
     }
     _report(work, interface_state(state), shown, now)

@@ -11,7 +11,7 @@ import typing as t
 
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused, quoted
-from .fields import addresses, entries, family_of, get, items, name, namespace, show_address, text, uid
+from .fields import address_or_none, addresses, entries, family_of, get, items, name, namespace, show_address, text, uid
 from .links import controller_reference, link_labels
 from .options import LB_NODE_AFFINITY
 from .prefixes import balancer_addresses
@@ -93,7 +93,7 @@ def routing_destinations(work: Work) -> t.List[t.Dict[str, t.Any]]:
     routing = work.view.source(LOAD_BALANCER_ROUTING, namespace(work.subject), name(work.subject))
     result = []
     for destination in entries(routing, "destinations"):
-        entry: t.Dict[str, t.Any] = {"ip": destination.get("ip")}
+        entry: t.Dict[str, t.Any] = {"ip": address_or_none(destination.get("ip")) or destination.get("ip")}
         found = interface_id_or_none(get(destination, "targetRef", "providerID"), work.options.profile)
         if found is not None:
             entry["targetRef"] = {"uid": found.uid, "name": found.name, "nodeRef": {"name": found.node}}

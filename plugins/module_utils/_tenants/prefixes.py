@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .fields import Object, controller, entries, get, name, namespace, text, uid
+from .fields import Object, controller, get, items, name, namespace, text, uid
 from .profile import PREFIX
 from .view import View
 
@@ -27,10 +27,10 @@ def allocated_prefix(view: View, within: str, called: str, owner: str = "") -> t
 def interface_prefixes(view: View, source: Object) -> t.Tuple[t.List[str], t.List[str]]:
     """(prefixes of an interface in their order, names of those that are not allocated yet)."""
     found, missing = [], []
-    for index, entry in enumerate(entries(source, "spec", "prefixes")):
+    for index, entry in enumerate(items(source, "spec", "prefixes")):
         if text(entry, "value"):
             found.append(text(entry, "value"))
-        elif entry.get("ephemeral") is not None:
+        elif get(entry, "ephemeral") is not None:
             called = "{0}-pf-{1}".format(name(source), index)
             prefix = allocated_prefix(view, namespace(source), called)
             if prefix is None:
@@ -44,10 +44,10 @@ def balancer_addresses(view: View, source: Object) -> t.Tuple[t.List[t.Dict[str,
     """(sources of an internal load balancer's addresses as {index, ip, ipFamily}, Prefixes that are not there yet)."""
     found: t.List[t.Dict[str, t.Any]] = []
     missing = []
-    for index, entry in enumerate(entries(source, "spec", "ips")):
+    for index, entry in enumerate(items(source, "spec", "ips")):
         if text(entry, "value"):
             found.append({"index": index, "ip": text(entry, "value"), "ipFamily": None})
-        elif entry.get("ephemeral") is not None:
+        elif get(entry, "ephemeral") is not None:
             called = "{0}-{1}".format(name(source), index)
             prefix = allocated_prefix(view, namespace(source), called, uid(source))
             if prefix is None:

@@ -178,7 +178,7 @@ class MemoryStore:
         if before is not None and after == before:
             return copy.deepcopy(after)
         self.writes.append((verb, key))
-        if deleting(after) and not items(after, "metadata", "finalizers"):
+        if deleting(after) and items(before or {}, "metadata", "finalizers") and not items(after, "metadata", "finalizers"):
             self._gone(key)
             return None
         self._put(key, after)

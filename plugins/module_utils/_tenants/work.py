@@ -51,11 +51,12 @@ class Reason(t.NamedTuple):
 
 
 class Work:
-    """One source object's turn; collected twins have their own (``subject`` then names the twin)."""
+    """One source object's turn; collected twins have their own (``subject`` is the twin, ``source`` whom its labels name)."""
 
     def __init__(self, view: View, kind: str, subject: Object) -> None:
         self.view, self.kind, self.subject = view, kind, subject
         self.key = key_of(subject)
+        self.source: t.Optional[Key] = None
         self.steps: t.List[Step] = []
         self.pending: t.List[Reason] = []
         self.failed: t.List[Reason] = []

@@ -16,6 +16,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.prof
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
+from ..compare import without_empty
+
 Vector = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
 
@@ -97,7 +99,7 @@ def reconcile(vector: Vector) -> Answer:
             break
     else:
         raise AssertionError("it does not settle")
-    failed = [outcome.key for outcome in result.failed]
+    failed = [outcome.source or outcome.key for outcome in result.failed]
     return {
         "source_patches": _patches(before, {_group(obj): obj for obj in source.all()}),
         "apinet_after": apinet.all(),
@@ -119,7 +121,7 @@ def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) 
 
 
 def _comparable(obj: Vector) -> t.Any:
-    plain = fields.plain(obj)
+    plain = without_empty(obj)
     plain["metadata"].pop("resourceVersion", None)
     return plain
 
@@ -162,7 +164,7 @@ def nat_table(vector: Vector) -> Answer:
 
 def autoscaler(vector: Vector) -> Answer:
     data = vector["input"]
-    args = (data["ports_per_interface"], data["current_ips"], data["requested"], data["min"], data["max"])
+    args = (data["ports_per_interface"], data["current_ips"], data["requested"], data.get("min"), data.get("max"))
     try:
         found = [nat_blocks.desired_addresses(*args, upstream=upstream) for upstream in (True, False)]
     except ValueRefused as error:
@@ -200,14 +202,15 @@ def _instance(item: Vector) -> Answer:
     spec: Answer = {"affinity": _affinity(item.get("node_affinity_nodes"), item.get("anti_affinity"))}
     if item.get("node"):
         spec["nodeRef"] = {"name": item["node"]}
-    if item.get("spread"):
+    spread = item.get("spread") or []
+    if spread:
         spec["topologySpreadConstraints"] = [
             {
                 "maxSkew": each["max_skew"],
                 "topologyKey": each["topology_key"],
                 "labelSelector": {"matchLabels": each.get("match_labels") or {}},
             }
-            for each in item["spread"]
+            for each in ([spread] if isinstance(spread, dict) else spread)
         ]
     return {"metadata": {"name": item["name"], "labels": item.get("labels")}, "spec": spec}
 
@@ -230,7 +233,7 @@ def allocator(vector: Vector) -> Answer:
     owner: Answer = {"metadata": {"namespace": "apinet-system", "name": "x", "uid": "u"}}
     try:
         if data["kind"] == "Network":
-            known = {"lowest": data["min"], "highest": data["max"]}
+            known = {word: data[key] for word, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None}
             found = allocation.next_id(set(data.get("taken") or ()), data.get("wanted"), **known)
             return {"id": found, "claim": allocation.claim_reference("networks", owner)}
         prefixes = data.get("prefixes") or ([data["prefix"]] if data.get("prefix") else [])
