@@ -18,8 +18,8 @@ from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from .._loadbalancers.ledger import Entry, Ledger, holders
 from .._loadbalancers.load_balancer_setting import EMPTY
 from .._loadbalancers.reservations import Reservation, matches_of, service_tags
-from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of, retains
-from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts
+from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of
+from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts, left_alone, retains
 from .._loadbalancers.setup import Setup
 from .._plan.budget import check_budget
 from .._plan.plan import Change, Plan, Refusal
@@ -250,7 +250,8 @@ class Run:
                     self._refuse("service " + service.key, error.word, error.message)
                     continue
                 actions, notes = actions + outcome.actions, notes + list(outcome.notes)
-                if service.set_by_us and context.reclaim_policy != RETAIN and not retains(service):
+                kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
+                if service.set_by_us and not kept:
                     actions.append(Action("clear_service_ip", service.key, address_of(service, context.backend)))
             if self.mode == "absent":
                 swept = orphans([item for item in self.state.services if not counts(item, context.our_class)], self.held,

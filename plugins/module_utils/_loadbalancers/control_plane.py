@@ -150,8 +150,10 @@ def candidates(nodes: t.Iterable[Node], holder: str, exclude_holder: bool = Fals
 
 
 def _holder(address: str, assignment: t.Optional[Assignment], nodes: t.Sequence[Node], rules: Rules) -> t.Optional[Node]:
+    # of a block only the assigned address is on the node
+    held = assignment.address if assignment is not None and assignment.address else address
     for node in nodes:
-        if assignment is not None and any(other == address for _kind, other in node.addresses):
+        if assignment is not None and any(other == held for _kind, other in node.addresses):
             return node
     for node in nodes:
         if assignment is not None and assignment.device and _device(node, rules) == assignment.device:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.pending import Pending
-from .._values.addresses import parse_address
+from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .locations import Places, location_of
 from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, matches_of, reservation_of, service_tag, service_tags
-from .services import Service, address_of, annotated_address, counts, opted_out, retains
+from .services import Service, address_of, annotated_address, counts, left_alone, opted_out, retains
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
 DELETE, RETAIN = "delete", "retain"
@@ -93,8 +93,9 @@ def _with_address(service: Service, has: str, mine: t.Optional[Reservation], con
         if service.set_by_us and not annotated_address(service, context.backend):
             return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved", ("its address was corrected",))
         notes = ("it has {0}, which its owner chose; the address {1} reserved for it is unused".format(has, mine.address),)
-    # the reserved length belongs to the reserved address only
-    network = mine.network if mine is not None and mine.address == has else host_network(has)
+    # the reserved length belongs to the reserved addresses only
+    inside = mine is not None and mine.address and parse_address(has) in parse_network(mine.network)
+    network = "{0}/{1}".format(parse_address(has), mine.cidr) if mine is not None and inside else host_network(has)
     return Outcome([Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
 
 
@@ -151,8 +152,11 @@ def host_network(address: str) -> str:
 def removal_of(service: Service, reservations: t.Sequence[Reservation], context: Context) -> Outcome:
     """The steps after a Service went: never announce what may already be somebody else's, so unmap comes first.
 
-    Its reservation is found by tags, never by the address that stands in the Service. Raises ValueRefused ``claimed_twice``.
+    Its reservation is found by tags, never by the address that stands in the Service. One that was left alone while it
+    lived is left alone now. Raises ValueRefused ``claimed_twice``.
     """
+    if left_alone(service, context.our_class):
+        return Outcome([], notes=("{0} is left alone, also now that it goes".format(service.key),))
     mine = reservation_of(
         reservations, context.owner, service.namespace, service.name, service.address, context.recorded, context.on_duplicate
     )

@@ -67,11 +67,15 @@ def opted_out(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
 
 def counts(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:
     """Whether we care for a Service's address."""
+    return service.type == LOAD_BALANCER and not left_alone(service, our_class, domain)
+
+
+def left_alone(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:
+    """Whether a Service is somebody else's, whatever its type: the control plane's, another class's, or opted out."""
     return (
-        service.type == LOAD_BALANCER
-        and not is_control_plane_service(service.namespace, service.name)
-        and service.load_balancer_class in ("", our_class)
-        and not opted_out(service, domain)
+        is_control_plane_service(service.namespace, service.name)
+        or service.load_balancer_class not in ("", our_class)
+        or opted_out(service, domain)
     )
 
 

@@ -54,6 +54,14 @@ def word_of(*arguments, **named):
     return raised.value.word
 
 
+def test_the_holder_has_the_assigned_address_of_a_block():
+    other = "192.0.2.10"
+    block = held()._replace(cidr=31, assignments=(Assignment("as1", other),))
+    holding = A._replace(addresses=A.addresses + (("ExternalIP", other),))
+    decision, _asked = drive([block], [holding, B], healthy=["10.0.0.2"])
+    assert (decision.holder, decision.winner, decision.unassign) == ("a", "b", "as1")
+
+
 def test_silence_and_refusals():
     assert drive([], [], rules=cp.Rules("")) == (cp.Decision(), [])
     assert word_of([], [A]) == "eip_not_found"

@@ -96,6 +96,27 @@ def test_releasing_needs_a_record():
     assert names(service_plan.removal_of(service(), [], recorded)) == []
 
 
+def test_what_was_left_alone_is_left_alone_when_it_goes():
+    free = CONTEXT._replace(release_unrecorded=True)
+    for one in (
+        services.Service("kube-system", "metal-ccm-kubernetes-external", address="192.0.2.1"),
+        service(address="192.0.2.1", load_balancer_class="other/one"),
+        service(address="192.0.2.1", annotations={"metal.equinix.com/loadbalancer-managed": "false"}),
+    ):
+        outcome = service_plan.removal_of(one, [reserved()], free)
+        assert outcome.actions == [] and "left alone" in outcome.notes[0]
+    former = service(address="192.0.2.1", type="ClusterIP")
+    assert [step[0] for step in names(service_plan.removal_of(former, [reserved()], free))] == ["unmap", "release"]
+
+
+def test_any_address_of_a_reserved_block_has_its_length():
+    held = [reserved(address="192.0.2.0", cidr=31)]
+    assert names(service_plan.wanted_by(service(address="192.0.2.0"), held, CONTEXT)) == [("map", "192.0.2.0/31")]
+    assert names(service_plan.wanted_by(service(address="192.0.2.1"), held, CONTEXT)) == [("map", "192.0.2.1/31")]
+    assert names(service_plan.wanted_by(service(address="192.0.2.2"), held, CONTEXT)) == [("map", "192.0.2.2/32")]
+    assert names(service_plan.wanted_by(service(address="2001:db8::1"), held, CONTEXT)) == [("map", "2001:db8::1/128")]
+
+
 def test_orphans_and_what_protects_an_address():
     free = CONTEXT._replace(release_unrecorded=True)
     held = [reserved()]
