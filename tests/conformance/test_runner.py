@@ -136,6 +136,15 @@ def test_ccm_rules() -> None:
     unwanted = dict(vector, order_matters=False, not_expected=[{"action": "b"}])
     assert judge("ccm", "service_reconcile", unwanted, swapped).word == "failed"
     assert judge("ccm", "g", {"expected": 1, "accept_also": [2]}, 2).word == "passed"
+    calls = {"expected": {"api_calls": [["DELETE"]], "error": None}, "accept_also": [[]]}
+    assert judge("ccm", "g", calls, {"api_calls": [], "error": None}).word == "passed"
+    assert judge("ccm", "g", calls, {"api_calls": [["POST"]], "error": None}).word == "failed"
+    said = {"expected": {"message_contains_all": ["one", "two"]}}
+    assert judge("ccm", "g", said, {"message": "POST /x: one; two"}).word == "passed"
+    assert judge("ccm", "g", said, {"message": "one"}).word == "failed"
+    mapped = {"expected": {"actions": [{"action": "map", "cidr": "192.0.2.1/32"}]}, "mapped": ["192.0.2.1/32"]}
+    assert judge("ccm", "service_reconcile", mapped, {"actions": []}).word == "passed"
+    assert judge("ccm", "service_reconcile", dict(mapped, mapped=[]), {"actions": []}).word == "failed"
     peers = {"expected": {"peers": [{"a": 1}, {"b": 2}]}}
     got = {"peers": [{"b": 2, "peer-port": 0, "hold-time": "0s"}, {"a": 1}], "address-pools": []}
     assert judge("ccm", "metallb_configmap", peers, got).word == "passed"

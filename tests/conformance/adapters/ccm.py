@@ -8,7 +8,8 @@ Options that bring the original's behaviour back, and why: empty_tag_disables fo
 seed's side; the later releases count an empty variable as unset); publish_password true (ruling 23 withholds it, the
 vectors have the annotation); on_duplicate first and release_unrecorded true (ruling 24 refuses both; the original takes
 the first match and keeps no record, for Services as for the control plane); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
-configuration passwords plain (the original has no other place for them). The claims stage does not run (ruling 29).
+configuration passwords plain (the original has no other place for them); delete_nodes true unless the profile is target
+(the original deletes nodes whose device is gone). The claims stage does not run (ruling 29).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     provider,
     reservations,
     settings,
+    setup,
     static_pool,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -63,7 +65,7 @@ def internal(data: Input) -> Answer:
 
 def config_precedence(data: Input) -> Answer:
     seed = data.get("profile") == "seed"
-    read = settings.read_settings(data.get("env") or {}, data.get("file"), empty_tag_disables=seed)
+    read = settings.read_settings(data.get("env") or {}, data.get("file"), data.get("parameters"), empty_tag_disables=seed)
     values: t.Dict[str, t.Any] = dict(read.values)
     schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
@@ -75,6 +77,7 @@ def config_precedence(data: Input) -> Answer:
         values["api_server_port"] = values["api_server_port"] or 6443
     for name in ("annotation_peer_asn", "annotation_peer_ip"):
         values[name + "s"] = values[name]
+    values["base_url"] = values["base_url"] or equinix_metal.PUBLIC_URL
     parsed = load_balancer_setting.parse_load_balancer(values["loadbalancer"])
     return dict(values, loadbalancer_enabled=parsed.enabled, warnings=read.warnings, printable=read.printable())
 
@@ -89,7 +92,7 @@ def eip_location(data: Input) -> Answer:
 
 
 def lb_setting_parse(data: Input) -> Answer:
-    found = load_balancer_setting.parse_load_balancer(data["setting"])
+    found = load_balancer_setting.parse_load_balancer(data["setting"] or "")
     return dict(found._asdict(), uses_bgp=found.uses_bgp, enabled=found.enabled, warning=bool(found.warnings))
 
 
@@ -100,7 +103,7 @@ def eip_tags(data: Input) -> Answer:
 
 
 def tag_match(data: Input) -> Answer:
-    return {"_first_index": reservations.first_match(data["reservations"], data["tags"])}
+    return {"_first_index": reservations.first_match(data["reservations"] or [], data["tags"] or [])}
 
 
 def node_selector(data: Input) -> Answer:
@@ -115,16 +118,16 @@ def bgp_project(data: Input) -> Answer:
     config = data["config"]
     if not load_balancer_setting.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
         return {"post": None, "effective": {}, "error": None}
-    read = data.get("get_response") or {}
-    status = data.get("get_status", read.get("status"))
-    if isinstance(status, int) and provider.failure_word(status):
-        return {"post": None, "effective": {}, "error": provider.failure_word(status)}
+    read = data.get("get_response")
+    status = data.get("get_status", read.get("status") if read is not None else ccm_services.NO_ANSWER[0])
+    answered = isinstance(status, int) or status in ccm_services.NO_ANSWER  # else it is the configuration's own status
+    if answered and ccm_services.failure(status):
+        return {"post": None, "effective": {}, "error": ccm_services.failure(status)}
     plan = bgp.project_bgp(
-        read["body"] if isinstance(read.get("status"), int) else read,
+        read.get("body") if answered and read and "body" in read else {} if read is None else read,
         config["local_asn"], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",
     )  # fmt: skip
-    status = (data.get("post_response") or {}).get("status")
-    error = provider.failure_word(status) if isinstance(status, int) else ""
+    error = ccm_services.failure(data["post_response"].get("status")) if data.get("post_response") else ""
     effective = {"local_asn": plan.local_asn, "md5": plan.password or None, "max_prefix": plan.max_prefixes}
     return {"post": plan.post, "effective": effective, "error": error or None}
 
@@ -132,6 +135,11 @@ def bgp_project(data: Input) -> Answer:
 def bgp_node(data: Input) -> Answer:
     if data.get("event") in ("node_removed", "remove"):
         return {"requests": []}
+    node = data["node"] if isinstance(data.get("node"), dict) else {}
+    try:
+        identities.parse_provider_id(data.get("provider_id", node.get("provider_id", "D")))
+    except ValueRefused as error:
+        return {"requests": [], "ok": False, "changed": False, "skipped": True, "error": error.word}
     answer = data.get("post_response") or {}
     message = equinix_records.error_message(answer.get("body"))
     good, changed = bgp.session_answer(answer.get("status"), message)
@@ -140,16 +148,21 @@ def bgp_node(data: Input) -> Answer:
 
 
 def bgp_neighbors(data: Input) -> Answer:
-    config = data.get("config") or {}
-    found = bgp.node_bgp("", (data.get("body") or {}).get("bgp_neighbors"), config.get("local_asn") or 0, config.get("peer_asn") or 0)
+    found = bgp.node_bgp("", (data.get("body") or {}).get("bgp_neighbors"), *_asns(data.get("config") or {}))
     return dict(found._asdict(), peers=list(found.peers))
+
+
+def _asns(config: Input) -> t.Tuple[int, int]:
+    """The configured ones or their defaults, as every run has them."""
+    defaults = {item.name: item.default for item in settings.SETTINGS}
+    return config.get("local_asn") or defaults["local_asn"], config.get("peer_asn") or defaults["peer_asn"]
 
 
 def annotations(data: Input) -> Answer:
     config = data.get("config") or {}
     existing = dict(data.get("existing_annotations") or {})
     scheme = node_annotations.Scheme(
-        data.get("scheme") or node_annotations.BOTH,
+        data.get("scheme") or config.get("annotation_scheme") or node_annotations.BOTH,
         _overrides(config),
         config.get("annotation_legacy_singular", True),
         config.get("publish_bgp_password", True),
@@ -163,8 +176,7 @@ def annotations(data: Input) -> Answer:
     wanted: t.Dict[str, str] = {}
     patch = None
     if data.get("neighbor"):
-        asns = config.get("local_asn") or 0, config.get("peer_asn") or 0
-        facts = bgp.node_bgp("", [data["neighbor"]], *asns, password=config.get("bgp_pass") or "")
+        facts = bgp.node_bgp("", [data["neighbor"]], *_asns(config), password=config.get("bgp_pass") or "")
         wanted = node_annotations.node_annotations(facts, scheme, network)
         patch = node_annotations.annotation_patch(existing, wanted, scheme)
     elif network:
@@ -192,22 +204,35 @@ def node_addresses(data: Input) -> Answer:
 
 
 def instance(data: Input) -> Answer:
+    try:
+        return _instance(data)
+    except ValueRefused as error:
+        return {"error": error.word, "node_deleted": False, "taint_removed": False}
+
+
+def _instance(data: Input) -> Answer:
     node, variant = data["node"], _variant(data)
-    for answer in data.values():
-        status = answer.get("status") if isinstance(answer, dict) else None
-        if isinstance(status, int) and status != 404 and provider.failure_word(status):
-            return {"error": provider.failure_word(status), "node_deleted": False, "taint_removed": False}
+    for name, answer in data.items():
+        status = answer.get("status") if isinstance(answer, dict) else answer if name.endswith("status") else None
+        if (isinstance(status, int) and status != 404 or status in ccm_services.NO_ANSWER) and ccm_services.failure(status):
+            raise ValueRefused(ccm_services.failure(status), "the device cannot be read")
     records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
     device = instances.device_of(node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant)
-    delete = bool(dict(data.get("config") or {}, **(data.get("options") or {})).get("delete_nodes", data.get("delete_nodes")))
+    options = dict({"delete_nodes": data.get("delete_nodes", data.get("profile") != "target")}, **(data.get("config") or {}), **(data.get("options") or {}))
+    delete = bool(options["delete_nodes"])
     taints = [item.get("key") if isinstance(item, dict) else item for item in node.get("taints") or ()]
     fate = instances.fate_of(node.get("ready", True), device, taints, delete)
     if device is None:
         return {"found": False, "exists": False, "shutdown": False, "taint_removed": False, "node_deleted": fate.delete}
     if node.get("taints") is None and not node.get("provider_id"):
         taints = [instances.UNINITIALIZED]  # a node without a provider ID is a new one
-    facts = instances.node_facts(device, taints, node.get("provider_id") or "", variant=variant)
+    error = None
+    try:
+        facts = instances.node_facts(device, taints, node.get("provider_id") or "", variant=variant)
+    except ValueRefused as refused:  # the node keeps its taint; what is known of the device is known
+        error, facts = refused.word, instances.NodeFacts(node.get("provider_id") or "", {}, [], False)
     return {
+        "error": error,
         "found": True,
         "exists": True,
         "shutdown": instances.is_shut_down(device),
@@ -226,7 +251,7 @@ def instance(data: Input) -> Answer:
 
 def garbage_collection(data: Input) -> Answer:
     rows = ccm_services.reservations_of(data["reservations"])
-    owner = reservations.Owner(data.get("identity") or identities.DEFAULT_IDENTITY, data.get("cluster_uid") or "")
+    owner = ccm_services.owner(data)
     found = garbage.sweep(rows, owner, bool(data.get("force")))
     shown = found._asdict()
     if not data.get("confirm"):
@@ -240,10 +265,12 @@ def provider_contract(data: Input) -> Answer:
         return {"warning": warnings[0].partition(":")[0] if warnings else None}
     if "capabilities" in data:
         balancer = load_balancer_setting.parse_load_balancer(data.get("loadbalancer") or "empty://")
-        jobs = areas.areas(balancer, "", [name for name, can in data["capabilities"].items() if can])
+        can = data["capabilities"]
+        jobs = areas.areas(balancer, "", [name for name in can if not isinstance(can, dict) or can[name]])
         calls = [job for job in jobs if job in (areas.PROJECT_BGP, areas.NODE_BGP)]
         return {"bgp_calls": len(calls), "addresses_mapped": areas.ADDRESSES in jobs}
     if data.get("provider") != "static" or "pool" not in data:
+        setup.parse_setup({"cluster": "c", "provider": data.get("provider")}, {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}, None)
         raise Unhandled("needs a provider")
     held = [reservations.Reservation(item, item) for item in data.get("used") or () if isinstance(item, str)]
     held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item.get("tags") or ()))
@@ -258,7 +285,8 @@ def provider_contract(data: Input) -> Answer:
 
 
 def api_client(data: Input) -> Answer:
-    given = dict(data.get("input") or {}, **(data.get("args") or {}), **(data.get("config") or {}))
+    beside = {key: value for key, value in data.items() if key != "id"}  # the vector's own
+    given = dict(beside, **(data.get("input") or {}), **(data.get("args") or {}), **(data.get("config") or {}))
     answers = list(data.get("responses") or [data.get("response") or {}])
     sent: t.List[t.Dict[str, t.Any]] = []
 
@@ -277,12 +305,12 @@ def api_client(data: Input) -> Answer:
         one = equinix_metal.EquinixMetal(given.get("api_key") or "k", given.get("project_id") or "P", given.get("base_url") or "",
                                          plain_http=True, send=send, sleep=waits.append)
         value = _call(one, data["operation"], given)
-        answer: t.Dict[str, t.Any] = {"ok": True, "status": 200, "result": value, "count": len(value) if isinstance(value, list) else None}
+        answer: t.Dict[str, t.Any] = {"ok": True, "status": answers[min(len(sent), len(answers)) - 1].get("status"), "result": value,
+                                      "count": len(value) if isinstance(value, list) else None}
         if isinstance(value, bool):
             answer["changed"] = value
     except ValueRefused as refused:
-        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message,
-                  "message_contains_all": [text for text in refused.message.partition(": ")[2].split("; ") if text]}
+        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message}
     shown = dict(sent[0], times=len(sent)) if sent else {}
     return dict(answer, waits=waits, delays=waits, requests=sent, _request=shown, _requests=sent)
 
@@ -298,6 +326,7 @@ def _call(one: equinix_metal.EquinixMetal, operation: str, given: Input) -> t.An
         "project_bgp": one.read_project_bgp,
         "enable_project_bgp": lambda: one.enable_project_bgp(bgp.project_bgp({}, given.get("asn") or 65000, given.get("md5") or "")),
         "reserve": lambda: one.order(given.get("body") or {"type": "public_ipv4", "quantity": 1, "tags": given.get("tags") or []}),
+        "sessions": lambda: one.sessions(ident),
         "release": lambda: one.release_address(given.get("id") or "R"),
         "unassign": lambda: one.unassign(given.get("id") or "A"),
         "assign": lambda: one.assign(given.get("address") or "147.75.200.9", ident),
@@ -310,9 +339,19 @@ def _call(one: equinix_metal.EquinixMetal, operation: str, given: Input) -> t.An
         "ensure_node_bgp": lambda: one.ensure_node_bgp(ident),
         "update_reservation": lambda: one.update_address(given.get("id") or "R", given.get("body") or {}),
     }
-    if operation not in calls:
+    name = operation if operation in calls else next((known for words, known in _OTHER_NAMES if all(word in operation for word in words)), "")
+    if name not in calls:
         raise Unhandled("no call {0}".format(operation))
-    return calls[operation]()
+    return calls[name]()
+
+
+#: Other names of the same calls, by the words in them; the first that fits counts.
+_OTHER_NAMES = (
+    (("neighb",), "neighbors"), (("list", "session"), "sessions"), (("get", "session"), "sessions"), (("session",), "create_session"),
+    (("enable", "node"), "create_session"), (("enable", "bgp"), "enable_project_bgp"), (("bgp",), "project_bgp"),
+    (("unassign",), "unassign"), (("assign",), "assign"), (("release",), "release"), (("delete",), "release"), (("reserve_",), "reserve"),
+    (("device", "list"), "list_devices"), (("device",), "get_device"), (("list",), "list_reservations"), (("update",), "update_reservation"),
+)  # fmt: skip
 
 
 HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
@@ -330,7 +369,7 @@ HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
     "bgp_neighbors": refusing(bgp_neighbors),
     "node_annotations": refusing(annotations),
     "node_addresses": refusing(node_addresses),
-    "instances": refusing(instance),
+    "instances": instance,
     "control_plane_failover": ccm_services.control_plane_failover,
     "external_service": refusing(ccm_services.external),
     "metallb_configmap": refusing(ccm_metallb.configmap),

@@ -49,7 +49,8 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     elif op == "add_service":
         target.add_service(key, step["cidr"], nodes)
     elif op == "remove_service" and in_text:
-        target.remove_service(key, step.get("cidr") or "", reserved)
+        for one in [key] if key else _users(target, step["cidr"]):
+            target.remove_service(one, step.get("cidr") or "", reserved)
     elif op == "remove_service":
         target.remove_service(key)
     elif op in ("add_node", "add_nodes"):
@@ -68,6 +69,13 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
         raise Unhandled(op)
 
 
+def _users(config: metallb_config.Config, network: str) -> t.List[t.Tuple[str, ...]]:
+    """Whose the pools of ours with this network are."""
+    pools = config.document.get(metallb_config.POOLS) or []
+    users = [user for pool in pools if pool.get("addresses") == [network] for user in metallb_config.pool_users(pool)]
+    return [tuple(user.split("/")) for user in sorted(users)]
+
+
 def configmap(data: Input) -> Answer:
     options = data.get("options") or {}
     other = {key: value for key, value in (data.get("configmap_data") or {}).items() if key != "config"}
@@ -78,7 +86,8 @@ def configmap(data: Input) -> Answer:
     if data.get("configmap_exists") is False or ("configmap" in data and data["configmap"] is None):
         return {"skipped": True, "_skipped": True, "_created": False}
     document = yaml_text.parse_document(given)
-    reserved = data.get("reserved") or data.get("reservations") or [step["cidr"] for step in data["steps"] if step.get("cidr")]
+    rows = data.get("reserved", data.get("reservations", [step["cidr"] for step in data["steps"] if step.get("cidr")])) or []
+    reserved = [row if isinstance(row, str) else "{0}/{1}".format(row["address"], row.get("cidr", 32)) for row in rows]
     config = metallb_config.Config(
         document,
         metallb_config.Options(options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN),

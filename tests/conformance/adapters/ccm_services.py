@@ -25,6 +25,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Any
+#: How vectors write that there was no answer.
+NO_ANSWER = ("timeout", "refused")
 
 
 def places(config: Input) -> locations.Places:
@@ -37,11 +39,21 @@ def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservati
     return [equinix_records.reservation(record) for record in records]
 
 
+def failure(status: t.Any, ordering: bool = False) -> str:
+    """The error class of an answer's status, or nothing."""
+    return provider.failure_word(status if isinstance(status, int) else None, ordering)
+
+
+def owner(config: Input) -> reservations.Owner:
+    adopted = config.get("adopt_identities")
+    return reservations.Owner(config.get("identity") or identities.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
+                              tuple(identities.IDENTITIES if adopted is None else adopted))  # fmt: skip
+
+
 def _context(data: Input) -> service_plan.Context:
     config = data["config"]
     return service_plan.Context(
-        reservations.Owner(config.get("identity") or identities.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
-                           tuple(config.get("adopt_identities") or identities.IDENTITIES)),
+        owner(config),
         places(config),
         backend=_backend(config),
         our_class=config.get("load_balancer_class") or "",
@@ -72,6 +84,7 @@ class _Run:
         self.data, self.context = data, _context(data)
         self.actions: t.List[t.Dict[str, t.Any]] = []
         self.error: t.Optional[str] = None
+        self.orders = 0
         self.states: t.Dict[str, str] = {}
         self.held: t.List[reservations.Reservation] = []
         self.mapped = data.get("mapped") or data.get("mapped_cidrs") or ()
@@ -89,7 +102,7 @@ class _Run:
         answer = self.data.get(name)
         if answer is None:
             return None
-        return provider.failure_word(answer.get("status"), ordering) or None
+        return failure(answer.get("status"), ordering) or None
 
     def _each(self) -> None:
         failing = any(self.data.get(name) for name in ("services_error", "service_list_error", "service_list_failed", "services_list_failed"))
@@ -138,14 +151,20 @@ class _Run:
                 self.error = self.error or self._status("release_response")
 
     def _reserved(self, service: services.Service) -> None:
-        word = self._status("reserve_response", ordering=True)
+        answer = self._ordered()
+        word = failure(answer.get("status"), ordering=True) if answer is not None else ""
         if word:
             self.error = self.error or word
-            return
-        answer = self.data.get("reserve_response")
-        if answer is not None:
+        elif answer is not None:
             self.held.append(equinix_records.reservation(answer["body"]))
             self._add(service)
+
+    def _ordered(self) -> t.Optional[t.Dict[str, t.Any]]:
+        several = self.data.get("reserve_responses")
+        if several is None:
+            return self.data.get("reserve_response")
+        self.orders += 1
+        return several[self.orders - 1]
 
 
 def service_reconcile(data: Input) -> Answer:
@@ -175,8 +194,8 @@ def control_plane_failover(data: Input) -> Answer:
     calls: t.List[t.Any] = []
     error = None
     try:
-        if data.get("list_response") and provider.failure_word(data["list_response"].get("status")):
-            raise ValueRefused(provider.failure_word(data["list_response"].get("status")), "the list failed")
+        if data.get("list_response") and failure(data["list_response"].get("status")):
+            raise ValueRefused(failure(data["list_response"].get("status")), "the list failed")
         run = control_plane.decide(reservations_of(data.get("reservations") or ()), [_node(row) for row in data["nodes"]], rules, happened)
         decision = _drive(run, data.get("health") or {}, probes)
         if decision.unassign:
@@ -192,7 +211,7 @@ def control_plane_failover(data: Input) -> Answer:
 
 def _failed(data: Input, *names: str) -> t.Optional[str]:
     answer = next((data[name] for name in names if data.get(name)), None)
-    return (provider.failure_word(answer.get("status")) or None) if answer else None
+    return (failure(answer.get("status")) or None) if answer else None
 
 
 def _drive(run: control_plane.Probes, health: Input, probes: t.List[str]) -> control_plane.Decision:
@@ -216,6 +235,11 @@ def external(data: Input) -> Answer:
     given = data.get("existing") if isinstance(data.get("existing"), dict) else {}
     before = _as_object((given or {}).get("service"))
     mirror = external_service.endpoints(identity, {"subsets": subsets})
+    slices = data.get("kubernetes_endpointslices") or data.get("kubernetes_endpoint_slices") or data.get("endpointslices")
+    if slices:
+        made_slices = external_service.endpoint_slices(identity, [_slice(row) for row in slices])
+        rows = [{"ip": ip} for item in made_slices for one in item["endpoints"] for ip in one["addresses"]]
+        mirror["subsets"] = [{"addresses": rows, "ports": made_slices[0]["ports"] if made_slices else []}]
 
     def made(existing: t.Optional[Input]) -> t.Dict[str, t.Any]:
         return external_service.external_service(identity, config["eip"], ports, config.get("api_server_port") or 0, existing)
@@ -235,6 +259,13 @@ def external(data: Input) -> Answer:
         "changed": service != before or not converged,
     }  # fmt: skip
     return shown
+
+
+def _slice(row: Input) -> Input:
+    if "metadata" in row:
+        return row
+    meta = {key: row[key] for key in ("namespace", "name", "labels") if key in row}
+    return {"metadata": meta, "endpoints": row.get("endpoints") or [{"addresses": row.get("addresses") or []}], "ports": row.get("ports") or []}
 
 
 def _as_object(row: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
