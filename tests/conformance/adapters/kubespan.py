@@ -142,7 +142,7 @@ def allowed_ips(vector: Input) -> Answer:
 
 
 def nft_targets(vector: Input) -> Answer:
-    peers = [(peer["allowed_ips"], peer["state"]) for peer in vector["peers"]]
+    peers = [(peer["allowed_ips"] or (), peer["state"]) for peer in vector["peers"]]
     now, seed = (
         kubespan_targets.targets(peers, vector["force_routing"], kubespan_generations.generation(name)) for name in ("current", "v1.3")
     )
@@ -195,7 +195,7 @@ def rule_of(vector: Input, version: int) -> Answer:
 
 
 def ip_rules(vector: Input) -> Answer:
-    version = 6 if vector.get("family") == "inet6" else 4
+    version = 6 if str(vector.get("family", "")).endswith("6") else 4
     wanted = kubespan_routing.wanted_rule(version, gen=generation(vector))
     if vector["case"] == "desired":
         shown = dict(wanted, fwmark=hex(wanted["fwmark"]), fwmask=hex(wanted["fwmask"]), action="lookup", src="all")
@@ -280,7 +280,7 @@ def config(vector: Input) -> Answer:
     try:
         if "cluster_id" in vector or "cluster_secret" in vector:
             kubespan_config.parse_mesh(vector.get("cluster_id"), vector.get("cluster_secret"))
-        parsed = kubespan_config.parse_config(vector["input"], "legacy" in vector.get("document", ""), generation(vector))
+        parsed = kubespan_config.parse_config(vector["input"], "legacy" in (vector.get("document") or ""), generation(vector))
     except ValueRefused:
         return {"valid": False} if "valid" in vector or "effective" not in vector else {"effective": None}
     shown = parsed._asdict()
@@ -326,18 +326,19 @@ def wireguard_keys(vector: Input) -> Answer:
 
 @refusing
 def discovery_encryption(vector: Input) -> Answer:
-    secret = base64.b64decode(vector["cluster_secret"])
-    if vector["kind"] == "affiliate":
-        return sealed_affiliate(vector, secret)
+    secret = kubespan_config.parse_mesh("any", vector["cluster_secret"])[1]
     if vector["kind"] != "endpoint":
-        raise Unhandled(vector["kind"])
+        return sealed_affiliate(vector, secret) if "nonce_hex" in vector else opened_affiliate(vector, secret)
     endpoint = kubespan_endpoints.AddrPort(ipaddress.ip_address(vector["ip"]), vector["port"])
     sealed = kubespan_seal.seal_endpoint(secret, endpoint)
     if kubespan_seal.open_endpoint(secret, sealed) != endpoint:
         raise ValueError("opening does not undo sealing")
     record = kubespan_seal.encode_endpoint(endpoint)
     texts = {"protobuf_hex": record, "padded_hex": kubespan_seal.pad_endpoint(record), "ciphertext_hex": sealed}
-    return {name: raw.hex() for name, raw in texts.items()}
+    return only(vector, {name: raw.hex() for name, raw in texts.items()})
+
+
+SEALED = ("wire_hex", "sealed_hex", "record_hex", "ciphertext_hex")
 
 
 def sealed_affiliate(vector: Input, secret: bytes) -> Answer:
@@ -347,11 +348,21 @@ def sealed_affiliate(vector: Input, secret: bytes) -> Answer:
     sealed = kubespan_seal.seal_record(secret, raw, bytes.fromhex(vector["nonce_hex"]))
     if kubespan_seal.open_record(secret, sealed) != raw:
         raise ValueError("opening does not undo sealing")
-    size = len(vector.get("ciphertext_hex") or "") // 2  # without nonce, or also without tag, where it is shorter
-    cipher = sealed if size == len(sealed) else sealed[kubespan_seal.NONCE :][: max(size, len(raw))]
-    texts = {"protobuf_hex": raw, "plaintext_hex": raw, "ciphertext_hex": cipher, "tag_hex": sealed[-kubespan_seal.TAG :]}
-    texts.update({"wire_hex": sealed, "sealed_hex": sealed, "record_hex": sealed})
+    texts = {"protobuf_hex": raw, "plaintext_hex": raw, "tag_hex": sealed[-kubespan_seal.TAG :], **dict.fromkeys(SEALED, sealed)}
+    # a ciphertext that is shorter goes without the nonce, or also without the tag
+    size = len(vector.get("ciphertext_hex") or "") // 2
+    texts["ciphertext_hex"] = sealed if size == len(sealed) else sealed[kubespan_seal.NONCE :][: max(size, len(raw))]
     return only(vector, {name: part.hex() for name, part in texts.items()})
+
+
+def opened_affiliate(vector: Input, secret: bytes) -> Answer:
+    """The affiliate of a sealed record."""
+    given = next((vector[name] for name in SEALED if name in vector), None)
+    if given is None:
+        raise Unhandled(vector["kind"])
+    raw = kubespan_seal.open_record(secret, bytes.fromhex(given))
+    answer = {"protobuf_hex": raw.hex(), "plaintext_hex": raw.hex()}
+    return only(vector, dict(answer, affiliate=nested_of(kubespan_seal.decode_affiliate(raw)) if "affiliate" in vector else None))
 
 
 def wireguard_diff(vector: Input) -> Answer:

@@ -107,7 +107,7 @@ class Host:
             run("ip", option, "route", "add", "default", "dev", "eth0")
             run("ip", option, "route", "add", places["pod"] + length, "dev", "pod0")
         self._applied: t.Tuple[t.Any, ...] = ()
-        self.taps = {name: self._tap(name + "p") for name in ("eth0", "kubespan")}
+        self.taps = {name: self._tap(name) for name in ("eth0p", "kubespanp", "lo")}
         self.pod = self._tap("pod0p")
         run("nft", "add table inet witness; add chain inet witness before { type filter hook prerouting priority -399; }; "
             "add chain inet witness made { type filter hook output priority -399; }; "
@@ -216,14 +216,18 @@ class Host:
         """One TCP segment with an MSS option: the option it leaves with."""
         version = version_of(vector)
         places = PLACES[version]
-        target = places["in" if vector.get("destination_in_targets", True) else "out"]
-        way = "{0} {1}".format(vector.get("hook"), vector.get("chain"))
+        side = "in" if vector.get("destination_in_targets", True) else "out"
+        target = places[side + "_local" if vector.get("oif") == "lo" else side]
+        way = " ".join(str(vector.get(name)) for name in ("hook", "chain", "path"))
         forwarded = "prerouting" in way or "forward" in way or bool(vector.get("forwarded"))
         source = places["pod"] if forwarded else places["out_local"]
         flags = sum(FLAG_BITS[name.lower()] for name in vector.get("tcp_flags") or ("syn",))
         option = b"" if vector.get("syn_mss") is None else struct.pack("!BBH", MSS_OPTION, 4, vector["syn_mss"])
         segment = struct.pack("!HHIIBBHHH", 40000, TCP_PORT, 1, 0, (20 + len(option)) // 4 << 4, flags, 65535, 0, 0) + option
         packet = ip_packet(version, source, target, socket.IPPROTO_TCP, segment)
+        for tap in self.taps.values():  # lo shows every segment twice
+            while select.select([tap], [], [], 0)[0]:
+                tap.recv(65536)
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             if forwarded:
