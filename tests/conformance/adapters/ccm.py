@@ -70,7 +70,8 @@ def config_precedence(data: Input) -> Answer:
     schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
-    places = locations.Places(str(values["metro"]), str(values["facility"]), data.get("metadata_facility") or "")
+    host = data.get("metadata_facility") or (data.get("metadata") or {}).get("facility") or ""
+    places = locations.Places(str(values["metro"]), str(values["facility"]), host)
     if seed and places.host_facility:
         values["facility"] = locations.location_of({}, places).get("facility", "")
     if seed:  # the seed's default; 0 is ours, which finds the same
@@ -252,7 +253,7 @@ def _instance(data: Input) -> Answer:
 def garbage_collection(data: Input) -> Answer:
     rows = ccm_services.reservations_of(data["reservations"])
     owner = ccm_services.owner(data)
-    found = garbage.sweep(rows, owner, bool(data.get("force")))
+    found = garbage.sweep(rows, owner, bool(data.get("force") or data.get("forced")))
     shown = found._asdict()
     if not data.get("confirm"):
         shown.update(release=[], would_release=found.release, candidates=found.release, listed=found.release)
@@ -309,6 +310,8 @@ def api_client(data: Input) -> Answer:
                                       "count": len(value) if isinstance(value, list) else None}
         if isinstance(value, bool):
             answer["changed"] = value
+        elif isinstance(value, list):
+            answer["ids"] = [getattr(item, "id", None) for item in value]
     except ValueRefused as refused:
         answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message}
     shown = dict(sent[0], times=len(sent)) if sent else {}
@@ -325,7 +328,9 @@ def _call(one: equinix_metal.EquinixMetal, operation: str, given: Input) -> t.An
         "get_project_bgp": one.read_project_bgp,
         "project_bgp": one.read_project_bgp,
         "enable_project_bgp": lambda: one.enable_project_bgp(bgp.project_bgp({}, given.get("asn") or 65000, given.get("md5") or "")),
-        "reserve": lambda: one.order(given.get("body") or {"type": "public_ipv4", "quantity": 1, "tags": given.get("tags") or []}),
+        "reserve": lambda: one.order(given.get("body") or {"type": "public_ipv4", "quantity": 1, "tags": given.get("tags") or [],
+                                                           "fail_on_approval_required": True,
+                                                           **{name: given[name] for name in ("metro", "facility") if given.get(name)}}),
         "sessions": lambda: one.sessions(ident),
         "release": lambda: one.release_address(given.get("id") or "R"),
         "unassign": lambda: one.unassign(given.get("id") or "A"),

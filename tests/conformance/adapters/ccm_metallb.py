@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     metallb_config,
     metallb_names,
     metallb_resources,
+    service_plan,
     yaml_text,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -23,6 +24,10 @@ from ..outcome import Unhandled
 Input = t.Mapping[str, t.Any]
 Answer = t.Any
 _KINDS = {"ipaddresspools": "IPAddressPool", "bgpadvertisements": "BGPAdvertisement", "bgppeers": "BGPPeer"}
+
+
+#: The names that the back ends' common contract has for them.
+_OPERATIONS = {"ensure_service": "add_service", "ensure_nodes": "sync_nodes"}
 
 
 def _nodes(step: Input) -> t.List[bgp.NodeBgp]:
@@ -42,7 +47,7 @@ def _services(step: Input) -> t.Dict[t.Tuple[str, str], str]:
 
 
 def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
-    key, nodes, op = _key(step), _nodes(step), step["op"]
+    key, nodes, op = _key(step), _nodes(step), _OPERATIONS.get(step["op"], step["op"])
     in_text = isinstance(target, metallb_config.Config)
     if op == "add_service" and in_text:
         target.add_service(key, step["cidr"], nodes, reserved)
@@ -56,13 +61,14 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     elif op in ("add_node", "add_nodes"):
         target.add_nodes(nodes)
     elif op == "remove_node":
-        target.remove_node(step.get("name") or step.get("node"))
+        for name in [step.get("name") or step.get("node")] if not step.get("nodes") else [row["name"] for row in step["nodes"]]:
+            target.remove_node(name)
     elif op == "update_nodes":
         target.sync_nodes(nodes, key=key)
     elif op == "sync_nodes":
         target.sync_nodes(nodes)
     elif op in ("sync_services", "sync"):
-        target.sync_services(_services(step), nodes)
+        target.sync_services(_services(step), nodes, *([reserved] if in_text else []))
         if op == "sync":
             target.sync_nodes(nodes)
     else:
@@ -87,7 +93,8 @@ def configmap(data: Input) -> Answer:
         return {"skipped": True, "_skipped": True, "_created": False}
     document = yaml_text.parse_document(given)
     rows = data.get("reserved", data.get("reservations", [step["cidr"] for step in data["steps"] if step.get("cidr")])) or []
-    reserved = [row if isinstance(row, str) else "{0}/{1}".format(row["address"], row.get("cidr", 32)) for row in rows]
+    texts = [row if isinstance(row, str) else "{0}/{1}".format(row["address"], row.get("cidr", 32)) for row in rows]
+    reserved = [text if "/" in text else service_plan.host_network(text) for text in texts]
     config = metallb_config.Config(
         document,
         metallb_config.Options(options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN),

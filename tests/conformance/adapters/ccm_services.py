@@ -233,7 +233,7 @@ def external(data: Input) -> Answer:
     subsets = [{"addresses": [{"ip": ip} for ip in source.get("addresses") or ()], "ports": source.get("ports") or []}]
     converged = data.get("existing") == "converged"
     given = data.get("existing") if isinstance(data.get("existing"), dict) else {}
-    before = _as_object((given or {}).get("service"))
+    before = _as_object((given or {}).get("service") or (given if given and "endpoints" not in given else None))
     mirror = external_service.endpoints(identity, {"subsets": subsets})
     slices = data.get("kubernetes_endpointslices") or data.get("kubernetes_endpoint_slices") or data.get("endpointslices")
     if slices:
