@@ -155,12 +155,17 @@ def _may_write(obj: t.Mapping[str, t.Any], manager: str, adopt: bool) -> bool:
 
 
 def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:
-    """What a set stands for by its labels; None for an object without the original program's marks."""
+    """What a set stands for by its labels; None for an object without the original program's marks.
+
+    These are managed-by and the cluster. A set whose other labels are gone stands for no pods any more.
+    """
     labels = obj["metadata"].get("labels")
     if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
         return None
-    values = [labels.get(name) for name in (CLUSTER_LABEL, NAMESPACE_LABEL, NAME_LABEL)]
-    return Member(*values) if all(isinstance(value, str) for value in values) and values[0] else None
+    cluster, namespace, value = (labels.get(name) for name in (CLUSTER_LABEL, NAMESPACE_LABEL, NAME_LABEL))
+    if not isinstance(cluster, str) or not cluster:
+        return None
+    return Member(cluster, namespace, value) if isinstance(namespace, str) and isinstance(value, str) else Member(cluster, "", "")
 
 
 def _same(target: Target, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> bool:

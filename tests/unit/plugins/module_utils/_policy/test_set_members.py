@@ -20,6 +20,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._policy.netwo
     sorted_nets,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._policy.selector import calico_selector, cilium_rule
+from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_release, plan_sets
+from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,3 +178,29 @@ def test_no_answer_of_a_cluster_breaks_the_reading(anything):
     kept, refused = check_members("gcp", members, HOSTILE["grants"])
     named, dummy = name_sets(kept)
     assert all(net.endswith(("/32", "/128")) for one in named for net in one.nets) and isinstance(refused, list)
+
+
+def _set(labels, manager="multicluster.network/f"):
+    fields = {"f:spec": {"f:nets": {}}}
+    managed = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}] if manager else []
+    return {"metadata": {"name": "gcp-x", "labels": labels, "managedFields": managed}, "spec": {"nets": ["10.4.0.1/32"]}}
+
+
+@pytest.mark.parametrize(
+    "labels, owned",
+    [
+        ({"managed-by": "semaphore-policy", "policy.semaphore.uw.io/cluster": "gcp"}, True),
+        ({"managed-by": "semaphore-policy", "policy.semaphore.uw.io/cluster": "gcp", "policy.semaphore.uw.io/name": "x"}, True),
+        ({"managed-by": "semaphore-policy", "policy.semaphore.uw.io/cluster": "aws"}, False),
+        ({"managed-by": "semaphore-policy"}, False),
+        ({"policy.semaphore.uw.io/cluster": "gcp"}, False),
+    ],
+)
+def test_a_set_is_its_clusters_by_two_labels(labels, owned):
+    """Somebody took off the others: the set would admit its addresses for ever if nobody knew it."""
+    for manager, adopt in (("multicluster.network/f", False), (None, True)):
+        existing = {"gcp-x": _set(labels, manager)}
+        planned = plan_sets("local", CALICO_V3, existing, {"gcp": {}}, "multicluster.network/f", adopt=adopt, max_deletes=-1)
+        assert [change.action for change in planned.plan.changes] == (["delete"] if owned else [])
+    released = plan_release("local", CALICO_V3, {"gcp-x": _set(labels)}, ["gcp"], "multicluster.network/f")
+    assert bool(released.writes) == owned
