@@ -74,7 +74,7 @@ class Fields:
             return int(value) if value.count("-") <= 1 else self._wrong(key)
         if value is None:
             return 0
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
             return value
         return self._wrong(key)
 

@@ -14,12 +14,12 @@ from .refused import ValueRefused
 
 
 def decode_key_text(text: str) -> bytes:
-    """The 32 bytes in a key file's text; one trailing newline is tolerated.
+    """The 32 bytes in a key file's text; one trailing newline, of either kind, is tolerated.
 
     Raises ValueRefused whose message never quotes the text, which may be most of a private key.
     """
     if text.endswith("\n"):
-        text = text[:-1]
+        text = text[: -2 if text.endswith("\r\n") else -1]
     try:
         raw = base64.b64decode(parse_key(text), validate=True)
     except ValueRefused:

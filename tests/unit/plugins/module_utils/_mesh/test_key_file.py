@@ -26,6 +26,8 @@ KEY = base64.b64encode(bytes(range(32))).decode()
         (None, "generate"),
         (KEY, "use"),
         (KEY + "\n", "use"),
+        (KEY + "\r\n", "use"),
+        (KEY + "\r", "error"),
         (KEY + "\n\n", "error"),
         (" " + KEY, "error"),
         ("", "error"),

@@ -73,6 +73,7 @@ def test_order_of_checks(raw: str, word: str) -> None:
         ([remote(), remote("c2")], "duplicate_remote_name"),
         ([remote("c1")], "remote_is_local"),
         ([remote(wgListenPort=1.5)], "bad_json"),
+        ([remote(wgListenPort=2**63)], "bad_json"),
         ([remote(wgListenPort=True)], "bad_json"),
         ([remote(wgListenPort="x")], "bad_json"),
         ([remote(podSubnet=7)], "bad_json"),
