@@ -71,7 +71,7 @@ def run_file(path: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
             raise ValueError("it holds no groups of vectors")
     except (OSError, ValueError, RecursionError) as error:
         return {"(file)": _count([("(file)", {}, Verdict("failed", "{0}: {1}".format(path.name, error)))])}
-    handlers = load_handlers(path.stem)
+    handlers = load_handlers(path.stem, content)
     report = {}
     for group, vectors in groups_of(content):
         rows = []
@@ -96,13 +96,18 @@ def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.List[
                 yield "{0}.{1}".format(name, child), vectors
 
 
-def load_handlers(system: str) -> t.Mapping[str, t.Any]:
-    """An adapter's table; a system without adapter has an empty one, a broken adapter answers with its error."""
+def load_handlers(system: str, content: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Mapping[str, t.Any]:
+    """An adapter's table; a system without adapter has an empty one, a broken adapter answers with its error.
+
+    An adapter with a function ``prepare`` gets the file's content first: some files have tables beside their groups.
+    """
     name = system.replace("-", "_")
     if not (HERE / "adapters" / "{0}.py".format(name)).exists():
         return {}
     try:
         module = importlib.import_module(".adapters.{0}".format(name), __package__)
+        if content is not None and hasattr(module, "prepare"):
+            module.prepare(content)
     except Exception as error:  # pylint: disable=broad-except
         return _Broken("the adapter cannot be loaded: {0!r}".format(error))
     return t.cast(t.Mapping[str, t.Any], module.HANDLERS)

@@ -225,3 +225,17 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
 
 def test_an_empty_folder_is_no_success(tmp_path: pathlib.Path) -> None:
     assert run.main(["--vectors", str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("asked, answered, fits", [(True, "name_invalid", True), (True, None, False), (False, None, True), (False, "x", False)])
+def test_whether_there_is_an_error_is_answered_by_its_word(asked: bool, answered: t.Any, fits: bool) -> None:
+    vector = {"mode": "exact", "expect": {"after": [{"error": asked}]}}
+    assert (judge("semaphore", "global_service", vector, {"after": [{"error": answered}]}).word == "passed") == fits
+
+
+def test_tables_beside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> None:
+    query = {"id": "q", "op": "rewrite", "input": {"ruleset": "only_here", "query": "a.b.svc.cluster.merit"}}
+    query["expect"] = {"rewritten": "merit-b-73736d-a.sys-semaphore.svc.cluster.local."}
+    tables = {"only_here": {"params": {"clusters": ["merit"], "mirror_namespace": "sys-semaphore"}}}
+    write(tmp_path, "semaphore.json", {"_rulesets": tables, "coredns_rewrite": [query]})
+    assert counts(tmp_path, group="coredns_rewrite")["passed"] == 1

@@ -47,8 +47,12 @@ def parse_version(text: t.Optional[str]) -> Version:
 
 
 def accepts(version: Version, plugin: str, option: str = "") -> bool:
-    """Whether a CoreDNS of this version loads a Corefile with the option; True for options that are not known here."""
-    first, refused = _SPANS.get((plugin, option), ((0, 0, 0), None))
+    """Whether a CoreDNS of this version loads a Corefile with the option; True for options that are not known here.
+
+    The option may come with its arguments, as it stands in the file.
+    """
+    known = (plugin, option) if (plugin, option) in _SPANS else (plugin, option.partition(" ")[0])
+    first, refused = _SPANS.get(known, ((0, 0, 0), None))
     return version >= first and (refused is None or version < refused)
 
 

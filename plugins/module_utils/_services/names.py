@@ -45,6 +45,16 @@ class Name(t.NamedTuple):
         return self.name
 
 
+def is_service_name(text: str) -> bool:
+    """True for a text that the API server takes as a Service's name, wherever it comes from."""
+    return len(text) <= _SERVICE_LENGTH and bool(_SERVICE.match(text))
+
+
+def is_object_name(text: str) -> bool:
+    """True for a text that the API server takes as the name of a slice and most other objects."""
+    return len(text) <= _OBJECT_LENGTH and bool(_SUBDOMAIN.match(text))
+
+
 def separator(text: str) -> str:
     """The separator of a text: lower-case hexadecimal digits of its bytes."""
     return text.encode("utf-8").hex()

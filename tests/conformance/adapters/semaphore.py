@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
@@ -19,6 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.backoff
 from ansible_collections.multicluster.network.plugins.module_utils._policy import policy_config
 from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_config
 from ansible_collections.multicluster.network.plugins.module_utils._values import remote_access, settings
+from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import parse_json
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Unhandled
@@ -94,7 +96,7 @@ _PROPERTIES = {
 
 def device_existing(data: Input) -> Answer:
     existing = first(data, "existing", "device", "current", "actual")
-    given = first(data, "wanted", "desired", "config", "remote")
+    given = first(data, "wanted", "desired", "plan", "config", "remote")
     given = given if isinstance(given, dict) else data
     wanted = device_plan(dict({"cluster": "gcp", "pod_subnet": "10.4.0.0/16"}, **given))
     existing = existing if isinstance(existing, dict) else data
@@ -140,6 +142,10 @@ _EVENTS = (
     ("uninstall", "stop"),
     ("agent", "stop"),
     ("daemonset", "stop"),
+    ("exit", "stop"),
+    ("crash", "stop"),
+    ("kill", "stop"),
+    ("sigterm", "stop"),
     ("unreachable", "remote_unreachable"),
     ("down", "remote_unreachable"),
     ("lost", "remote_unreachable"),
@@ -212,9 +218,11 @@ def sync_decision(data: Input) -> Answer:
 
 
 def backoff(data: Input) -> Answer:
-    if data.get("jitter"):
+    drawn = first(data, "random", "rand", "draws")
+    if data.get("jitter") and drawn is None:
         raise Internal("a drawn delay cannot be compared")
-    return {"delays_s": list(delays(data["attempts"], data["min_s"], data["max_s"], data.get("factor", 2)))}
+    draw = itertools.cycle(drawn if isinstance(drawn, list) else [drawn]).__next__ if data.get("jitter") else None
+    return {"delays_s": list(delays(data["attempts"], data["min_s"], data["max_s"], data.get("factor", 2), draw))}
 
 
 def peers_outage(data: Input) -> Answer:
@@ -255,8 +263,13 @@ def local_kubeconfig(data: Input) -> Answer:
     flag = first(data, "flag", "kube_config", "kube_config_flag", "flag_kube_config")
     if flag is None:
         flag = settings.effective(settings.Setting("kube-config", "SSM_KUBE_CONFIG"), _flags(data), data.get("env"))
-    names = ("file_value", "file", "config", "kubeConfigPath", "local_kubeconfig", "config_kubeconfig")
-    path = mirror_config.local_kubeconfig(flag, first(data, *names))
+    names = ("file_value", "file", "config_value", "kubeConfigPath", "local_kubeconfig", "config_kubeconfig", "config", "raw", "localCluster")
+    given = first(data, *names)
+    if given == data.get("raw") and given is not None:
+        given = parse_json(given)
+    if isinstance(given, dict):
+        given = (given.get("localCluster") or given).get("kubeConfigPath")
+    path = mirror_config.local_kubeconfig(flag, given)
     used = path or "in-cluster"
     return {"used": used, "effective": used, "kubeconfig": used, "path": path, "uses": used, "in_cluster": not path}
 
@@ -284,9 +297,10 @@ def _mirror_start(data: Input) -> t.Optional[str]:
     if "remote" in data:
         found = next(remote_access.start_access_problems(data["remote"], data.get("files") or {}), None)
         return found.word if found else None
-    labels = data.get("global")
+    config = parse_json(data["raw"]) if "raw" in data else data.get("config")
+    labels = config.get("global") if isinstance(config, dict) else data.get("global")
     if labels is None:
-        names = ("globalSvcRoutingStrategyLabel", "routing_label", "global_svc_routing_strategy_label")
+        names = ("globalSvcRoutingStrategyLabel", "routing_label", "routing_strategy_label", "global_svc_routing_strategy_label")
         label = first(data, *names)
         labels = None if label is None else {"globalSvcRoutingStrategyLabel": label}
     if labels is not None:
@@ -300,11 +314,14 @@ def _mirror_start(data: Input) -> t.Optional[str]:
 
 
 def zones(data: Input) -> Answer:
-    given = data.get("zones") or list(mirror_config.DEFAULT_ZONES)
+    numbered = ["zone-{0}".format(number) for number in range(data.get("count") or 0)]
+    given = data.get("zones") or numbered or list(mirror_config.DEFAULT_ZONES)
     found = next(mirror_config.zone_problems(given), None)
     word = found.word if found else None
     return {"ok": word is None, "valid": word is None, "error": word, "zones": given}
 
+
+prepare = semaphore_dns_policy.prepare
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
     **semaphore_dns_policy.HANDLERS,

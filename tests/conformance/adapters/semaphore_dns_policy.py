@@ -40,6 +40,11 @@ def rulesets() -> t.Dict[str, t.Any]:
     return t.cast(t.Dict[str, t.Any], json.loads(path.read_text("utf-8")).get("_rulesets") or {})
 
 
+def prepare(content: Input) -> None:
+    """Take the rule sets of the file whose vectors come next."""
+    rulesets().update(content.get("_rulesets") or {})
+
+
 def ruleset(data: Input) -> t.Dict[str, t.Any]:
     """The rule set of a vector, by name or in full."""
     given = data.get("ruleset")
@@ -74,9 +79,13 @@ def ruleset_valid(data: Input) -> Answer:
 
 def answer_value(data: Input) -> Answer:
     record = data.get("record") or data
-    given = first(record, "name", "target", "value")
-    name = coredns_rules.answer_name(own_rules(data), given)
-    return {"name": name, "target": name, "value": name, "rewritten": name}
+    given = {field: record[field] for field in ("name", "owner", "target", "value", "rdata") if isinstance(record.get(field), str)}
+    rules = own_rules(data)
+    # a reverse query is asked of the root's block, which rewrites nothing
+    reverse = str(record.get("type")).upper() == "PTR"
+    answer: Answer = {field: name if reverse else coredns_rules.answer_name(rules, name) for field, name in given.items()}
+    shown = next((answer[field] for field in ("target", "value", "rdata", "name") if field in answer), None)
+    return {**dict.fromkeys(("name", "target", "value", "rewritten"), shown), **answer}
 
 
 def corefile(data: Input) -> Answer:
@@ -129,7 +138,9 @@ def corefile_lint(data: Input) -> Answer:
     blocks = first(data, "blocks", "count", "times", "occurrences")
     number = len(blocks) if isinstance(blocks, list) else blocks or 1
     accepted = coredns_corefile.accepts(version, plugin, option)
-    recommended = accepted and not (plugin in coredns_corefile.ONCE and number > 1)
+    block = first(data, "block", "zone", "server_block", "in_block")
+    elsewhere = block is not None and not str(block).startswith(".")
+    recommended = accepted and not (plugin in coredns_corefile.ONCE and (number > 1 or elsewhere))
     return {"accepted": accepted, "render": recommended, "recommended": recommended, "rendered": recommended, "ok": recommended}
 
 
@@ -146,7 +157,7 @@ def _after(events: t.Iterable[Input]) -> t.List[t.Any]:
     for event in events:
         pod = first(event, "new", "pod", "old")
         key = (pod["metadata"].get("namespace"), pod["metadata"].get("name"))
-        if event["type"] == "deleted":
+        if event["type"].startswith(("delete", "tombstone", "missed")):
             pods.pop(key, None)
         else:
             pods[key] = pod
@@ -160,19 +171,25 @@ def _sets(cluster: str, pods: t.Iterable[t.Any], options: t.Dict[str, t.Any]) ->
     invalid = [dict(refusal._asdict(), name=refusal.object) for refusal in refused]
     for clash in clashes:
         if clash.refusal.reason != "claimed_twice":
-            invalid.append(dict(clash.refusal._asdict(), name=clash.name, pods=_pods_of(members, clash.refusal.object)))
-    conflicts = [clash.name for clash in clashes if clash.refusal.reason == "claimed_twice"]
+            for origin in _pods_of(members, clash.refusal.object) or [{}]:
+                invalid.append(dict(clash.refusal._asdict(), name=clash.name, set=clash.name, **origin))
+    conflicts = [
+        dict(clash.refusal._asdict(), name=clash.name, set=clash.name, dropped=clash.refusal.object.partition("/")[2])
+        for clash in clashes
+        if clash.refusal.reason == "claimed_twice"
+    ]
     return (members, named), {"invalid": invalid, "conflicts": conflicts}
 
 
-def _pods_of(members: t.Any, label: str) -> str:
+def _pods_of(members: t.Any, label: str) -> t.List[Answer]:
     """The pods of a set by the label that refusals use."""
-    return " ".join(
-        "{0}/{1}".format(member.namespace, origin.pod)
+    return [
+        {"pod": origin.pod, "namespace": member.namespace, "value": member.value, "label": member.value,
+         "path": "{0}/{1}".format(member.namespace, origin.pod)}
         for member, nets in members.items()
         if member.label == label
         for origin in nets.values()
-    )
+    ]  # fmt: skip
 
 
 def _shown(named: t.Any) -> Answer:
@@ -181,6 +198,8 @@ def _shown(named: t.Any) -> Answer:
 
 def events(data: Input) -> Answer:
     pods = _after(data.get("events") or ()) if "events" in data else data.get("pods") or []
+    if any(value is False for name, value in data.items() if name.endswith(("list_done", "listed", "synced"))):
+        return {"sets": []}  # unknown is not empty: a source that was not listed leads to no write
     (dummy, named), more = _sets(data["cluster"], pods, _options(data))
     return dict(more, sets=[_shown(item) for item in named])
 

@@ -42,7 +42,9 @@ def separator(data: Input) -> Answer:
 
 def _named(name: names.Name) -> Answer:
     answer = {"name": name.name, "length": len(name.name), "error": name.reason, "reason": name.reason}
-    return dict(answer, valid=name.valid, valid_service_name=name.valid, valid_object_name=name.valid)
+    # these two ask about the built text, ``valid`` also about the parts that it was built from
+    whole = {"valid_service_name": names.is_service_name(name.name), "valid_object_name": names.is_object_name(name.name)}
+    return dict(answer, valid=name.valid, **whole)
 
 
 def mirror(data: Input) -> Answer:
@@ -70,11 +72,11 @@ def _meta(row: t.Any) -> Input:
     return dict(row.get("metadata") or {}, **row) if isinstance(row, dict) else {}
 
 
-def _service_source(row: t.Any) -> names.Source:
+def _service_source(row: t.Any, prefix: t.Optional[str]) -> names.Source:
     if isinstance(row, (list, tuple)):
-        return names.Source(*row)
+        return names.Source(*([prefix or names.GLOBAL_PREFIX, *row][-3:]))
     row = _meta(row)
-    return names.Source(first(row, "prefix", "cluster", "remote") or names.GLOBAL_PREFIX, row["namespace"], row["name"])
+    return names.Source(first(row, "prefix", "service_prefix", "cluster", "remote") or prefix or names.GLOBAL_PREFIX, row["namespace"], row["name"])
 
 
 def _colliding(named: t.List[t.Tuple[str, t.Any]]) -> Answer:
@@ -86,13 +88,16 @@ def _colliding(named: t.List[t.Tuple[str, t.Any]]) -> Answer:
         groups.append({"name": name, "local_name": name, "members": rows, "sources": rows, "services": rows, "slices": rows,
                        "count": len(rows), "kept": dict(keeper._asdict(), cluster=keeper.prefix)})  # fmt: skip
         kept.append(dict(keeper._asdict(), cluster=keeper.prefix))
-        conflicts.extend(str(source) for source in sources if source != keeper)
+        conflicts.extend(
+            dict(source._asdict(), cluster=source.prefix, local_name=name, source=str(source)) for source in sources if source != keeper
+        )
     return {"collisions": groups, "collision": bool(found), "collide": bool(found), "groups": groups, "names": list(found),
             "kept": kept, "keep": kept, "conflicts": conflicts, "count": len(found)}  # fmt: skip
 
 
 def collisions(data: Input) -> Answer:
-    rows = [_service_source(row) for row in _rows(data, "services", "remote_services", "sources", "items")]
+    prefix = first(data, "prefix", "service_prefix")
+    rows = [_service_source(row, prefix) for row in _rows(data, "services", "remote_services", "sources", "items")]
     return _colliding([(names.mirror_name(*row).name, row) for row in rows])
 
 
@@ -123,10 +128,16 @@ def _reconciled(done: mirror_services.Reconciled, what: str, before: t.Any) -> A
     return answer
 
 
+def _key(data: Input, remote: t.Any) -> t.Tuple[str, str]:
+    key = data.get("key") or remote["metadata"]
+    return key["namespace"], key["name"]
+
+
 def reconcile_service(data: Input) -> Answer:
-    key = (data["key"]["namespace"], data["key"]["name"])
+    key = _key(data, data.get("remote_service"))
     local = data.get("local_service")
-    options = {name: data[name] for name in ("session_affinity",) if name in data}
+    given = dict(data.get("options") or {}, **data)
+    options = {"session_affinity": given[name] for name in ("copy_session_affinity", "session_affinity") if name in given}
     done = mirror_services.reconcile_service(
         data["prefix"], data["mirror_namespace"], key, data.get("remote_service"), local, adopt=True, **options
     )
@@ -134,7 +145,7 @@ def reconcile_service(data: Input) -> Answer:
 
 
 def reconcile_endpoints(data: Input) -> Answer:
-    key = (data["key"]["namespace"], data["key"]["name"])
+    key = _key(data, data.get("remote_endpoints"))
     local = data.get("local_endpoints")
     done = endpoints.reconcile_endpoints(
         data["prefix"], data["mirror_namespace"], key, data.get("remote_endpoints"), local, adopt=True, fields=endpoints.ALL
@@ -164,18 +175,31 @@ def _labelled(rows: t.Any, namespace: t.Optional[str]) -> t.Dict[str, t.Dict[str
 
 
 def _known(data: Input, *keys: str) -> bool:
-    """False when the vector says that the source could not be listed."""
+    """False when the vector says that the source, or one of several, could not be listed."""
     if any(data.get(key) == "unknown" for key in keys) or first(data, "remote_api", "api") not in UP:
+        return False
+    if any(value in ("unknown", "unreachable", "down", False) for key in keys for value in _values(data.get(key))):
         return False
     told = [value for key, value in data.items() if key.endswith(("listed", "list_ok", "complete", "reachable", "list_done"))]
     return not any(value is False for value in told) and not data.get("list_error") and not data.get("list_failed")
+
+
+def _values(by_cluster: t.Any) -> t.List[t.Any]:
+    return [value for value in by_cluster.values() if isinstance(value, (str, bool))] if isinstance(by_cluster, dict) else []
 
 
 def startup_sync(data: Input) -> Answer:
     known = _known(data, "remote_services")
     sources = _keys(data.get("remote_services")) if known else None
     local = _labelled(data.get("local_services"), data.get("mirror_namespace"))
-    return {"deleted": sweeps.stale_mirrors(data["prefix"], sources, local, first(data, "service_sync", "serviceSync") is not False)}
+    sweep = first(data, "service_sync", "serviceSync") is not False
+    answer = {"deleted": sweeps.stale_mirrors(data["prefix"], sources, local, sweep)}
+    if "local_endpoints" in data:
+        if "remote_endpoints" in data:
+            sources = _keys(data["remote_endpoints"]) if _known(data, "remote_endpoints") else None
+        stale = _labelled(data["local_endpoints"], data.get("mirror_namespace"))
+        answer["deleted_endpoints"] = sweeps.stale_mirrors(data["prefix"], sources, stale, sweep)
+    return answer
 
 
 def outage(data: Input) -> Answer:
@@ -229,6 +253,8 @@ def store(data: Input) -> Answer:
         word = entry.upsert(_member(step))
         if word:
             errors.append({"step": index, "code": word})
+        elif getattr(entry.current(), "ports_differ", None):
+            warnings.append({"code": "ports_conflict", "cluster": step["cluster"], "step": index})
     services = []
     for key in sorted(entries):
         found = entries[key].current()
@@ -252,13 +278,17 @@ def reconcile_sequence(data: Input) -> Answer:
         key = (event["namespace"], event["name"])
         if key not in entries:
             entries[key] = global_services.Entry(*key)
-            existing = data.get("existing_local")
+            existing = data.get("existing_local") or {}
             if existing and existing["metadata"]["name"] == names.global_name(*key).name:
                 locals_[key] = {name: existing[name] for name in existing if name != "store"}
-            for cluster in ((data.get("existing_local") or {}).get("store") or data.get("store") or {}).get("clusters") or ():
-                notes = existing["metadata"].get("annotations") or {}
+            store = existing.get("store") or data.get("store") or {}
+            for cluster in store.get("clusters") or ():
+                notes = store.get("annotations") or (existing.get("metadata") or {}).get("annotations") or {}
                 member = global_services.member_of(cluster, existing, global_services.HINTS in notes)
-                entries[key].upsert(member._replace(headless=bool(existing.get("store", {}).get("headless", member.headless))))
+                member = member._replace(headless=bool(store.get("headless", member.headless)), ports=store.get("ports") or member.ports)
+                entries[key].upsert(member)
+        if any(event.get(name) for name in ("local_missing", "local_deleted", "local_service_missing")):
+            locals_[key] = None
         entry, word = entries[key], None
         remote = event.get("remote_service")
         if remote is None:
@@ -285,7 +315,7 @@ def reconcile_slice(data: Input) -> Answer:
     done = _reconcile_slice(data, data.get("remote_slice"), local)
     answer = _reconciled(done, "local_slice", local)
     if done.reason == "missing_service_name_label":
-        answer.update(error=done.reason, code=done.reason)
+        answer.update(action="error", error=done.reason, code=done.reason)
     return answer
 
 
@@ -295,14 +325,16 @@ def reconcile_slice_batch(data: Input) -> Answer:
     return {
         "local_labels": {name: obj["metadata"]["labels"] for name, obj in made.items()},
         "local_slices": [made[name] for name in made],
-        "errors": [done.reason for done in found if done.reason],
+        "errors": [{"index": i, "step": i, "code": done.reason, "error": done.reason} for i, done in enumerate(found) if done.reason],
     }
 
 
 def startup_sync_services(data: Input) -> Answer:
     rows = first(data, "seen", "remote_services", "sources")
-    sources = None
-    if _known(data, "seen", "remote_services"):
+    if _known(data, "seen", "remote_services", "sources"):
+        if isinstance(rows, dict):  # by cluster
+            rows = [row for listed in rows.values() for row in listed or ()]
+        rows = [tuple(row.split("/", 1)) if isinstance(row, str) and "/" in row else row for row in rows or ()]
         sources = [tuple(row) if isinstance(row, (list, tuple)) else row for row in rows or ()]
         keys = {row for row in sources if isinstance(row, str)}
         local = _labelled(data.get("local_global_services"), None)

@@ -41,6 +41,13 @@ def test_mirror_names(prefix, namespace, name, expected, reason):
         assert made.checked() == expected
 
 
+@pytest.mark.parametrize("text, valid", [("aws-default-73736d-1web", True), ("a" * 63, True), ("a" * 64, False), ("1a", False), ("a.b", False), ("", False)])
+def test_built_texts_by_themselves(text, valid):
+    assert names.is_service_name(text) == valid
+    assert names.is_object_name(text) == (text != "")
+    assert not names.is_object_name("a" * 254)
+
+
 def test_global_names():
     assert names.separator("ssm") == names.SEPARATOR
     assert names.global_name("n" * 26, "s" * 26).valid and not names.global_name("n" * 26, "s" * 27).valid
