@@ -162,6 +162,10 @@ def covered(wanted: t.Any, current: t.Any, path: t.Tuple[str, ...] = ()) -> bool
     return same(wanted, current, path[-1] if path else "")
 
 
+#: Lists of which every field of every entry is ours; in the others the network side fills fields in.
+_WHOLE = ("peerings",)
+
+
 def leftovers(manifest: Object, current: Object, owned: t.Sequence[t.Tuple[str, ...]]) -> t.Dict[str, t.Any]:
     """The patch that takes away, from the fields that are ours, what the manifest does not say."""
     patch: t.Dict[str, t.Any] = {}
@@ -175,7 +179,9 @@ def leftovers(manifest: Object, current: Object, owned: t.Sequence[t.Tuple[str, 
             key = list_key(path, wanted, found)
             names = {item[key] for item in wanted} if key else set()
             kept = [item for item in found if item[key] in names] if key else wanted
-            if len(kept) != len(found):
+            if path[-1] in _WHOLE and not same(found, wanted):
+                _set(patch, path, wanted)
+            elif len(kept) != len(found):
                 _set(patch, path, kept)
     stale = _second_controllers(manifest, current)
     if stale:

@@ -367,6 +367,17 @@ def test_peerings_of_both_sides_and_a_peer_that_loses_its_id_stays() -> None:
     assert [outcome.key.namespace for outcome in result.failed] == ["team-b"]
 
 
+def test_a_peering_loses_what_its_network_does_not_say() -> None:
+    world = answering(peered(), [], options=PEERING)
+    settle(world)
+    twin = world.get(APINET, "Network", "uid-a") or {}
+    wanted = get(twin, "spec", "peerings")
+    edited = [dict(wanted[0], prefixes=[{"name": "x", "prefix": "10.0.0.0/8"}])]
+    world.apinet.patch(key_of(twin), {"spec": {"peerings": edited}})
+    settle(world)
+    assert get(world.get(APINET, "Network", "uid-a"), "spec", "peerings") == wanted
+
+
 def test_a_peering_that_is_withdrawn_goes() -> None:
     world = answering(peered(), [], options=PEERING)
     settle(world)
