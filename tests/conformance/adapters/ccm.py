@@ -98,7 +98,7 @@ def lb_setting_parse(data: Input) -> Answer:
 
 
 def eip_tags(data: Input) -> Answer:
-    owner = reservations.Owner(identities.parse_identity(data["identity"]), data["cluster_uid"])
+    owner = reservations.Owner(identities.parse_identity(data.get("identity") or identities.DEFAULT_IDENTITY), data.get("cluster_uid") or "")
     tags = reservations.service_tags(owner, data["namespace"], data["name"])
     return {"tags": tags, "load_balancer_name": reservations.load_balancer_name(tags)}
 
@@ -108,7 +108,7 @@ def tag_match(data: Input) -> Answer:
 
 
 def node_selector(data: Input) -> Answer:
-    return bgp.selected_nodes(data["nodes"], data["selector"])
+    return bgp.selected_nodes(data["nodes"], data.get("selector") or "")
 
 
 def provider_id(data: Input) -> Answer:
@@ -126,7 +126,7 @@ def bgp_project(data: Input) -> Answer:
         return {"post": None, "effective": {}, "error": ccm_services.failure(status)}
     plan = bgp.project_bgp(
         read.get("body") if answered and read and "body" in read else {} if read is None else read,
-        config["local_asn"], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",
+        _asns(config)[0], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",
     )  # fmt: skip
     error = ccm_services.failure(data["post_response"].get("status")) if data.get("post_response") else ""
     effective = {"local_asn": plan.local_asn, "md5": plan.password or None, "max_prefix": plan.max_prefixes}

@@ -120,7 +120,7 @@ def text(data: Input) -> Answer:
 
 def resources(data: Input) -> Answer:
     options = data.get("options") or {}
-    existing = [dict(row, kind=_KINDS.get(name, name)) for name, rows in (data.get("existing") or {}).items() for row in rows]
+    existing = [dict(row, kind=_KINDS.get(name, name)) for name, rows in (data.get("existing") or {}).items() for row in rows or ()]
     made = metallb_resources.Resources(
         existing,
         metallb_resources.Options(

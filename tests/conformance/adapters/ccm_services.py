@@ -135,7 +135,7 @@ class _Run:
             row: t.Dict[str, t.Any] = {"action": action.action, "service": action.service}
             if action.action == service_plan.RESERVE:
                 self.actions.append(dict(row, body=action.request))
-                self._reserved(t.cast(services.Service, service))
+                self._reserved(t.cast(services.Service, service), t.cast(Input, action.request))
                 return  # what follows was only a forecast
             if action.action in (service_plan.MAP, service_plan.UNMAP):
                 row["cidr"] = action.address
@@ -150,13 +150,14 @@ class _Run:
             if action.action == service_plan.RELEASE and (self.data.get("release_response") or {}).get("status") != 404:
                 self.error = self.error or self._status("release_response")
 
-    def _reserved(self, service: services.Service) -> None:
+    def _reserved(self, service: services.Service, request: Input) -> None:
         answer = self._ordered()
         word = failure(answer.get("status"), ordering=True) if answer is not None else ""
         if word:
             self.error = self.error or word
         elif answer is not None:
-            self.held.append(equinix_records.reservation(answer["body"]))
+            # a record carries the tags that were asked for, also where a vector shortens it
+            self.held.append(equinix_records.reservation(dict(answer["body"], tags=answer["body"].get("tags") or request["tags"])))
             self._add(service)
 
     def _ordered(self) -> t.Optional[t.Dict[str, t.Any]]:
