@@ -10,6 +10,7 @@ import itertools
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
+    peers_wanted,
     semaphore_annotations,
     semaphore_config,
     semaphore_device,
@@ -21,7 +22,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._policy impor
 from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_config
 from ansible_collections.multicluster.network.plugins.module_utils._values import remote_access, settings
 from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import parse_json
+from ansible_collections.multicluster.network.plugins.module_utils._values.private_keys import decode_key_text
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.x25519 import public_key
 
 from ..outcome import Internal, Unhandled
 from . import semaphore_services
@@ -68,10 +71,12 @@ def key_path(data: Input) -> Answer:
 
 
 def key_load(data: Input) -> Answer:
-    return key_file.key_load(data.get("file"))
+    answer = key_file.key_load(data.get("file"))
+    return dict(answer, public_key=public_key(decode_key_text(data["file"]))) if answer["action"] == key_file.USE else answer
 
 
 def device_plan(data: Input) -> Answer:
+    data = dict(data, **data["remote"]) if isinstance(data.get("remote"), dict) else data
     plan = semaphore_device.device_plan(
         first(data, "cluster", "name", "remote"),
         [first(data, "pod_subnet", "podSubnet")],
@@ -168,14 +173,19 @@ def teardown(data: Input) -> Answer:
 # --- annotations -------------------------------------------------------------------------------------------------
 
 
+def _addresses(data: Input) -> t.Any:
+    status = (data.get("node") or {}).get("status") or {}
+    return first(dict(status, **data), "node_addresses", "addresses")
+
+
 def annotations(data: Input) -> Answer:
-    return semaphore_annotations.node_annotations(data["local"], data.get("remotes") or [], data.get("node_addresses"))
+    return semaphore_annotations.node_annotations(data["local"], data.get("remotes") or [], _addresses(data))
 
 
 def endpoint(data: Input) -> Answer:
     address_type = data.get("endpoint_address_type") or "InternalIP"
     port = semaphore_device.parse_listen_port(first(data, "listen_port", "port"))
-    return {"endpoint": semaphore_annotations.endpoint(data.get("node_addresses"), port, address_type)}
+    return {"endpoint": semaphore_annotations.endpoint(_addresses(data), port, address_type)}
 
 
 def patch_body(data: Input) -> Answer:
@@ -208,7 +218,13 @@ def peer_annotations_present(data: Input) -> Answer:
 def peers(data: Input) -> Answer:
     subnet = first(data, "pod_subnet", "podSubnet")
     subnets = first(data, "pod_subnets") or ([subnet] if subnet else None)
-    return semaphore_peers.peers(data["local"], data.get("nodes") or [], data.get("current_peers"), subnets)
+    answer = semaphore_peers.peers(data["local"], data.get("nodes") or [], data.get("current_peers"), subnets)
+    known = first(data, "dns", "resolver", "resolve", "resolved", "hosts")
+    if isinstance(known, dict):
+        known = {name: [found] if isinstance(found, str) else found or [] for name, found in known.items()}
+        for row in answer["peers"]:
+            row["endpoint"] = next(iter(peers_wanted.literal_endpoints(row["endpoint"], known)), None)
+    return answer
 
 
 def sync_decision(data: Input) -> Answer:
@@ -242,7 +258,9 @@ def parse(data: Input) -> Answer:
     if data["component"] == "wireguard":
         return semaphore_config.parse_wireguard(data["raw"])
     if data["component"] == "service-mirror":
-        return mirror_config.parse_mirror(data["raw"], data.get("overrides"))
+        answer = mirror_config.parse_mirror(data["raw"], data.get("overrides"))
+        routing = answer["features"].get("routing")
+        return dict(answer, features=dict(answer["features"], local_first=routing, routing_strategy=routing))
     raise Unhandled("component {0}".format(data["component"]))
 
 

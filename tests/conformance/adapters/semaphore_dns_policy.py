@@ -109,6 +109,7 @@ def corefile(data: Input) -> Answer:
         kubernetes = [plugin for plugin in block.plugins if plugin.name == "kubernetes"]
         shown.append(
             {
+                **dict.fromkeys(("health", "ready", "prometheus"), False),
                 **{plugin.name: " ".join(plugin.arguments) or True for plugin in block.plugins},
                 "zones": list(block.zones),
                 "zone": block.zones[0],
@@ -216,7 +217,8 @@ def _existing(item: Input) -> t.Any:
 def full_sync(data: Input) -> Answer:
     cluster, pods = data["cluster"], data.get("pods")
     unknown = pods == "unknown" or (pods is None and "pods" in data) or bool(first(data, "unknown", "list_failed"))
-    existing = {item["name"]: _existing(item) for item in data.get("existing") or ()}
+    listed = data.get("existing") if isinstance(data.get("existing"), list) else []  # where the list failed, nothing is known
+    existing = {item["name"]: _existing(item) for item in listed}
     members, refused = network_sets.members_of(cluster, [] if unknown else pods or [], **_options(data))
     sources = {} if unknown else {cluster: members}
     plan = set_plan.plan_sets("local", targets.CALICO_V3, existing, sources, MANAGER, max_deletes=-1)

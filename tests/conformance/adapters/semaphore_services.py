@@ -305,7 +305,7 @@ def reconcile_sequence(data: Input) -> Answer:
 def _reconcile_slice(data: Input, remote: t.Any, local: t.Any) -> mirror_services.Reconciled:
     zones = data.get("zones") or list(mirror_config.DEFAULT_ZONES)
     return global_slices.reconcile_slice(
-        remote, local, data["cluster"], bool(data.get("is_local_cluster")), zones, bool(data.get("service_opted_in")),
+        remote, local, data["cluster"], bool(data.get("is_local_cluster")), zones, data.get("service_opted_in") is not False,
         data["mirror_namespace"], fields=endpoints.ALL, adopt=True,
     )  # fmt: skip
 
