@@ -272,7 +272,8 @@ def main():
         version = aws.client().get("/version")["gitVersion"]
         form = Form(aws.client().serves(DISCOVERY, "EndpointSlice"))
         print("Mirrors of Services with {0} endpoints each, API server {1}, as {2}; Linux {3}".format(ENDPOINTS, version, form.plural, os.uname().release))
-        print("seconds; medians of {0} interleaved runs, {1} where little or nothing changed; kubernetes.core: one run each".format(asked.rounds, MORE * asked.rounds))
+        few = "medians of {0} interleaved runs, {1} where little or nothing changed".format(asked.rounds, MORE * asked.rounds)
+        print("seconds; {0}; kubernetes.core: one run each".format(few))
         print("flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n")
         loop = None if asked.no_core else measured_loop(Core(form, folder))
         head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
