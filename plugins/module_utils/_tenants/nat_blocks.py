@@ -115,7 +115,7 @@ def _existing(
             number, rest = divmod(port - FIRST_PORT, size)
             block = (str(address), number)
             fits = rest == 0 and 0 <= number < count and section.get("endPort") == port + size - 1
-            if fits and block not in used and target not in found:
+            if fits and block not in used:  # of two blocks of one interface the last counts, as in the original
                 found[target] = block
                 used.add(block)
     return found

@@ -86,6 +86,7 @@ def test_any_order_with_a_crash_settles_without_handing_out_twice(order: t.List[
             world.sync()
             world.network_side()
             invariants(world)
+    world.settle()  # the write that failed may have been the only one of its turn, which then looks like the last
     result = world.settle()
     assert {outcome.action for outcome in result.outcomes} == {"unchanged"}
     invariants(world)
@@ -180,6 +181,17 @@ def test_nat_tables_are_stable_and_serve_each_once(given_nics: t.List[t.Any], co
         if plan.claims[nic["metadata"]["name"]]:
             nic["spec"]["natGateways"] = [{"ipFamily": "IPv4", "claimRef": {"name": "gw", "uid": "gw"}}]
     assert nat_blocks.plan_nat(gateway, list(nics.values())[::-1], plan.table) == plan
+
+
+def test_of_two_blocks_of_one_interface_the_last_is_kept() -> None:
+    gateway = {
+        "metadata": {"name": "gw", "uid": "gw"},
+        "spec": {"ipFamily": "IPv4", "networkRef": {"name": "n"}, "portsPerNetworkInterface": 64, "ips": [{"name": "a", "ip": "203.0.113.1"}]},
+    }
+    nic = interface_twin("t1", "n", natGateways=[{"ipFamily": "IPv4", "claimRef": {"name": "gw", "uid": "gw"}}])
+    sections = [{"port": port, "endPort": port + 63, "targetRef": {"uid": "t1-uid"}} for port in (1024, 1152)]
+    plan = nat_blocks.plan_nat(gateway, [nic], [{"ip": "203.0.113.1", "sections": sections}])
+    assert [section["port"] for section in plan.table[0]["sections"]] == [1152]
 
 
 def test_spread_counts_the_newcomer() -> None:
