@@ -136,8 +136,9 @@ def corefile(data: Input) -> Answer:
 def corefile_lint(data: Input) -> Answer:
     version = coredns_corefile.parse_version(first(data, "coredns", "version", "coredns_version"))
     plugin, option = data["plugin"], data.get("option") or ""
-    blocks = first(data, "blocks", "count", "times", "occurrences")
-    number = len(blocks) if isinstance(blocks, list) else blocks or 1
+    # how often the plugin stands in the file: a number, or the blocks in which it does
+    counts = [len(value) if isinstance(value, list) else value for value in data.values() if isinstance(value, (list, int))]
+    number = max(counts, default=1)
     accepted = coredns_corefile.accepts(version, plugin, option)
     block = first(data, "block", "zone", "server_block", "in_block")
     elsewhere = block is not None and not str(block).startswith(".")

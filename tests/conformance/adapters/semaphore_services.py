@@ -364,8 +364,9 @@ def headless_mismatch_endpoints(data: Input) -> Answer:
     kept = found.clusters if found else []
     attached = [item for cluster in kept for item in slices.get(cluster) or ()]
     held = found.held_back if found else []
-    return {"attached": attached, "attached_clusters": kept, "clusters": kept, "slices": attached, "endpoints": attached,
-            "held_back": held, "rejected": held, "errors": [{"cluster": name, "code": "headless_mismatch"} for name in held]}  # fmt: skip
+    copies = [names.global_slice_name(item).name for item in attached if isinstance(item, str)]
+    return {"attached": attached, "attached_slices": attached, "slices": attached, "endpoints": attached, "local_slices": copies,
+            "attached_clusters": kept, "clusters": kept, "held_back": held, "rejected": held, "errors": [{"cluster": name, "code": "headless_mismatch"} for name in held]}  # fmt: skip
 
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
