@@ -366,7 +366,8 @@ def headless_mismatch_endpoints(data: Input) -> Answer:
     held = found.held_back if found else []
     copies = [names.global_slice_name(item).name for item in attached if isinstance(item, str)]
     return {"attached": attached, "attached_slices": attached, "slices": attached, "endpoints": attached, "local_slices": copies,
-            "attached_clusters": kept, "clusters": kept, "held_back": held, "rejected": held, "errors": [{"cluster": name, "code": "headless_mismatch"} for name in held]}  # fmt: skip
+            "attached_clusters": kept, "clusters": kept, "held_back": held, "rejected": held,
+            "errors": [{"cluster": name, "code": "headless_mismatch"} for name in held]}  # fmt: skip
 
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
