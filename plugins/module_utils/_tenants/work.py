@@ -142,7 +142,7 @@ class Work:
             self.add(Step(phase, APINET, PATCH, key, left, uid(current), True, otherwise=otherwise))
             return None
         if self.options.always_apply:
-            self.add(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))
+            self.add(Step(phase, APINET, APPLY, key, spelled(manifest, current), otherwise=otherwise))
         return current
 
     def _stale(self, manifest: Object, current: Object) -> bool:
@@ -160,6 +160,15 @@ def covered(wanted: t.Any, current: t.Any, path: t.Tuple[str, ...] = ()) -> bool
             known = {item[key]: item for item in current or ()}
             return all(item[key] in known and covered(item, known[item[key]], path + ("-",)) for item in wanted)
     return same(wanted, current, path[-1] if path else "")
+
+
+def spelled(wanted: t.Any, current: t.Any, key: str = "") -> t.Any:
+    """A manifest in the spelling of an object that says the same, so that sending it changes nothing."""
+    if isinstance(wanted, dict) and isinstance(current, dict):
+        return {name: spelled(value, current.get(name), name) for name, value in wanted.items()}
+    if isinstance(wanted, list) and isinstance(current, list) and len(wanted) == len(current):
+        return [spelled(one, other, key) for one, other in zip(wanted, current)]
+    return current if isinstance(wanted, str) and isinstance(current, str) and same(wanted, current, key) else wanted
 
 
 #: Lists of which every field of every entry is ours; in the others the network side fills fields in.

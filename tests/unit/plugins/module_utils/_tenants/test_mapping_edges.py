@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError, key_of
 
 from .tenant_world import NOW, interface, interface_twin, machines, source, tenant
 from .test_mapping import answering, settle
@@ -65,3 +65,18 @@ def test_addresses_of_a_routing_are_written_in_canonical_form_and_entries_keep_t
     assert [entry["name"] for entry in get(world.get(APINET, "LoadBalancer", "lb2-uid"), "spec", "ips")] == ["ip-1"]
     for side, called, part in ((APINET, "t2", "spec"), (SOURCE, "nic-2", "status")):
         assert get(world.get(side, "NetworkInterface", called), part, "prefixes") == ["10.9.0.7/24", "FD00::/64"]
+
+
+def test_an_object_that_is_sent_although_nothing_differs_keeps_its_spelling() -> None:
+    world = answering(tenant(), machines())
+    settle(world)
+    routing = world.get(APINET, "LoadBalancerRouting", "lb-uid") or {}
+    assert get(routing, "destinations")
+    for side, obj in ((SOURCE, world.get(SOURCE, "LoadBalancerRouting", "lb-1") or {}), (APINET, routing)):
+        text = "fd00::1" if side == SOURCE else "FD00:0::1"
+        store = world.source if side == SOURCE else world.apinet
+        store.patch(key_of(obj), {"destinations": [dict(obj["destinations"][0], ip=text)]})
+    world.options = world.options._replace(always_apply=True)
+    before = world.writes
+    settle(world)
+    assert world.writes == before
