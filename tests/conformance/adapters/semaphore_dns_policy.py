@@ -81,9 +81,7 @@ def answer_value(data: Input) -> Answer:
     record = data.get("record") or data
     given = {field: record[field] for field in ("name", "owner", "target", "value", "rdata") if isinstance(record.get(field), str)}
     rules = own_rules(data)
-    # a reverse query is asked of the root's block, which rewrites nothing
-    reverse = str(record.get("type")).upper() == "PTR"
-    answer: Answer = {field: name if reverse else coredns_rules.answer_name(rules, name) for field, name in given.items()}
+    answer: Answer = {field: coredns_rules.answer_name(rules, name) for field, name in given.items()}
     shown = next((answer[field] for field in ("target", "value", "rdata", "name") if field in answer), None)
     return {**dict.fromkeys(("name", "target", "value", "rewritten"), shown), **answer}
 
@@ -200,8 +198,6 @@ def _shown(named: t.Any) -> Answer:
 
 def events(data: Input) -> Answer:
     pods = _after(data.get("events") or ()) if "events" in data else data.get("pods") or []
-    if any(value is False for name, value in data.items() if name.endswith(("list_done", "listed", "synced"))):
-        return {"sets": []}  # unknown is not empty: a source that was not listed leads to no write
     (dummy, named), more = _sets(data["cluster"], pods, _options(data))
     return dict(more, sets=[_shown(item) for item in named])
 
