@@ -10,8 +10,6 @@ The address itself stays with its holder: who stops keeping it does not want the
 
 from __future__ import annotations
 
-import typing as t
-
 from .._kubernetes.client import Client
 from .._loadbalancers.identities import CONTROL_PLANE_NAMESPACE, external_service_name
 from .._loadbalancers.ledger import ledger_name
