@@ -95,6 +95,11 @@ def own(tmp_path_factory):
     made = OwnServer(tmp_path_factory.mktemp("own-apiserver"))
     try:
         made.start()
+        deadline = time.monotonic() + 120
+        # the server makes its own Service a while after it says that it is ready
+        while not made.client().list(SERVICES, field_selector="metadata.name=kubernetes").items:
+            assert time.monotonic() < deadline, "the API server did not make the Service default/kubernetes"
+            time.sleep(0.1)
         yield made
     finally:
         made.stop()
