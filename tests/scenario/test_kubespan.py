@@ -93,14 +93,20 @@ def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
 
 
 def test_a_mesh_that_takes_the_controllers_address_is_taken_back(fabric):
-    """Another node of the cluster announces the gateway, as a floating address would be: the way to the controller is then the tunnel."""
+    """Another node of the cluster announces the gateway, as a floating address would be: the way to the controller is then the tunnel.
+
+    The other node forwards nothing that comes out of it: a node that did would carry the answers on to the controller, and the change would stay.
+    """
     node, other = "aws-node-1", "aws-node-2"
+    forwarding = "net.ipv4.conf.kubespan.forwarding={0}".format
+    fabric.sh(other, "sysctl", "-w", forwarding(0))
     before = state(fabric, node)[node]
     own = fabric.annotations("aws", other)[SELF]
     fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1},{2}".format(SELF, own, CONTROLLER))
     assert_taken_back(fabric, "the controller is steered into the tunnel", node, lambda: ssh_play(
         fabric, "mesh", "--limit", node, node_dataplane_rollback_seconds=TIMER, **MESH))
     assert state(fabric, node)[node] == before
+    fabric.sh(other, "sysctl", "-w", forwarding(1))
     fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1}".format(SELF, own))
     assert not play(fabric, "site").ok().changed
 
