@@ -46,10 +46,15 @@ def protocol_name(number: t.Any) -> str:
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
+def planned_changes(result: t.Any) -> t.Sequence[Data]:
+    """The changes of a module's result in check mode."""
+    return ((result or {}).get("plan") or {}).get("changes") or ()
+
+
 def node_entries(host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, t.Tuple[str, str]]) -> t.List[Data]:
     """What node_dataplane would change on a host. ``node``: of node_status; ``names``: of model.peer_names."""
     rows = []
-    for change in (result.get("plan") or {}).get("changes") or ():
+    for change in planned_changes(result):
         owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(change, node or {}, names)
         rows.append(entry(host, change, owner, since, note))
     return rows
@@ -111,8 +116,15 @@ def _link(change: Data, node: Data, names: t.Any) -> Blame:
     return None, None, _GONE
 
 
+def _unit(change: Data, node: Data, names: t.Any) -> Blame:
+    for unit in node.get("units") or ():
+        if unit.get("name") == change.get("id"):
+            return "systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))
+    return None, None, _GONE
+
+
 _BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
-    "peer": _peer, "route": _route, "rule": _rule, "nftables": _nftables, "link": _link,
+    "peer": _peer, "route": _route, "rule": _rule, "nftables": _nftables, "link": _link, "unit": _unit,
 }  # fmt: skip
 
 
@@ -128,7 +140,7 @@ def object_entries(
     """What the plans of the capabilities would change. ``objects``: (kind, id of the change) -> the object as it is, or None."""
     rows = []
     for name in sorted(plans):
-        for change in (plans[name].get("plan") or {}).get("changes") or ():
+        for change in planned_changes(plans[name]):
             ident = str(change.get("id"))
             where = ident.partition("/")[0]
             key = (str(change.get("kind")), ident)
@@ -189,12 +201,15 @@ def _has(tree: t.Any, key: str, depth: int = 4) -> bool:
     return key in tree or any(_has(inner, key, depth - 1) for inner in tree.values())
 
 
-def unit_entries(host: str, node: t.Any) -> t.List[Data]:
-    """Units of ours that failed, or that are enabled to run all the time and do not."""
+def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> t.List[Data]:
+    """Units of ours that failed, or that are enabled to run all the time and do not, besides those that ``planned`` changes start."""
+    started = {change.get("id") for change in planned if change.get("kind") == "unit"}
     rows = []
     for unit in (node or {}).get("units") or ():
+        if unit.get("name") in started:
+            continue
         watching = str(unit.get("name")).endswith("-watch.service") and unit.get("enabled") == "enabled"
         if unit.get("active") == "failed" or (watching and unit.get("active") != "active"):
             change = {"kind": "unit", "id": unit.get("name"), "action": "update", "fields": [str(unit.get("active"))]}
-            rows.append(entry(host, change, "systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))))
+            rows.append(entry(host, change, *_unit(change, node, None)))
     return rows

@@ -112,6 +112,14 @@ def test_units_that_should_run(unit, shown):
     assert bool(blame.unit_entries("h", {"units": [unit]})) == shown
 
 
+def test_a_unit_that_the_next_run_starts_is_shown_once():
+    name = "multicluster-network-default-watch.service"
+    node = {"units": [{"name": name, "active": "inactive", "enabled": "enabled", "result": "success"}]}
+    result = {"plan": {"changes": [{"kind": "unit", "id": name, "action": "update", "fields": ["active"]}]}}
+    rows = blame.node_entries("h", result, node, {}) + blame.unit_entries("h", node, blame.planned_changes(result))
+    assert [(row["name"], row["owner"], row["note"]) for row in rows] == [(name, "systemd", "inactive, result success")]
+
+
 def test_an_object_that_is_gone_is_nobodys():
     assert blame.blame_object(None, change("create"), US)[0] is None
 
