@@ -130,8 +130,10 @@ class Fabric:
 
     def kubectl(self, cluster, *arguments, check=True):
         program = pathlib.Path((self.state / "kubernetes").read_text().strip()) / "kubectl"
+        # what a server serves is remembered by its port, which may have been that of another lab's Kubernetes before
+        own = ["--kubeconfig", str(self.state / cluster / "kubeconfig"), "--cache-dir", str(self.state / "kubectl-cache")]
         done = subprocess.run(
-            [str(program), "--kubeconfig", str(self.state / cluster / "kubeconfig"), *arguments],
+            [str(program), *own, *arguments],
             capture_output=True, text=True, check=False,
         )
         if check:
