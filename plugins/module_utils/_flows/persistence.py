@@ -55,6 +55,7 @@ BOOT_FILES = (
     "_linux/nft_rules.py",
     "_linux/nft_socket.py",
     "_linux/nft_text.py",
+    "_linux/programs.py",
     "_linux/resolve.py",
     "_linux/route_codec.py",
     "_linux/routes.py",

@@ -119,7 +119,7 @@ def systemctl(*words: str) -> bool:
 
 def _run(words: t.Sequence[str]) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(
+        return subprocess.run(  # pylint: disable=ansible-bad-function  # run_command knows no time limit
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
             env={"LC_ALL": "C", "PATH": _PATH},
         )  # fmt: skip

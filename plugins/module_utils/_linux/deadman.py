@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import typing as t
 
 from .errors import LinuxError
+from .programs import leave_running, run
 from .systemd import running
 
 _TIMEOUT = 30
@@ -32,17 +32,9 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
     """
     words = [sys.executable or "/usr/bin/python3", *command]
     if not running():
-        subprocess.Popen(  # pylint: disable=consider-using-with  # it shall go on without us
-            [*words, "--after", str(seconds)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            close_fds=True,
-            start_new_session=True,
-        )
+        leave_running([*words, "--after", str(seconds)])
         return "process"
-    done = subprocess.run(
+    done = run(
         [
             "systemd-run",
             "--quiet",
@@ -55,10 +47,7 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
             "--property=KillMode=process",
             *words,
         ],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TIMEOUT,
+        _TIMEOUT,
     )
     if done.returncode:
         raise LinuxError("arm", name, done.stderr.decode("utf-8", "replace").strip() or "systemd-run failed")
@@ -68,9 +57,7 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
 def disarm(name: str) -> None:
     """Call off. A waiting process finds out by itself."""
     if running():
-        subprocess.run(
-            ["systemctl", "stop", name + ".timer"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT
-        )
+        run(["systemctl", "stop", name + ".timer"], _TIMEOUT)
 
 
 def wait_while(pending: t.Callable[[], bool], seconds: float) -> bool:

@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 import typing as t
 
 from .ip_command import find_program
+from .programs import FAILURES, MERGED, run
 from .systemd import running
 
 Data = t.Dict[str, t.Any]
@@ -102,10 +102,10 @@ def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> t.Dict[str, str]
 
 def _output(words: t.Sequence[str]) -> str:
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_SECONDS, check=False,
+        done = run(
+            words, _SECONDS, stderr=MERGED,
             env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "SYSTEMD_PAGER": ""},
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except FAILURES:
         return ""
     return done.stdout.decode("utf-8", "replace")

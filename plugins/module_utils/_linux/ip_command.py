@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import typing as t
 
 from .errors import LinuxError
+from .programs import FAILURES, run
 
 #: Administrators' programs are not on the path of every non-interactive shell.
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
@@ -35,16 +35,8 @@ def ip_json(arguments: t.Sequence[str], nothing: t.Sequence[str] = ()) -> t.List
     if program is None:
         raise LinuxError(operation, "this host", "the program ip is missing (package iproute2 or iproute)", "iproute2")
     try:
-        done = subprocess.run(
-            [program, "-N", "-j", "-d", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"LC_ALL": "C", "PATH": _PATH},
-            timeout=_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run([program, "-N", "-j", "-d", *arguments], _TIMEOUT, env={"LC_ALL": "C", "PATH": _PATH})
+    except FAILURES as error:
         raise LinuxError(operation, "this host", str(error)) from None
     if done.returncode:
         message = done.stderr.decode("utf-8", "replace").strip()

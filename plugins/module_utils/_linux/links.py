@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import subprocess
 import tempfile
 import time
 import typing as t
 
 from .errors import LinuxError, os_reason
 from .ip_command import find_program, ip_json
+from .programs import FAILURES, run
 from .rtnetlink import rtnetlink
 from .wireguard import KERNEL, USERSPACE, remove_stale_socket, socket_state
 
@@ -101,19 +101,10 @@ def _start_wireguard_go(name: str) -> None:
     # so everything it could write to is a file or nothing, and it is no member of our session.
     with tempfile.TemporaryFile() as output:
         try:
-            done = subprocess.run(
-                [program, name],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd="/",
-                close_fds=True,
-                start_new_session=True,
-                timeout=_START_TIMEOUT,
-                check=False,
+            done = run(
+                [program, name], _START_TIMEOUT, stdout=output, stderr=output, env=environment, cwd="/", close_fds=True, start_new_session=True
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except FAILURES as error:
             raise LinuxError("start wireguard-go for", name, str(error)) from None
         output.seek(0)
         text = output.read(4096).decode("utf-8", "replace").strip().splitlines()

@@ -13,12 +13,12 @@ program on the same kernel, and are compared. On the host itself nothing is writ
 from __future__ import annotations
 
 import re
-import subprocess
 import typing as t
 
 from .errors import LinuxError
 from .ip_command import find_program
 from .nft_codec import SET_TYPES
+from .programs import FAILURES, run
 
 Data = t.Dict[str, t.Any]
 Listing = t.Dict[str, t.List[str]]
@@ -137,16 +137,13 @@ def _run(
 ) -> str:
     """Output of a command. names: of the things on each line of its input, for messages."""
     try:
-        done = subprocess.run(
+        done = run(
             words,
+            _TIMEOUT,
             input="".join(line + "\n" for line in lines).encode("utf-8"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             env={"LC_ALL": "C", "PATH": "/usr/sbin:/sbin:/usr/bin:/bin"},
-            timeout=_TIMEOUT,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except FAILURES as error:
         raise LinuxError(operation, obj, str(error)) from None
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")

@@ -15,11 +15,11 @@ import concurrent.futures
 import json
 import os
 import re
-import subprocess
 import typing as t
 
 from .._values.addresses import Network, contains, parse_address, parse_network
 from .._values.refused import ValueRefused
+from .programs import run
 
 #: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
 MAX_NAMESPACES = 1000
@@ -50,10 +50,7 @@ def ping(netns: t.Optional[str], source: str, target: str, tries: int, wait_seco
     """Ping from a namespace; {ok, milliseconds or None}. The first packets may wait for a handshake, so one answer counts."""
     command = ["ping", "-n", "-c", "1", "-W", str(wait_seconds), "-I", source, target]
     for unused in range(tries):
-        done = subprocess.run(
-            _inside(netns, command),
-            check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=wait_seconds + 10,
-        )
+        done = run(_inside(netns, command), wait_seconds + 10)
         if done.returncode == 0:
             found = _TIME.search(done.stdout.decode("utf-8", "replace"))
             return {"ok": True, "milliseconds": float(found.group(1)) if found else None}
@@ -98,10 +95,7 @@ def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
 
 
 def _addresses(netns: t.Optional[str], ranges: t.Sequence[Network]) -> t.List[str]:
-    done = subprocess.run(
-        _inside(netns, ["ip", "-j", "address", "show"]),
-        check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10,
-    )
+    done = run(_inside(netns, ["ip", "-j", "address", "show"]), 10)
     try:
         links = json.loads(done.stdout or b"[]")
     except ValueError:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import typing as t
 
 from .._mesh.peer_set import plan_peers
@@ -16,6 +15,7 @@ from . import files
 from .errors import LinuxError
 from .ip_command import find_program
 from .links import change_addresses, create_wireguard_link, delete_link, link_names, read_link, set_link
+from .programs import run
 from .routes import read_routes, write_routes
 from .stats import now
 from .wireguard import open_device
@@ -106,7 +106,7 @@ def _clear_alias(name: str) -> None:
     """An empty alias cannot be told through a library that ends every text with a zero byte."""
     program = find_program("ip")
     if program is not None:
-        subprocess.run([program, "link", "set", "dev", name, "alias", ""], check=False, stdin=subprocess.DEVNULL, timeout=30)
+        run([program, "link", "set", "dev", name, "alias", ""], 30)
 
 
 def take_routes(routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]) -> t.List[Data]:

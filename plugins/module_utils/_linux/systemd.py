@@ -8,7 +8,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
+
+from .programs import run
+
+_SECONDS = 60
 
 
 def running() -> bool:
@@ -20,7 +23,7 @@ def reload_units() -> bool:
     """Let systemd read changed unit files; False where it is not running, which is no error in an image build."""
     if not running():
         return False
-    subprocess.run(["systemctl", "daemon-reload"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    run(["systemctl", "daemon-reload"], _SECONDS)
     return True
 
 
@@ -28,8 +31,7 @@ def restart(unit: str) -> bool:
     """Start a unit, anew when it runs, without waiting for it; False where systemd is not running."""
     if not running():
         return False
-    words = ["systemctl", "restart", "--no-block", unit]
-    subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    run(["systemctl", "restart", "--no-block", unit], _SECONDS)
     return True
 
 
@@ -37,8 +39,7 @@ def stopped(unit: str) -> bool:
     """True for a unit that systemd knows and that neither runs nor is about to; False where systemd is not running."""
     if not running():
         return False
-    words = ["systemctl", "show", "--property=LoadState,ActiveState", unit]
-    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], _SECONDS, text=True)
     said = set(done.stdout.split())
     return "LoadState=loaded" in said and bool(said & {"ActiveState=inactive", "ActiveState=failed"})
 
@@ -47,4 +48,4 @@ def retire(unit: str) -> None:
     """Stop a unit and drop what systemd remembers of it, before its file goes."""
     if running():
         for verb in ("stop", "reset-failed"):
-            subprocess.run(["systemctl", verb, unit], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            run(["systemctl", verb, unit], _SECONDS)

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Other programs of the host, run to their end. Ansible's own way needs a module, and boot and the watcher run without Ansible."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+#: What a program that cannot be run, or takes too long, raises.
+FAILURES = (OSError, subprocess.TimeoutExpired)
+MERGED = subprocess.STDOUT
+
+
+def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess.CompletedProcess[t.Any]":
+    """How a program ended, whatever its status, with both of its outputs in bytes; it reads nothing unless ``input`` is given.
+
+    options: as of subprocess.run. Raises one of FAILURES.
+    """
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    return subprocess.run(words, timeout=seconds, check=False, **options)  # pylint: disable=ansible-bad-function  # there is no module here
+
+
+def leave_running(words: t.Sequence[str]) -> None:
+    """Start a program that goes on without us: no child of a session that ends, no pipe that keeps Ansible waiting. Raises OSError."""
+    subprocess.Popen(  # pylint: disable=consider-using-with,ansible-bad-function  # it shall go on without us
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        close_fds=True,
+        start_new_session=True,
+    )
