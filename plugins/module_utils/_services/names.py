@@ -77,13 +77,13 @@ def global_slice_name(name: str) -> Name:
     text = "{0}-{1}".format(GLOBAL_PREFIX, name)
     if len(text) > _OBJECT_LENGTH:
         return Name(text, "name_too_long")
-    return Name(text, None if _SUBDOMAIN.match(text) and _SUBDOMAIN.match(name) else "name_invalid")
+    return Name(text, None if is_object_name(text) and is_object_name(name) else "name_invalid")
 
 
 def _service_name(text: str, parts_valid: bool) -> Name:
     if len(text) > _SERVICE_LENGTH:
         return Name(text, "name_too_long")
-    return Name(text, None if parts_valid and _SERVICE.match(text) else "name_invalid")
+    return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
 
 
 class Source(t.NamedTuple):
