@@ -88,6 +88,7 @@ class Client:
         self.access = access
         self._connections = connections
         self._lock = threading.Lock()
+        self._discovering = threading.Lock()
         self._transport: t.Optional[Transport] = None
         self._resources: t.Dict[str, t.Optional[t.Dict[str, Resource]]] = {}
 
@@ -161,12 +162,10 @@ class Client:
 
     def resource(self, api_version: str, kind: str, refresh: bool = False) -> t.Optional[Resource]:
         """How a kind is addressed, or None where the server does not have it. One request a group and version."""
-        with self._lock:
-            known = api_version in self._resources and not refresh
-        if not known:
-            found = self._discover(api_version)
-            with self._lock:
-                self._resources[api_version] = found
+        if refresh or api_version not in self._resources:
+            with self._discovering:  # writers that start together wait for one answer instead of asking eight times
+                if refresh or api_version not in self._resources:
+                    self._resources[api_version] = self._discover(api_version)
         return (self._resources[api_version] or {}).get(kind)
 
     def serves(self, api_version: str, kind: str) -> bool:
@@ -296,7 +295,7 @@ class Client:
     ) -> t.Any:
         transport = self._connected()
         urllib3 = library(self.cluster)
-        url = self.access.server + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        url = transport.base + path + ("?" + urllib.parse.urlencode(query) if query else "")
         headers = transport.headers.copy()
         data = None
         if body is not None:
@@ -310,7 +309,8 @@ class Client:
         failure = None
         try:
             with within(time.monotonic() + seconds):
-                answer = transport.pool.request(
+                # the shortest of its ways, which takes the headers as they are
+                answer = transport.host.request_encode_url(
                     method, url, body=data, headers=headers, redirect=False, retries=False, preload_content=False,
                     enforce_content_length=True,  # not the default before urllib3 2
                     timeout=urllib3.Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),

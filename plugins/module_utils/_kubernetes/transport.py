@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import typing as t
+import urllib.parse
 
 from .access import Access
 from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
@@ -148,10 +149,16 @@ def _load_client_certificate(access: Access, context: ssl.SSLContext) -> None:
 
 
 class Transport(t.NamedTuple):
-    """``pool`` a urllib3 pool manager, ``headers`` of every request; credentials are in it, so it has no useful text."""
+    """``pool`` a urllib3 pool manager, ``headers`` of every request; credentials are in it, so it has no useful text.
+
+    ``host`` is what the manager would find for every URL anew, a fifth of a request's time: the pool of this one host. ``base``
+    is what goes before a path in its requests.
+    """
 
     pool: t.Any
-    headers: t.Any
+    headers: t.Mapping[str, str]
+    host: t.Any
+    base: str
 
     def __repr__(self) -> str:
         return "Transport(...)"
@@ -186,7 +193,10 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
     for name, values in (access.impersonate or {}).items():
         for value in values:
             headers.add(name, value)
-    return Transport(pool, headers)
+    if access.proxy_url and access.server.startswith("http:"):
+        return Transport(pool, headers, pool, access.server)  # such a proxy is told whole URLs
+    once = len(list(headers.items())) == len(headers)  # a plain dictionary, which is cheaper, if no name comes twice
+    return Transport(pool, dict(headers) if once else headers, pool.connection_from_url(access.server), urllib.parse.urlsplit(access.server).path)
 
 
 def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
