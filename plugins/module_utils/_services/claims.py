@@ -129,12 +129,13 @@ def check_groups(
         if len(group.endpoints) > room:
             bad.setdefault("source_incomplete", []).append("more than {0} endpoints".format(MOST_ENDPOINTS))
         endpoints = []
-        plain = group.family is None
+        either, six = group.family is None, group.family == "IPv6"
         for endpoint in group.endpoints[: max(0, room)]:
             texts, dummy, hostname, zone, node, target = endpoint
             # nearly all are one address that holds, and a pod
-            if len(texts) == 1 and plain and not (hostname or zone or node) and known.get(texts[0], _NEW) is None:
-                if target is None or _target_holds(target):
+            if len(texts) == 1 and not (hostname or zone or node) and known.get(texts[0], _NEW) is None:
+                whole = "".join(target.values()) if target else ""
+                if (either or (":" in texts[0]) == six) and len(whole) <= 253 and (not whole or whole.isprintable()):
                     endpoints.append(endpoint)
                     continue
             held = _endpoint(endpoint, group.family, source, guard, bad)

@@ -24,6 +24,9 @@ _TARGET_FIELDS = {
     ALL: ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"),
 }
 _CONDITIONS = ("ready", "serving", "terminating")
+#: What is said of nearly all endpoints: one object for all of them, which nobody changes.
+_READY: t.Mapping[str, t.Any] = {"ready": True}
+_WELL: t.Mapping[str, t.Any] = {"ready": True, "serving": True, "terminating": False}
 #: Kubernetes itself cuts Endpoints here, and does not mirror more.
 MOST_ADDRESSES = 1000
 _ZONE = "topology.kubernetes.io/zone"
@@ -113,26 +116,36 @@ def from_slice(obj: Object, fields: str = SAFE) -> Group:
     family = obj.get("addressType")
     if family not in ("IPv4", "IPv6"):
         raise ValueRefused("unsupported_type", "a slice of type {0} holds no addresses".format(quoted(family)))
-    found, copied = [], _TARGET_FIELDS[fields]
+    found, copied, every = [], _TARGET_FIELDS[fields], fields == ALL
     for item in _list(obj.get("endpoints")):
-        given = item.get("conditions")
-        given = given if isinstance(given, dict) else {}
-        conditions = {name: given[name] for name in _CONDITIONS if isinstance(given.get(name), bool)}
-        topology = item.get("topology")
-        topology = topology if isinstance(topology, dict) else {}
-        node = _text(item.get("nodeName")) or _text(topology.get(_HOST))
-        texts = item.get("addresses")
-        found.append(
-            Endpoint(
-                tuple(str(text) for text in texts) if isinstance(texts, list) else (),
-                conditions,
-                _text(item.get("hostname")),
-                _text(item.get("zone")) or _text(topology.get(_ZONE)),
-                node if fields == ALL else None,
-                _target(item.get("targetRef"), copied),
-            )
-        )
+        # nearly all have one address and no name, and there are a hundred thousand in a large cluster
+        get = item.get
+        texts, hostname, zone, node = get("addresses"), get("hostname"), get("zone"), get("nodeName") if every else None
+        if isinstance(texts, list):
+            addresses = (str(texts[0]),) if len(texts) == 1 else tuple([str(text) for text in texts])
+        else:
+            addresses = ()
+        topology = item["topology"] if "topology" in item else None
+        if isinstance(topology, dict):
+            zone = _text(zone) or topology.get(_ZONE)
+            node = (_text(node) or topology.get(_HOST)) if every else None
+        if hostname is not None or zone is not None or node is not None:
+            hostname, zone, node = _text(hostname), _text(zone), _text(node)
+        target = _target(get("targetRef"), copied)
+        # the shortest way to make one, as in from_endpoints
+        found.append(tuple.__new__(Endpoint, (addresses, _conditions(get("conditions")), hostname, zone, node, target)))
     return Group(family, _ports(obj.get("ports")), tuple(found))
+
+
+def _conditions(given: t.Any) -> t.Mapping[str, t.Any]:
+    if not isinstance(given, dict):
+        return {}
+    if given.get("ready") is True:
+        if len(given) == 1:
+            return _READY
+        if given.get("serving") is True and given.get("terminating") is False:
+            return _WELL
+    return {name: given[name] for name in _CONDITIONS if isinstance(given.get(name), bool)}
 
 
 def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
@@ -184,21 +197,23 @@ def ports_key(ports: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.Tuple[str, 
 
 def endpoint_manifest(endpoint: Endpoint, version: str) -> Manifest:
     """One endpoint of a slice in this version of discovery.k8s.io."""
-    made: Manifest = {"addresses": list(endpoint.addresses)}
+    addresses, conditions, hostname, zone, node, target = endpoint
+    made: Manifest = {"addresses": list(addresses)}
     beta = version.endswith("/v1beta1")
-    conditions = {name: endpoint.conditions[name] for name in (_CONDITIONS[:1] if beta else _CONDITIONS) if name in endpoint.conditions}
+    if beta:
+        conditions = {name: conditions[name] for name in _CONDITIONS[:1] if name in conditions}
     if conditions:
-        made["conditions"] = conditions
-    if endpoint.hostname:
-        made["hostname"] = endpoint.hostname
-    if endpoint.target:
-        made["targetRef"] = dict(endpoint.target)
-    if not beta:
-        for field, value in (("nodeName", endpoint.node), ("zone", endpoint.zone)):
-            if value:
-                made[field] = value
-    elif endpoint.node or endpoint.zone:
-        made["topology"] = {key: value for key, value in ((_HOST, endpoint.node), (_ZONE, endpoint.zone)) if value}
+        made["conditions"] = dict(conditions)
+    if hostname:
+        made["hostname"] = hostname
+    if target:
+        made["targetRef"] = dict(target)
+    if not (node or zone):
+        return made
+    if beta:
+        made["topology"] = {key: value for key, value in ((_HOST, node), (_ZONE, zone)) if value}
+    else:
+        made.update((field, value) for field, value in (("nodeName", node), ("zone", zone)) if value)
     return made
 
 

@@ -180,19 +180,18 @@ def _endpoints_by_service(
         if not (mirrored or shared) or MIRRORED in labels or MIRRORED_SLICE in labels:
             continue
         key = id_of(obj)
-        label = "slice " + label_of(cluster, key)
         try:
             if key is None:
                 raise ValueRefused("name_invalid", "it has no namespace or name")
             service = (key[0], service_of(obj))
             group = from_slice(obj, options.fields)
         except ValueRefused as error:
-            offers.refused.append(Refusal(label, error.word, error.message))
+            offers.refused.append(Refusal("slice " + label_of(cluster, key), error.word, error.message))
             continue
         if mirrored:
             found.setdefault(service, []).append(group)
         if shared:
-            kept, refused = check_groups([group], cluster, label, guard)
+            kept, refused = check_groups([group], cluster, "slice " + label_of(cluster, key), guard)
             offers.refused.extend(refused)
             if kept:
                 offers.slices.append((service, obj, kept[0]))

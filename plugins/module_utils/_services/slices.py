@@ -31,12 +31,21 @@ def mirror_slices(
     made = []
     for family, number in (("IPv4", "4"), ("IPv6", "6")):
         mine = {key: value for key, value in found.items() if key[0] == family}
+        if not mine:
+            continue
         base = "{0}-{1}-".format(name, number)
-        places = _places([item for item in current if str(item["metadata"].get("name")).startswith(base)], base)
+        own = [item for item in current if str(item["metadata"].get("name")).startswith(base)]
+        # nearly all mirrors are one slice, the first, and there is nothing to divide
+        single = len(mine) == 1 and all(item["metadata"]["name"] == base + "0" for item in own)
+        places = {} if single else _places(own, base)
         taken: t.Set[int] = set()
         for key in sorted(mine):
             ports, endpoints = mine[key]
-            for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken):
+            if single and 0 < len(endpoints) <= MOST_ENDPOINTS:
+                chunks = [(0, [endpoints[address] for address in sorted(endpoints)])]
+            else:
+                chunks = _chunks(endpoints, places.get(key[1], {}), taken)
+            for index, chunk in chunks:
                 made.append(
                     {
                         "apiVersion": version,
@@ -60,10 +69,16 @@ def _by_ports(groups: t.Sequence[Group]) -> t.Dict[t.Any, t.Tuple[t.Any, t.Dict[
     found: t.Dict[t.Any, t.Tuple[t.Any, t.Dict[str, Endpoint]]] = {}
     for group in groups:
         ports = ports_key(group.ports)
+        rows: t.Dict[str, Endpoint] = {}
+        family = None
         for endpoint in group.endpoints:
-            if endpoint.addresses:
-                key = (group.family or family_of(endpoint.addresses[0]), ports)
-                found.setdefault(key, (group.ports, {}))[1].setdefault(endpoint.addresses[0], endpoint)
+            addresses = endpoint[0]
+            if not addresses:
+                continue
+            if family is None or not group.family:
+                family = group.family or family_of(addresses[0])
+                rows = found.setdefault((family, ports), (group.ports, {}))[1]
+            rows.setdefault(addresses[0], endpoint)
     return found
 
 
