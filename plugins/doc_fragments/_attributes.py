@@ -9,7 +9,8 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The group of modules that speak to clusters; NODE: that of modules for nodes; READS and WRITES: what they do in check mode."""
+    """The group of modules that speak to clusters; NODE: that of modules for nodes; READS and WRITES: what they do in check mode;
+    CONTROLLER: those that may run inside ansible-playbook."""
 
     DOCUMENTATION = r"""
 attributes:
@@ -51,5 +52,14 @@ attributes:
     support: full
   idempotent:
     description: The second run changes nothing and sends no write.
+    support: full
+"""
+
+    CONTROLLER = r"""
+attributes:
+  action:
+    description:
+      - With a local connection and the Python that runs ansible-playbook, the task takes place inside ansible-playbook, which saves the
+        start of a process. With another Python, C(become), C(async) or C(environment), and on other hosts, the module runs as ever.
     support: full
 """

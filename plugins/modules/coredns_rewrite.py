@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
+  - multicluster.network._attributes.controller
 options:
   fabric:
     description: Name of the fabric. It stands in the comments by which the blocks are known again.
@@ -152,6 +153,8 @@ stats:
   sample: {requests: {gcp: {get: 1, patch: 1}}, seconds: 0.03}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
@@ -180,14 +183,18 @@ def argument_spec() -> dict:
     }
 
 
-def main() -> None:
-    """Entry point."""
-    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = coredns.run(module.params, check=module.check_mode)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

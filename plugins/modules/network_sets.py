@@ -28,6 +28,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
+  - multicluster.network._attributes.controller
 options:
   grants:
     description:
@@ -152,6 +153,8 @@ stats:
   sample: {requests: {aws: {list: 2}, gcp: {list: 2}}, seconds: 0.05}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
@@ -177,14 +180,18 @@ def argument_spec() -> dict:
     }
 
 
-def main() -> None:
-    """Entry point."""
-    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = network_sets.run(module.params, check=module.check_mode)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
+  - multicluster.network._attributes.controller
 options:
   definition:
     description:
@@ -228,6 +229,8 @@ stats:
   sample: {requests: {aws: {list: 4}, gcp: {apply: 2, get: 1, list: 4}}, seconds: 0.08}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
@@ -267,9 +270,8 @@ def argument_spec() -> dict:
     }
 
 
-def main() -> None:
-    """Entry point."""
-    module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = service_mirror.run(module.params, check=module.check_mode, diff=module._diff)
     except InventoryRefused as err:
@@ -277,6 +279,11 @@ def main() -> None:
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

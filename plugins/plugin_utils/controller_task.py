@@ -1,0 +1,117 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Modules that only speak to API servers, run by ansible-playbook itself where their own process would be the same Python.
+
+Packing a module, starting an interpreter and importing everything again takes longer than mirroring a hundred Services.
+Where the task goes anywhere else, or asks for anything that only a process of its own can have, the module runs as ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
+from ansible.plugins.action import ActionBase
+from ansible.utils.vars import merge_hash
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import hide_secrets
+
+try:  # here once for a play, instead of once for each of its tasks; where it is missing, the task says so
+    import urllib3  # pylint: disable=unused-import
+except ImportError:
+    pass
+
+
+class Finished(Exception):
+    """The module left, with ``result``."""
+
+    def __init__(self, result: t.Dict[str, t.Any]) -> None:
+        super().__init__("the module has finished")
+        self.result = result
+
+
+class Frame:
+    """What the modules use of AnsibleModule: options that its validator accepted, check and diff mode, the ways out.
+
+    As there, secrets are known before anything can fail, and no result has them. The options are not repeated in the result,
+    as newer releases of ansible-core do not either.
+    """
+
+    def __init__(self, name: str, spec: t.Dict[str, t.Any], given: t.Mapping[str, t.Any], check_mode: bool, diff: bool) -> None:
+        self.check_mode, self._diff = check_mode, diff
+        self.no_log_values: t.Set[str] = set()
+        self._warnings: t.List[str] = []
+        self.params: t.Dict[str, t.Any] = _plain(given)
+        hide_secrets(self)
+        outcome = ArgumentSpecValidator(spec).validate(self.params)
+        self.no_log_values.update(outcome._no_log_values)
+        self.params = outcome.validated_parameters
+        if outcome.unsupported_parameters:
+            self.fail_json(msg="Unsupported parameters for ({0}) module: {1}".format(name, outcome.errors.msg))
+        if outcome.error_messages:
+            self.fail_json(msg=outcome.errors.msg)
+
+    def warn(self, warning: str) -> None:
+        """A warning of the task."""
+        self._warnings.append(warning)
+
+    def exit_json(self, **result: t.Any) -> t.NoReturn:
+        """Leave with the result."""
+        if self._warnings:
+            result["warnings"] = self._warnings
+        result.setdefault("changed", False)
+        raise Finished(remove_values(_plain(result), self.no_log_values))
+
+    def fail_json(self, msg: str, **result: t.Any) -> t.NoReturn:
+        """Leave as failed."""
+        self.exit_json(failed=True, msg=msg, **result)
+
+
+def _plain(value: t.Any) -> t.Any:
+    """As it comes out of the pipe to a module's process: nothing of Ansible's own kinds of text, no tuples."""
+    return json.loads(json.dumps(value, default=str))
+
+
+class ControllerAction(ActionBase):
+    """A module with ``argument_spec()`` and ``run(module)``; its action plugin names it in ``module``."""
+
+    TRANSFERS_FILES = False
+    _supports_async = True
+    module: t.ClassVar[types.ModuleType]
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """See DOCUMENTATION of the module."""
+        result = super().run(tmp, task_vars)
+        if not self._is_here(task_vars or {}):
+            return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
+        try:
+            self.module.run(Frame(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))
+        except Finished as finished:
+            return merge_hash(result, finished.result)
+        raise AssertionError("{0} did not finish".format(self._task.action))
+
+    def _is_here(self, task_vars: t.Mapping[str, t.Any]) -> bool:
+        """Whether the module's process would be this user's, on this machine, in this very Python."""
+        task, variables = self._task, task_vars
+        if task.async_val or any(task.environment or ()) or self._connection.transport != "local" or self._connection.become:
+            return False
+        if task.delegate_to:
+            variables = (task_vars.get("ansible_delegated_vars") or {}).get(task.delegate_to) or {}
+        interpreter = variables.get("ansible_python_interpreter")  # none: it would have to be looked for
+        return bool(interpreter) and is_this_python(str(self._templar.template(interpreter)))
+
+
+def is_this_python(path: str) -> bool:
+    """Whether a path is another name of the running interpreter: in the same folder, which also says whose libraries it has."""
+    try:
+        same = os.path.samefile(path, sys.executable) and os.path.samefile(os.path.dirname(path), os.path.dirname(sys.executable))
+    except OSError:
+        return False
+    return os.path.isabs(path) and same
