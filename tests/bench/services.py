@@ -24,11 +24,12 @@ LABELS = {"mirror.semaphore.uw.io/mirror-service": "true"}
 MIRROR_LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
 PORTS = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
 FLOW, BARE, TASK, LOOP, LIST = "flow", "bare", "task", "loop", "list"
+PLAY, EMPTY = "play", "empty play"
 APPLY = "application/apply-patch+yaml"
 DISCOVERY = "discovery.k8s.io/v1"
 ENDPOINTS = 10
-#: Objects of the slow loop, and Services up to which the one task with a list is measured.
-LOOPS, MEASURED = (50, 100), 1000
+#: Objects of the slow loop; Services up to which the one task with a list is measured, and up to which in every round.
+LOOPS, MEASURED, EVERY_ROUND = (50, 100), 1000, 100
 #: So many times the rounds for what takes a quarter of a second, in which a median of a few is mostly the machine.
 MORE = 5
 DEFINITION = {"clusters": {
@@ -107,9 +108,10 @@ class Form:
 
 
 class Bench:
-    def __init__(self, aws, form, count, folder):
+    def __init__(self, aws, form, count, folder, core=None):
         self.aws, self.form, self.count, self.folder = aws, form, count, folder
-        self.times = {FLOW: [], BARE: [], TASK: [], "process": []}
+        self.core = core  # who takes its turn in every round too, if anybody
+        self.times = {side: [] for side in (FLOW, BARE, PLAY, EMPTY, LIST, "process")}
 
     def sources(self):
         """Fill the source cluster up to ``count`` Services."""
@@ -137,17 +139,27 @@ class Bench:
         batches, answers = self.form.batches(self.count, BARE), {}
         sides = {
             FLOW: lambda: self.ours(gcp, FLOW), BARE: lambda: bare(gcp, batches),
-            TASK: lambda: {"seconds": self.task(gcp, TASK) - play([{"meta": "noop"}], self.folder)},
+            PLAY: lambda: {"seconds": self.task(gcp, TASK)}, EMPTY: lambda: {"seconds": empty_play(self.folder)},
         }  # fmt: skip
-        order = [FLOW, BARE, TASK]
-        for side in order[number % 3 :] + order[: number % 3]:
+        if self.core:
+            sides[LIST] = lambda: {"seconds": self.core.play(gcp, LIST, self.count, False)}
+        order = list(sides)
+        for side in order[number % len(order) :] + order[: number % len(order)]:
             answers[side] = sides[side]()
-        states = {side: self.form.state(gcp, side) for side in order}
+        states = {side: self.form.state(gcp, side) for side in (FLOW, BARE, TASK)}
         if not all(state == states[BARE] and len(state) == 2 * self.count for state in states.values()):
             raise SystemExit("the namespaces do not hold the same {0} mirrors: no time counts".format(self.count))
         for side in order:
             self.times[side].append(answers[side]["seconds"])
         self.times["process"].append(answers[FLOW]["process"] - answers[FLOW]["seconds"])
+
+    def medians(self):
+        """{side: seconds} of the rounds so far; of tasks without the play around them."""
+        times = {side: median(values) for side, values in self.times.items() if values}
+        times[TASK] = times[PLAY] - times[EMPTY]
+        if LIST in times:
+            times[LIST] -= times[EMPTY]
+        return times
 
     # -- what is there already -----------------------------------------------------------------------------------
 
@@ -197,6 +209,11 @@ class Bench:
         return median(times)
 
 
+def empty_play(folder):
+    """Wall clock of ansible-playbook that does nothing."""
+    return play([{"meta": "noop"}], folder)
+
+
 class Core:
     """kubernetes.core, which most people have: the same objects by its module k8s."""
 
@@ -205,6 +222,10 @@ class Core:
 
     def run(self, gcp, namespace, count, loop):
         """Wall clock of the task, without that of an empty play."""
+        return self.play(gcp, namespace, count, loop) - empty_play(self.folder)
+
+    def play(self, gcp, namespace, count, loop):
+        """Wall clock of a play with the task."""
         gcp.client().apply("/api/v1/namespaces/" + namespace, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, "bench")
         objects = [obj for pair in zip(*self.form.mirrors(count, namespace)) for obj in pair]
         ca = self.folder / "ca.pem"
@@ -214,7 +235,7 @@ class Core:
         task = {"kubernetes.core.k8s": module}
         if loop:
             task.update(loop="{{ objects }}", loop_control={"label": "{{ item.metadata.name }}"})
-        seconds = play([task], self.folder, {"objects": objects}) - play([{"meta": "noop"}], self.folder)
+        seconds = play([task], self.folder, {"objects": objects})
         if len(self.form.state(gcp, namespace)) != len(objects):
             raise SystemExit("kubernetes.core left something else")
         return seconds
@@ -232,24 +253,29 @@ def measured_loop(core):
 def rows(asked, folder, form, aws, loop):
     """Print the rows, one number of Services after the other; ``loop``: seconds an object, None: without kubernetes.core."""
     for count in asked.services:
-        bench = Bench(aws, form, count, folder)
+        core = Core(form, folder) if loop else None
+        bench = Bench(aws, form, count, folder, core if count <= EVERY_ROUND else None)
         bench.sources()
         with contextlib.ExitStack() as last:
             for number in range(asked.rounds):
                 last.close()
                 gcp = last.enter_context(api_server())
                 bench.cold(gcp, number)
-            times = {side: median(values) for side, values in bench.times.items()}
+            times = bench.medians()
             unchanged, lists = bench.unchanged(gcp, MORE * asked.rounds)
             changed = bench.changed(gcp, MORE * asked.rounds)
         if loop:
             slow = 2 * count * loop
             row(count, "cold", "loop of kubernetes.core.k8s", "{0:.0f} (extrapolated)".format(slow), "task {0:.2f}".format(times[TASK]),
                 "{0:.0f} x faster".format(slow / times[TASK]))  # fmt: skip
-            if count <= MEASURED:
+            if LIST in times:
+                each, how = times[LIST] / count, "median"
+            elif count <= MEASURED:
                 with api_server() as gcp:
-                    each = Core(form, folder).run(gcp, LIST, count, False) / count
-            slow, how = each * count, "measured once" if count <= MEASURED else "extrapolated"
+                    each, how = core.run(gcp, LIST, count, False) / count, "measured once"
+            else:
+                how = "extrapolated"
+            slow = each * count
             row(count, "cold", "one task of kubernetes.core.k8s with the list", "{0:.1f} ({1})".format(slow, how), "task {0:.2f}".format(times[TASK]),
                 "{0:.1f} x faster".format(slow / times[TASK]))  # fmt: skip
         row(count, "cold", "bare client, same writes", "{0:.3f}".format(times[BARE]), "flow {0:.3f}".format(times[FLOW]),
@@ -273,7 +299,7 @@ def main():
         form = Form(aws.client().serves(DISCOVERY, "EndpointSlice"))
         print("Mirrors of Services with {0} endpoints each, API server {1}, as {2}; Linux {3}".format(ENDPOINTS, version, form.plural, os.uname().release))
         few = "medians of {0} interleaved runs, {1} where little or nothing changed".format(asked.rounds, MORE * asked.rounds)
-        print("seconds; {0}; kubernetes.core: one run each".format(few))
+        print("seconds; {0}; kubernetes.core above {1} Services: one run each".format(few, EVERY_ROUND))
         print("flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n")
         loop = None if asked.no_core else measured_loop(Core(form, folder))
         head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
