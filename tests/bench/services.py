@@ -90,7 +90,7 @@ class Form:
     def batches(self, count, namespace):
         """The writes of a cold run, as the bare client takes them."""
         return [
-            [("PATCH", self.path(obj) + "?fieldManager=multicluster.network%2Fbench&force=false", obj, APPLY) for obj in objects]
+            [("PATCH", self.path(obj) + "?fieldManager=multicluster.network%2Fbench&force=false&fieldValidation=Ignore", obj, APPLY) for obj in objects]
             for objects in self.mirrors(count, namespace)
         ]
 

@@ -207,7 +207,8 @@ class Client:
 
     def apply(self, path: str, body: t.Mapping[str, t.Any], field_manager: str, force: bool = False) -> t.Any:
         """Server-side apply; makes the object where there is none. A field of another manager raises Conflict."""
-        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        # to warn of unknown fields, which nobody would read, servers since 1.25 parse every manifest twice
+        query = {"fieldManager": field_manager, "force": "true" if force else "false", "fieldValidation": "Ignore"}
         return self._object("apply", "PATCH", path, query, body, APPLY)
 
     def delete(self, path: str, uid: t.Optional[str] = None) -> bool:
