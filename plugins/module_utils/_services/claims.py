@@ -133,11 +133,13 @@ def check_groups(
         for endpoint in group.endpoints[: max(0, room)]:
             texts, dummy, hostname, zone, node, target = endpoint
             # nearly all are one address that holds, and a pod
-            if len(texts) == 1 and not (hostname or zone or node) and known.get(texts[0], _NEW) is None:
-                whole = "".join(target.values()) if target else ""
-                if (either or (":" in texts[0]) == six) and len(whole) <= 253 and (not whole or whole.isprintable()):
-                    endpoints.append(endpoint)
-                    continue
+            if len(texts) == 1 and not (hostname or zone or node):
+                verdict = known.get(texts[0], _NEW)
+                if (guard.refusal(source, texts[0]) if verdict is _NEW else verdict) is None and (either or (":" in texts[0]) == six):
+                    whole = "".join(target.values()) if target else ""
+                    if not whole or (len(whole) <= 253 and whole.isprintable()):
+                        endpoints.append(endpoint)
+                        continue
             held = _endpoint(endpoint, group.family, source, guard, bad)
             if held is not None:
                 endpoints.append(held)
