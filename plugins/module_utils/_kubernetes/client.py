@@ -91,6 +91,7 @@ class Client:
         self._discovering = threading.Lock()
         self._transport: t.Optional[Transport] = None
         self._resources: t.Dict[str, t.Optional[t.Dict[str, Resource]]] = {}
+        self._undiscovered: t.Dict[str, errors.KubeError] = {}
 
     def __repr__(self) -> str:
         return "Client({0!r})".format(self.access)
@@ -163,9 +164,17 @@ class Client:
     def resource(self, api_version: str, kind: str, refresh: bool = False) -> t.Optional[Resource]:
         """How a kind is addressed, or None where the server does not have it. One request a group and version."""
         if refresh or api_version not in self._resources:
+            before = self._undiscovered.get(api_version)
             with self._discovering:  # writers that start together wait for one answer instead of asking eight times
+                failed = self._undiscovered.get(api_version)
+                if failed is not None and failed is not before:
+                    raise failed  # it was asked for this one as well, and to ask a dead server in turn takes minutes
                 if refresh or api_version not in self._resources:
-                    self._resources[api_version] = self._discover(api_version)
+                    try:
+                        self._resources[api_version] = self._discover(api_version)
+                    except errors.KubeError as error:
+                        self._undiscovered[api_version] = error
+                        raise
         return (self._resources[api_version] or {}).get(kind)
 
     def serves(self, api_version: str, kind: str) -> bool:

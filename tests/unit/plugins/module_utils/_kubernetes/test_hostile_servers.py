@@ -11,6 +11,7 @@ import hashlib
 import http.server
 import ipaddress
 import json
+import socket
 import ssl
 import threading
 import time
@@ -344,3 +345,117 @@ def test_fan_out_keeps_errors_apart_and_raises_bugs():
     assert outcomes["x"].error.word == "forbidden" and outcomes["y"].value == 1
     with pytest.raises(ZeroDivisionError):
         fan_out({"x": lambda: 1 / 0, "y": lambda: 1})
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_writers_that_start_together_ask_once_what_a_kind_is(hostile, status):
+    """One question for all, and one failure: to ask a server that does not answer one after the other would take minutes."""
+    together = threading.Barrier(8)
+
+    def answer(handler, number):
+        time.sleep(0.3)  # so that all of them have come
+        handler.send_json({"resources": [{"name": "services", "kind": "Service", "namespaced": True, "verbs": []}]}, status)
+
+    client, server = hostile(answer, limits=QUICK._replace(tries=1))
+
+    def ask():
+        together.wait()
+        return client.resource("v1", "Service").plural
+
+    outcomes = fan_out({str(number): ask for number in range(8)})
+    assert len(server.requests) == 1
+    assert {outcome.error and outcome.error.status for outcome in outcomes.values()} == {None if status == 200 else 503}
+    assert {outcome.value for outcome in outcomes.values()} == {"services" if status == 200 else None}
+    before = len(server.requests)
+    if status != 200:  # what comes later asks anew
+        with pytest.raises(errors.KubeError):
+            client.resource("v1", "Service")
+    assert len(server.requests) == before + (status != 200)
+
+
+def test_an_api_server_below_a_path(hostile, certificate):
+    dummy, server = hostile(lambda h, n: h.send_json({"a": 1}))
+    access = {"name": "gcp", "api_url": server.url + "/k8s/clusters/c-1/", "token": TOKEN, "ca_data": certificate[1]}
+    client = Client(parse_access(access), QUICK)
+    client.get("/api/v1/nodes/a")
+    client.apply("/api/v1/nodes/a", {}, "multicluster.network/demo")
+    paths = [path for dummy, path, headers in server.requests]
+    assert paths[0] == "/k8s/clusters/c-1/api/v1/nodes/a" and paths[1].startswith("/k8s/clusters/c-1/api/v1/nodes/a?fieldManager=")
+
+
+def test_groups_that_are_acted_as_are_a_header_each(hostile, certificate):
+    dummy, server = hostile(lambda h, n: h.send_json({"a": 1}))
+    user = {"token": TOKEN, "as": "viewer", "as-groups": ["one", "two"]}
+    kubeconfig = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}], "users": [{"name": "u", "user": user}],
+    }  # fmt: skip
+    access = {"name": "gcp", "kubeconfig": kubeconfig, "ca_data": certificate[1], "allow": ["impersonation"]}
+    seen = []
+    server.server.RequestHandlerClass.parse_request = _noting(server.server.RequestHandlerClass.parse_request, seen)
+    client = Client(parse_access(access), QUICK)
+    client.get("/api/v1/nodes/a")
+    assert seen == [["one", "two"]]
+
+
+def _noting(parse, seen):
+    def noted(handler):
+        good = parse(handler)
+        seen.append(handler.headers.get_all("Impersonate-Group"))
+        return good
+
+    return noted
+
+
+def test_plain_http_through_a_proxy_names_the_whole_url(hostile):
+    proxy = HostileServer(None, lambda h, n: h.send_json({"a": 1}))
+    try:
+        access = {"name": "gcp", "api_url": "http://api.example.org:8080/prefix", "token": TOKEN, "proxy_url": proxy.url, "allow": ["plain_http"]}
+        Client(parse_access(access), QUICK).get("/api/v1/nodes/a")
+        assert proxy.requests[0][1] == "http://api.example.org:8080/prefix/api/v1/nodes/a"
+    finally:
+        proxy.close()
+
+
+def test_tls_through_a_proxy_is_a_tunnel(hostile, certificate):
+    """The proxy sees a host and a port, and nothing of the request."""
+    dummy, server = hostile(lambda h, n: h.send_json({"a": 1}))
+    asked = []
+
+    class Tunnel(http.server.BaseHTTPRequestHandler):
+        def do_CONNECT(self):
+            asked.append(self.path)
+            host, port = self.path.rsplit(":", 1)
+            with socket.create_connection((host, int(port))) as far:
+                self.send_response(200)
+                self.end_headers()
+                back = threading.Thread(target=_pipe, args=(far, self.connection), daemon=True)
+                back.start()
+                _pipe(self.connection, far)
+
+        def log_message(self, *unused):
+            pass
+
+    tunnel = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tunnel)
+    tunnel.daemon_threads = True
+    threading.Thread(target=tunnel.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        url = "http://127.0.0.1:{0}".format(tunnel.server_address[1])
+        access = {"name": "gcp", "api_url": server.url, "token": TOKEN, "ca_data": certificate[1], "proxy_url": url}
+        Client(parse_access(access), QUICK).get("/api/v1/nodes/a")
+        assert asked == [server.url[len("https://") :]] and server.requests[0][1] == "/api/v1/nodes/a"
+    finally:
+        tunnel.shutdown()
+        tunnel.server_close()
+
+
+def _pipe(source, sink):
+    try:
+        while True:
+            data = source.recv(65536)
+            if not data:
+                break
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
