@@ -136,8 +136,7 @@ def check_groups(
             if len(texts) == 1 and not (hostname or zone or node):
                 verdict = known.get(texts[0], _NEW)
                 if (guard.refusal(source, texts[0]) if verdict is _NEW else verdict) is None and (either or (":" in texts[0]) == six):
-                    whole = "".join(target.values()) if target else ""
-                    if not whole or (len(whole) <= 253 and whole.isprintable()):
+                    if target is None or _target_holds(target):
                         endpoints.append(endpoint)
                         continue
             held = _endpoint(endpoint, group.family, source, guard, bad)

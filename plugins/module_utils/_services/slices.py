@@ -35,17 +35,13 @@ def mirror_slices(
             continue
         base = "{0}-{1}-".format(name, number)
         own = [item for item in current if str(item["metadata"].get("name")).startswith(base)]
-        # nearly all mirrors are one slice, the first, and there is nothing to divide
-        single = len(mine) == 1 and all(item["metadata"]["name"] == base + "0" for item in own)
+        # nearly all mirrors are one slice, the first, and there is no place to keep
+        single = _fit_in_one(mine) and all(item["metadata"]["name"] == base + "0" for item in own)
         places = {} if single else _places(own, base)
         taken: t.Set[int] = set()
         for key in sorted(mine):
             ports, endpoints = mine[key]
-            if single and 0 < len(endpoints) <= MOST_ENDPOINTS:
-                chunks = [(0, [endpoints[address] for address in sorted(endpoints)])]
-            else:
-                chunks = _chunks(endpoints, places.get(key[1], {}), taken)
-            for index, chunk in chunks:
+            for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken):
                 made.append(
                     {
                         "apiVersion": version,
@@ -57,6 +53,11 @@ def mirror_slices(
                     }
                 )
     return made
+
+
+def _fit_in_one(mine: t.Mapping[t.Any, t.Tuple[t.Any, t.Sized]]) -> bool:
+    """True when the endpoints of a family share their ports and fit into one slice."""
+    return len(mine) == 1 and all(len(endpoints) <= MOST_ENDPOINTS for dummy, endpoints in mine.values())
 
 
 def family_of(text: str) -> str:
@@ -100,6 +101,9 @@ def _chunks(
     endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: t.Set[int]
 ) -> t.List[t.Tuple[int, t.List[Endpoint]]]:
     """(number, endpoints sorted by address) of slices with room; ``taken`` numbers belong to other ports."""
+    if not places and not taken and len(endpoints) <= MOST_ENDPOINTS:
+        taken.add(0)
+        return [(0, [endpoints[address] for address in sorted(endpoints)])]
     chunks: t.Dict[int, t.List[str]] = {}
     waiting = []
     for address in sorted(endpoints):

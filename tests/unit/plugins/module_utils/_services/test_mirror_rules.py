@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.filter.mirror_name import mirror_name
-from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, mirror_services, sweeps
+from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, mirror_services, slices, sweeps
 
 NS = "sys-semaphore"
 LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
@@ -169,3 +169,18 @@ def test_sweeps():
     assert sweeps.stale_global_services([], shared) == ["gl-a-73736d-b"] and sweeps.stale_global_services(None, shared) == []
     copies = {"gl-x": {"mirrored-endpoint-slice": "true", "mirror-endpointslice-sync-name": "aws"}, "gl-y": {"mirrored-endpoint-slice": "true"}}
     assert sweeps.stale_slices("aws", [], copies) == ["gl-x"] and sweeps.stale_slices("aws", ["x"], copies) == []
+
+
+def test_a_full_slice_stays_when_an_endpoint_comes():
+    """The one that is too many gets a slice of its own, wherever its address sorts: one write, not two."""
+    texts = ["10.2.{0}.{1}".format(high, low) for high in range(1, 11) for low in range(1, 101)]
+    ports = [{"name": "http", "port": 8080, "protocol": "TCP"}]
+
+    def made(addresses, current=()):
+        obj = {"metadata": {}, "addressType": "IPv4", "ports": ports, "endpoints": [{"addresses": [text]} for text in addresses]}
+        return slices.mirror_slices("web", "mirrors", "aws", [endpoints.from_slice(obj)], "discovery.k8s.io/v1", current)
+
+    full = made(texts)
+    assert [len(one["endpoints"]) for one in full] == [1000]
+    more = made(["10.2.0.1", *texts], full)
+    assert more[0] == full[0] and [one["addresses"] for one in more[1]["endpoints"]] == [["10.2.0.1"]]
