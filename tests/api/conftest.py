@@ -114,7 +114,7 @@ class ApiServer:
         )  # fmt: skip
         pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=2)
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        deadline = time.monotonic() + 180  # seconds on a quiet machine, minutes on a crowded one
+        deadline = time.monotonic() + 600  # seconds on a quiet machine, minutes on a crowded one
         while True:
             try:
                 answer = pool.request("GET", self.url + "/readyz", headers={"Authorization": "Bearer " + TOKEN})

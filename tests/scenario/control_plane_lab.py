@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import pathlib
@@ -22,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
 
 from mcnlab import certificates  # noqa: E402  # pylint: disable=wrong-import-position
 
+TURN = pathlib.Path("/run/multicluster-network-lab/control-plane.lock")
 PREFIX = os.environ.get("MCN_LAB_PREFIX", "sc-") + "cp"
 NET, PORT, TOKEN = "10.251.{0}".format(os.getpid() % 200 + 20), 6443, "token-of-the-scenario"
 EIP, GATEWAY = NET + ".100", NET + ".254"
@@ -57,9 +59,13 @@ class Plane:
 
     def __init__(self, folder):
         self.folder, self.bridge = folder, PREFIX[:13] + "br"
-        self.running = {}
+        self.running, self.turn = {}, None
 
     def start(self):
+        # The bridge's addresses are the machine's: another run with such a bridge is waited for.
+        TURN.parent.mkdir(parents=True, exist_ok=True)
+        self.turn = open(TURN, "w")
+        fcntl.flock(self.turn, fcntl.LOCK_EX)
         self.clean()
         ip("link", "add", self.bridge, "type", "bridge")
         ip("address", "add", GATEWAY + "/24", "dev", self.bridge)
@@ -145,6 +151,7 @@ class Plane:
                 process.kill()
                 process.wait(5)
         self.clean()
+        self.turn.close()
 
     def clean(self):
         links = [self.bridge, *("{0}{1}".format(PREFIX[:12], number) for number in range(len(SERVERS)))]

@@ -65,6 +65,10 @@ class Fabric:
             assert done.returncode == 0, "lab {0} {1}: {2}{3}".format(command, arguments, done.stdout[-3000:], done.stderr[-3000:])
         return done
 
+    def namespace(self, thing):
+        """The name of the network namespace of a node, a pod or the underlay."""
+        return json.loads(self.lab("status", check=False).stdout)["namespaces"] + thing
+
     def sh(self, node, *command, check=True):
         """What a command prints inside a node."""
         return self.lab("exec", node, "--", *command, check=check).stdout

@@ -57,7 +57,7 @@ class Router:
     """FRR in the lab's underlay, through which everything between the clusters goes."""
 
     def __init__(self, fabric):
-        self.namespace = "mcn.{0}.underlay".format(fabric.name)
+        self.namespace = fabric.namespace("underlay")
         self.folder = pathlib.Path("/run/mcn-router-" + fabric.name)
         self.pids = []
 

@@ -78,7 +78,7 @@ def until(condition, what, seconds=240.0):
 def attach(fabric):
     """A cable from the node to the API servers' bridge; it goes with the node's network."""
     port = PREFIX[:12] + "t"
-    ip("link", "add", port, "type", "veth", "peer", "name", "plane0", "netns", "mcn.{0}.{1}".format(fabric.name, HOST))
+    ip("link", "add", port, "type", "veth", "peer", "name", "plane0", "netns", fabric.namespace(HOST))
     ip("link", "set", port, "master", PREFIX[:13] + "br", "up")
     fabric.sh(HOST, "ip", "address", "add", NET + ".200/24", "dev", "plane0")
     fabric.sh(HOST, "ip", "link", "set", "plane0", "up")

@@ -38,7 +38,7 @@ class KubeProxy:
         text = kubeconfig(self.plane.cluster.name, self.plane.server_for_nodes, self.plane.pki / "ca.crt", self.plane.token)
         self._in_node("umask 077; cat > /run/kube-proxy.kubeconfig", text)
         process.spawn(self.lab.state, self.pid_file, self.log, self.machine.enter(self._command(programs)))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 600
         while "KUBE-SERVICES" not in process.run(self.machine.enter(["iptables-save", "-t", "nat"])).stdout:
             if time.monotonic() > deadline or not process.read_pid(self.pid_file):
                 raise LabError(f"kube-proxy does not start on {self.machine.node.name}: {self.log.read_text()[-1500:]}")

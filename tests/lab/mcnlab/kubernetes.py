@@ -12,11 +12,10 @@ import os
 import pathlib
 import re
 import secrets
-import socket
 import subprocess
 import time
 
-from . import certificates, namespaces, process
+from . import certificates, namespaces, ports, process
 from .api import Api
 from .errors import LabError
 from .topology import Cluster, Node
@@ -105,7 +104,9 @@ class ControlPlane:
         names = ["relay", "kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
         process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
 
-    def wait_ready(self, patience: float = 90.0) -> None:
+    def wait_ready(self, patience: float = 600.0) -> None:
+        """Return when the API server says that it is ready. A loaded machine takes minutes for what a quiet one does in seconds,
+        so only a program that has ended, or ``patience`` seconds, are a failure."""
         deadline, last = time.monotonic() + patience, "no answer"
         while time.monotonic() < deadline:
             try:
@@ -117,7 +118,7 @@ class ControlPlane:
                 if not self.alive(program):
                     raise LabError(f"{self.cluster.name}: {program} has ended\n{self._log_tail(program)}")
             time.sleep(0.1)
-        raise LabError(f"{self.cluster.name}: API server is not ready: {last}\n{self._log_tail('kube-apiserver')}")
+        raise LabError(f"{self.cluster.name}: API server is not ready after {patience:.0f} s: {last}\n{self._log_tail('kube-apiserver')}")
 
     def register_nodes(self) -> None:
         api = self.api
@@ -155,8 +156,7 @@ class ControlPlane:
     def prepare(self) -> None:
         """Choose ports, make certificates and tokens, write the files that the programs read; once each."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "ports.json").exists():
-            (self.folder / "ports.json").write_text(json.dumps(self.lab.free_ports(PORT_NAMES)))
+        ports.ensure(PORT_NAMES, self.folder / "ports.json")
         gateways = [self.cluster.uplink_of(address)[1] for node in self.cluster.nodes[:1] for address in node.addresses]
         certificates.ensure(
             self.pki,
@@ -183,15 +183,15 @@ class ControlPlane:
         )
 
     def _commands(self, programs: pathlib.Path) -> dict:
-        ports, folder, pki = self.ports, self.folder, self.pki
+        chosen, folder, pki = self.ports, self.folder, self.pki
         etcd = programs / "etcd"
         if not etcd.exists():
             etcd = pathlib.Path("/usr/bin/etcd")
-        client, peer = (f"http://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd_peer"))
+        client, peer = (f"http://127.0.0.1:{chosen[name]}" for name in ("etcd", "etcd_peer"))
         gates = self._feature_gates(programs)
         gateway = self.gateway
         return {
-            "relay": ["/usr/bin/python3", "-B", RELAY, namespaces.path(self.lab.underlay), gateway, ports["api"]],
+            "relay": ["/usr/bin/python3", "-B", RELAY, namespaces.path(self.lab.underlay), gateway, chosen["api"]],
             "etcd": [
                 etcd, "--name=lab", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
                 f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
@@ -199,7 +199,7 @@ class ControlPlane:
             ],
             "kube-apiserver": [
                 programs / "kube-apiserver",
-                f"--etcd-servers={client}", "--bind-address=127.0.0.1", f"--secure-port={ports['api']}",
+                f"--etcd-servers={client}", "--bind-address=127.0.0.1", f"--secure-port={chosen['api']}",
                 f"--advertise-address={gateway}", "--endpoint-reconciler-type=none",
                 f"--tls-cert-file={pki / 'server.crt'}", f"--tls-private-key-file={pki / 'server.key'}",
                 f"--service-cluster-ip-range={','.join(self.cluster.service_cidrs)}",
@@ -214,7 +214,7 @@ class ControlPlane:
             "kube-controller-manager": [
                 programs / "kube-controller-manager", f"--kubeconfig={folder / 'manager.kubeconfig'}",
                 f"--controllers={CONTROLLERS}", "--leader-elect=false", "--bind-address=127.0.0.1",
-                f"--secure-port={ports['manager']}", *self._manager_port(programs), *gates,
+                f"--secure-port={chosen['manager']}", *self._manager_port(programs), *gates,
                 "--kube-api-qps=400", "--kube-api-burst=800",
             ],
         }
@@ -284,23 +284,3 @@ def _secret(file: pathlib.Path, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(text)
-
-
-def pick_ports(names: tuple, taken: set) -> dict:
-    """Free loopback ports below the range that the kernel hands out by itself."""
-    ports, candidate = {}, 21000
-    for name in names:
-        while True:
-            candidate += 1
-            if candidate >= 32000:
-                raise LabError("no free port between 21000 and 32000")
-            if candidate in taken:
-                continue
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", candidate))
-                except OSError:
-                    continue
-            ports[name] = candidate
-            break
-    return ports

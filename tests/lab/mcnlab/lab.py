@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ from . import (
     kubernetes,
     namespaces,
     packages,
+    ports,
     probes,
     process,
     snapshot,
@@ -35,6 +37,7 @@ from .progress import phase, say
 from .ssh import SshKeys
 
 DEFAULT_STATE = "/var/lib/multicluster-network-lab"
+CLONE = pathlib.Path(__file__).resolve().parents[3]
 _pool = concurrent.futures.ThreadPoolExecutor
 
 
@@ -55,7 +58,10 @@ class Lab:
 
     @property
     def prefix(self) -> str:
-        return f"mcn.{self.name}."
+        """What names of the machine's namespaces and control groups begin with: of this lab, and of none in another state folder."""
+        if str(self.parent) == DEFAULT_STATE:
+            return f"mcn.{self.name}."
+        return f"mcn.{self.name}-{hashlib.sha256(str(self.parent).encode()).hexdigest()[:6]}."
 
     def namespace(self, thing: str) -> str:
         """The name of the network namespace of a node, a pod or the underlay."""
@@ -107,14 +113,14 @@ class Lab:
             topology.parse(merged)
             self.state.mkdir(parents=True, exist_ok=True)
             self.state.chmod(0o755)
+            self._claim()
             (self.state / "topology.json").write_text(json.dumps(merged, indent=1) + "\n")
             (self.state / "kubernetes").write_text(f"{programs}\n")
             lab = self.topology
             self.ssh.ensure(lab)
             underlay.ensure(self.underlay, lab)
-            with self.choosing_ports():
-                for plane in self.control_planes:
-                    plane.prepare()
+            for plane in self.control_planes:
+                plane.prepare()
             everything = f"{len(lab.clusters)} control planes (Kubernetes {kubernetes.version(programs)}) and {len(lab.nodes)} nodes"
             with phase(everything), _pool(8) as pool, _pool(2) as boots:
                 # Booting is work for the processor: two at a time leave some for the API servers.
@@ -125,6 +131,20 @@ class Lab:
             if failures:
                 raise failures[0]
         say(f"lab {self.name} is up: {self.inventory}")
+
+    @property
+    def clone(self) -> pathlib.Path | None:
+        """The clone that this lab belongs to: the one that booted it, as long as that still exists."""
+        try:
+            found = pathlib.Path((self.state / "clone").read_text().strip())
+        except OSError:
+            return None
+        return found if (found / "tests" / "lab" / "lab.py").exists() else None
+
+    def _claim(self) -> None:
+        if self.clone not in (None, CLONE):
+            raise LabError(f"lab {self.name!r} belongs to the clone {self.clone}: choose another --name, or end it there")
+        (self.state / "clone").write_text(f"{CLONE}\n")
 
     def down(self) -> None:
         """End everything of this lab and forget it; safe on a lab that is half there or not there at all."""
@@ -137,6 +157,7 @@ class Lab:
             with contextlib.suppress(LabError):
                 for folder in cgroup_root().glob(self.prefix + "*"):
                     remove_cgroup(folder)
+            ports.release(self.state)
             shutil.rmtree(self.state, ignore_errors=True)
             if self.state.exists():
                 shutil.rmtree(self.state)
@@ -150,6 +171,8 @@ class Lab:
         return {
             "name": self.name,
             "state": str(self.state),
+            "clone": str(self.clone or ""),
+            "namespaces": self.prefix,
             "inventory": str(self.inventory),
             "inventory_ssh": str(self.inventory_ssh),
             "kubernetes": (self.state / "kubernetes").read_text().strip(),
@@ -185,24 +208,6 @@ class Lab:
                 say("another call changes this lab: waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-    @contextlib.contextmanager
-    def choosing_ports(self):
-        """One lab of the machine at a time chooses ports."""
-        descriptor = os.open(self.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def free_ports(self, names: tuple) -> dict:
-        """Ports that no other lab of this machine has chosen, running or not."""
-        taken = set()
-        for file in self.parent.glob("*/*/ports.json"):
-            with contextlib.suppress(OSError, ValueError):
-                taken |= set(json.loads(file.read_text()).values())
-        return kubernetes.pick_ports(names, taken)
 
     def _cluster_up(self, plane: ControlPlane, programs: pathlib.Path) -> None:
         plane.ensure(programs)

@@ -89,8 +89,8 @@ class NodeMachine:
         namespaces.delete(self.namespace)
         remove_cgroup(self.cgroup)
 
-    def wait(self, patience: float = 30.0) -> str:
-        """Wait until systemd says that it has started everything."""
+    def wait(self, patience: float = 600.0) -> str:
+        """Wait until systemd says that it has started everything; an init that is gone is a failure at once."""
         deadline = time.monotonic() + patience
         state = "?"
         while time.monotonic() < deadline:
