@@ -107,7 +107,7 @@ options:
     default: false
   max_deletes:
     description:
-      - How much one run may remove of each cluster and kind. A negative number means any. O(state=absent) knows no limit.
+      - How much one run may remove of each cluster and kind. 0 means none, a negative number any. O(state=absent) knows no limit.
       - The default is the larger of 5 and 20 % of what is ours.
     type: int
   confirm_empty:

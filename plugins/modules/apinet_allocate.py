@@ -40,7 +40,7 @@ options:
     default: 16777215
   max_deletes:
     description:
-      - How many IDs, and how many addresses, without claimer one run may free. A negative number means any.
+      - How many IDs, and how many addresses, without claimer one run may free. 0 means none, a negative number any.
       - The default is the larger of 5 and 20 % of what there is.
     type: int
 seealso:

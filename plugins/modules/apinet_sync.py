@@ -85,7 +85,7 @@ options:
     default: false
   max_deletes:
     description:
-      - How many twins of each kind one run may collect. A negative number means any. Deletions that tenants ask for do not count.
+      - How many twins of each kind one run may collect. 0 means none, a negative number any. Deletions that tenants ask for do not count.
       - The default is the larger of 5 and 20 % of what is ours.
     type: int
   confirm_empty:

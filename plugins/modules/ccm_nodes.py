@@ -29,7 +29,7 @@ options:
     type: bool
     default: false
   max_deletes:
-    description: How many nodes of a cluster one run may delete. A negative number means any. The default is the larger of 5 and 20 %.
+    description: How many nodes of a cluster one run may delete. 0 means none, a negative number any. The default is the larger of 5 and 20 %.
     type: int
   confirm_empty:
     description: Clusters of which it is right that every node is deleted.

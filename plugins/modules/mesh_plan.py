@@ -137,6 +137,8 @@ def main() -> None:
         result = mesh_plan.run(module.params)
     except mesh_plan.InventoryRefused as err:
         module.fail_json(msg=str(err), findings=err.findings)
+    except ValueError as err:
+        module.fail_json(msg=str(err))
     if module.params["plan_file"]:
         text = json.dumps(result["mesh"], sort_keys=True, indent=1)
         write_state(module.params["plan_file"], FileState("file", 0o600, text.encode("utf-8")))

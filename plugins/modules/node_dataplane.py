@@ -240,7 +240,7 @@ options:
     default: []
   max_deletes:
     description:
-      - How many peers of one source may be removed in one run. A negative number means any.
+      - How many peers of one source may be removed in one run. 0 means none, a negative number any.
       - The default is the larger of 5 and 20 % of the peers that the device has.
     type: int
   confirm_empty:

@@ -18,6 +18,7 @@ from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
 from .._mesh.fabric import Fabric, InventoryRefused, errors, load_fabric
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
+from .._values.refused import ValueRefused
 
 NODES = "/api/v1/nodes"
 
@@ -42,6 +43,8 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The result of mesh_plan: {changed: False, mesh, refused, failures, warnings, stats}."""
     fabric, warnings = validate(request)
+    if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
+        raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
     if request.get("validate_only"):
         topology = _without_listings(fabric, request)
         pools: t.Dict[str, t.Any] = {}

@@ -16,7 +16,7 @@ FREE_DELETES, FREE_SHARE = 5, 0.20
 
 
 def allowed_deletes(owned: int, max_deletes: t.Optional[int] = None) -> int:
-    """How many of ``owned`` objects one run may delete. ``max_deletes`` overrides; negative means no limit."""
+    """How many of ``owned`` objects one run may delete. ``max_deletes`` overrides; 0 means none, negative means no limit."""
     if max_deletes is not None:
         return owned if max_deletes < 0 else max_deletes
     return max(FREE_DELETES, int(owned * FREE_SHARE))
@@ -38,6 +38,14 @@ def check_budget(
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
         return None
+    if max_deletes == 0:
+        # the one limit that no confirmation passes: it was written down to say that nothing may go
+        return Refusal(
+            source,
+            "delete_budget",
+            "{0} of {1} {2} would be deleted, and max_deletes is 0; nothing was deleted. Raise max_deletes if that is "
+            "right.".format(deletes, owned, kind),
+        )
     if remaining == 0 and owned > 0 and not confirm_empty:
         return Refusal(
             source,

@@ -47,7 +47,7 @@ def parse_options(given: t.Mapping[str, t.Any]) -> Options:
     known = {key: value for key, value in given.items() if key in Options._fields and value is not None}
     if not known.get("apinet_namespace"):
         raise ValueRefused("apinet_namespace_missing", "apinet_namespace is required")
-    known["kinds"] = _subset("kinds", known.get("kinds", KINDS), KINDS)
+    known["kinds"] = _subset("kinds", known.get("kinds") or KINDS, KINDS)
     known["switches"] = _subset("switches", known.get("switches", ()), SWITCHES)
     profile = known.get("profile", ONMETAL)
     if not isinstance(profile, Profile):

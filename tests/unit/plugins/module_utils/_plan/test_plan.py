@@ -110,6 +110,9 @@ def test_results_show_a_bounded_part_and_count_all() -> None:
         (3, 3, 0, None, True, False),
         (3, 3, 0, -1, False, False),
         (3, 1, 2, 0, False, True),
+        (3, 0, 3, 0, False, False),
+        (3, 3, 0, 0, True, True),
+        (1, 1, 0, 0, False, True),
     ],
 )
 def test_budget(
@@ -122,7 +125,7 @@ def test_budget(
 
 def test_allowed_deletes() -> None:
     assert [allowed_deletes(n) for n in (0, 10, 25, 26, 1000)] == [5, 5, 5, 5, 200]
-    assert allowed_deletes(10, -1) == 10 and allowed_deletes(10, 3) == 3
+    assert allowed_deletes(10, -1) == 10 and allowed_deletes(10, 3) == 3 and allowed_deletes(10, 0) == 0
 
 
 def test_delays() -> None:

@@ -190,6 +190,17 @@ def test_an_unknown_source_keeps_everything():
     assert actions == [("delete", "Endpoints", NAME), ("delete", "Service", NAME)]
 
 
+def test_a_limit_of_zero_deletes_nothing():
+    fabric = Fabric()
+    fabric.sources["aws"]["services"] += [service("web"), service("api")]
+    fabric.run()
+    fabric.sources["aws"]["services"].pop()
+    assert fabric.run(max_deletes=0)[:2] == ([], [("gcp: aws", "delete_budget")])
+    fabric.sources["aws"]["services"].clear()
+    assert fabric.run(max_deletes=0, confirm_empty=("aws",))[:2] == ([], [("gcp: aws", "delete_budget")])
+    assert len(fabric.run(max_deletes=2, confirm_empty=("aws",))[0]) == 2
+
+
 def test_a_prefix_that_the_inventory_does_not_know_any_more():
     fabric = Fabric()
     fabric.sources["aws"]["services"].append(service("web"))

@@ -277,9 +277,16 @@ def test_an_empty_source_deletes_nothing_without_confirmation() -> None:
     result = world.sync()
     assert {reason.word for outcome in result.outcomes for reason in outcome.reasons} == {"delete_budget"}
     assert len(world.apinet.all()) == 3
+    world.options = options._replace(confirm_empty=True, max_deletes=0)
+    assert {reason.word for outcome in world.sync().outcomes for reason in outcome.reasons} == {"delete_budget"}
+    assert len(world.apinet.all()) == 3
     world.options = options._replace(confirm_empty=True)
     settle(world)
     assert not world.apinet.all()
+
+
+def test_no_kinds_are_all_kinds() -> None:
+    assert parse_options({"apinet_namespace": NAMESPACE, "kinds": []}) == parse_options({"apinet_namespace": NAMESPACE})
 
 
 # -- switches

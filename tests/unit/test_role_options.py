@@ -1,0 +1,187 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every variable of every role arrives in its module as it was written: zero, false and what is empty too.
+
+The roles' own tasks are read, and their arguments go through Ansible's templating and the module's own argument check. What
+an inventory says with ``max_deletes: 0`` must not become "no limit was given".
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pathlib
+import typing as t
+
+import jinja2
+import jinja2.nodes
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+try:
+    from ansible.template import trust_as_template
+except ImportError:  # before ansible-core 2.19 all text of a playbook was a template
+
+    def trust_as_template(value):
+        return value
+
+
+ROLES = sorted((pathlib.Path(__file__).resolve().parents[2] / "roles").iterdir())
+COLLECTION = "multicluster.network."
+EMPTY: t.Dict[str, t.Any] = {"int": 0, "float": 0, "bool": False, "str": "", "path": "", "list": [], "dict": {}, "raw": ""}
+#: Arguments made of more than the variable, and why the empty value is not simply what arrives.
+COMPOSED: t.Dict[t.Tuple[str, str], str] = {
+    ("bgp_speaker", "state"): "a speaker without neighbours is none; the list itself is an argument too",
+    ("cluster_objects", "objects"): "manifests that are made of names",
+    ("cluster_objects", "clusters"): "chosen by the name of one of them",
+    ("cluster_token", "service_account"): "a name that is joined of two parts",
+    ("node_dataplane", "devices"): "a node that leaves has none; what it had is in its state file",
+    ("node_dataplane", "kubespan"): "a node that leaves, or is in no such mesh, is given none",
+    ("node_dataplane", "tables"): "a node that leaves has none",
+    ("playbook_timer", "playbook_timer_environment"): "one variable beside those that the user gives",
+    ("run_lock", "clusters"): "read from the inventory by the name of a group",
+    ("fabric_status", "page"): "no name is no file, and nothing but a file's path is an argument",
+    ("fabric_status", "document"): "no name is no file, and nothing but a file's path is an argument",
+    ("fabric_status", "metrics"): "no name is no file, and nothing but a file's path is an argument",
+    ("support_bundle", "secrets"): "what the user names beside what the inventory has",
+    ("apinet_sync", "switches"): "a tenant that leaves has its addresses released, whatever else is chosen",
+}
+
+
+class Passed(t.NamedTuple):
+    """One argument of one task that is made of a role's variable."""
+
+    role: str
+    variable: str
+    kind: str
+    module: str
+    option: str
+    expression: t.Any
+
+    @property
+    def name(self) -> str:
+        return "{0}: {1} -> {2}.{3}".format(self.role, self.variable, self.module, self.option)
+
+
+def tasks_of(found: t.Any) -> t.Iterator[t.Dict[str, t.Any]]:
+    for task in found or ():
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(task.get(part))
+
+
+def options_of(role: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
+    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))["argument_specs"]
+    return {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
+
+
+def defaults_of(role: pathlib.Path) -> t.Dict[str, t.Any]:
+    return yaml.safe_load((role / "defaults" / "main.yml").read_text("utf-8")) or {}
+
+
+def names_in(expression: t.Any) -> t.Set[str]:
+    """Variables that a template, or a structure with templates in it, reads."""
+    if isinstance(expression, dict):
+        return set().union(*(names_in(item) for item in expression.values()))
+    if isinstance(expression, list):
+        return set().union(*(names_in(item) for item in expression))
+    if not isinstance(expression, str):
+        return set()
+    tree = jinja2.Environment(autoescape=True).parse(expression)
+    return {name.name for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "load"}
+
+
+def passed() -> t.List[Passed]:
+    """Every argument of a module of ours, and every variable given to an included role, that reads a role's variable."""
+    found = []
+    for role in ROLES:
+        options = options_of(role)
+        for path in sorted((role / "tasks").glob("*.yml")):
+            for task in tasks_of(yaml.safe_load(path.read_text("utf-8"))):
+                for action, arguments in task.items():
+                    if action.startswith(COLLECTION):
+                        module = action[len(COLLECTION) :]
+                    elif action == "ansible.builtin.include_role":
+                        module, arguments = arguments["name"][len(COLLECTION) :], task.get("vars") or {}
+                    else:
+                        continue
+                    for option, expression in arguments.items():
+                        for variable in sorted(names_in(expression) & set(options)):
+                            found.append(Passed(role.name, variable, options[variable].get("type", "str"), module, option, expression))
+    return found
+
+
+def arrived(one: Passed, value: t.Any) -> t.Dict[str, t.Any]:
+    """The argument as the module gets it: templated as Ansible does it, with the role's defaults for the rest."""
+    role = next(role for role in ROLES if role.name == one.role)
+    variables = {name: _trusted(default) for name, default in defaults_of(role).items()}
+    variables.update({one.variable: value, "omit": "__omit_place_holder__", "inventory_hostname": "aws"})
+    templar = Templar(loader=DataLoader(), variables=variables)
+    given = templar.template(_trusted({one.option: one.expression}))
+    return {name: item for name, item in given.items() if item != "__omit_place_holder__"}
+
+
+def _trusted(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {name: _trusted(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_trusted(item) for item in value]
+    return trust_as_template(value) if isinstance(value, str) else value
+
+
+def as_parameter(one: Passed, given: t.Dict[str, t.Any]) -> t.Any:
+    """What the module's own check of its arguments makes of it."""
+    if one.module in {role.name for role in ROLES}:
+        return given[one.option]
+    # a type is what matters: which words an option knows is checked after it arrived
+    spec = {key: item for key, item in documented(one.module)[one.option].items() if key in ("type", "elements")}
+    result = ArgumentSpecValidator({one.option: spec}).validate(given)
+    assert not result.error_messages, result.error_messages
+    return result.validated_parameters[one.option]
+
+
+@functools.lru_cache(maxsize=None)
+def documented(module: str) -> t.Dict[str, t.Any]:
+    """The module's options as it documents them, which sanity tests compare with its arguments."""
+    found = importlib.import_module("ansible_collections.multicluster.network.plugins.modules." + module)
+    documentation = yaml.safe_load(found.DOCUMENTATION)
+    options = {}
+    for fragment in documentation.get("extends_documentation_fragment", ()):
+        name, dummy, part = fragment[len(COLLECTION) :].partition(".")
+        source = importlib.import_module("ansible_collections.multicluster.network.plugins.doc_fragments." + name)
+        options.update((yaml.safe_load(getattr(source.ModuleDocFragment, (part or "documentation").upper())) or {}).get("options") or {})
+    return dict(options, **documentation.get("options", {}))
+
+
+ALL = passed()
+PLAIN = [one for one in ALL if names_in(one.expression) <= {one.variable, "omit"} and (one.module, one.option) not in COMPOSED]
+
+
+@pytest.mark.parametrize("one", PLAIN, ids=lambda one: one.name)
+def test_what_is_empty_arrives_as_it_was_written(one):
+    value = EMPTY[one.kind]
+    given = arrived(one, value)
+    assert one.option in given, "{0}: {1!r} is dropped on its way".format(one.variable, value)
+    parameter = as_parameter(one, given)
+    assert parameter == value and isinstance(parameter, bool) == isinstance(value, bool)
+
+
+def test_only_arguments_with_a_reason_are_made_of_more_than_their_variable():
+    """And every reason is still needed: a list of exceptions that grows old hides the next mistake."""
+    unexplained = [one.name for one in ALL if one not in PLAIN and (one.module, one.option) not in COMPOSED]
+    assert unexplained == []
+    assert set(COMPOSED) == {(one.module, one.option) for one in ALL if one not in PLAIN}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_a_limit_that_nobody_set_is_left_to_the_module(role):
+    """``null`` is the roles' way to say that nothing was said; every other value is the user's."""
+    unset = [name for name, default in defaults_of(role).items() if default is None]
+    assert all(one.option not in arrived(one, None) for one in PLAIN if one.role == role.name and one.variable in unset)
+    text = "".join(path.read_text("utf-8") for path in (role / "tasks").glob("*.yml"))
+    assert "default(omit" not in text, "an expression of another form: what is empty would be dropped, or null handed on"
