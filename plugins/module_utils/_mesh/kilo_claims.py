@@ -24,10 +24,22 @@ from .._values.keys import is_weak, parse_key
 from .._values.ranges import DisjointSpans, RangeSet
 from .._values.refused import ValueRefused, quoted
 from .claims import check_claims, label_of
-from .kilo_endpoints import doubtful, endpoint_address, parse_endpoint, resolve_endpoint
+from .kilo_endpoints import doubtful, parse_endpoint, resolve_endpoint
 from .kilo_nodes import is_typed, networks_of
-from .kilo_peers import all_cidrs
-from .kilo_values import KEY, WIREGUARD_IP, Entry, Node, addresses, annotation, cidr_contains, cidr_or_none, parse_cidr, pod_cidrs
+from .kilo_peers import ALWAYS, DECLARED, NEVER, all_cidrs, endpoint_addresses
+from .kilo_values import (
+    KEY,
+    WIREGUARD_IP,
+    Entry,
+    Node,
+    addresses,
+    annotation,
+    cidr_contains,
+    cidr_or_none,
+    host_route,
+    parse_cidr,
+    pod_cidrs,
+)
 
 Live = t.Mapping[str, t.Mapping[str, t.Any]]
 
@@ -46,13 +58,34 @@ class Source(t.NamedTuple):
 
 
 class Checked(t.NamedTuple):
-    """``refused`` {(cluster, node): Refusal}; ``left_out`` {cluster: {node: routes}}; further refusals; warnings."""
+    """``refused`` {(cluster, node): Refusal}; ``left_out`` {cluster: {node: routes}}; further refusals; warnings.
+
+    ``declared`` has the cluster of each range of the inventory, ``internal`` {route: node} the announced internal addresses.
+    """
 
     refused: t.Dict[t.Tuple[str, str], Refusal]
     left_out: t.Dict[str, t.Dict[str, t.Set[str]]]
     routes: t.List[Refusal]
     warnings: t.List[str]
     overlay: RangeSet
+    declared: DisjointSpans
+    internal: t.Dict[str, str]
+
+    def routed(self, cluster: str, node: str, address: Address) -> t.Optional[str]:
+        """Why packets to this endpoint of a node would be sent into a tunnel, or None.
+
+        Kilo has one device for all Peers, so an endpoint inside any range of any of them is out of reach. Ranges of the
+        node itself, and those that its cluster announces as a whole, are not meant: they make way for the endpoint.
+        """
+        if address in self.overlay:
+            return "it lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through itself"
+        owner = self.declared.owner(ipaddress.ip_network(address))
+        if owner not in (None, cluster):
+            return "it lies in a range of cluster {0}".format(owner)
+        holder = self.internal.get(host_route(address))
+        if holder not in (None, label_of(cluster, node)):
+            return "it is an internal address of {0}, which is announced".format(holder)
+        return None
 
 
 def check_kilo(
@@ -60,13 +93,16 @@ def check_kilo(
     node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
     strict_keys: bool = False,
     strict_endpoints: bool = False,
+    internal_ip_routes: str = ALWAYS,
+    resolved: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
 ) -> Checked:
     """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses.
 
-    A node's pod ranges are all that its Peer would announce.
+    A node's pod ranges are all that its Peer would announce. ``resolved`` has the addresses of DNS names of endpoints.
     """
     overlay = RangeSet(network for source in sources for network in _overlay_of(source))
-    checked = Checked({}, {}, [], [], overlay)
+    checked = Checked({}, {}, [], [], overlay, _declared_by(sources), {})
+    endpoints: t.Dict[str, t.List[Address]] = {}
     claims = []
     malformed: t.Dict[str, str] = {}
     for source in sorted(sources, key=_cluster):
@@ -75,7 +111,7 @@ def check_kilo(
             label = label_of(source.cluster, name)
             try:
                 key = _key(annotation(node, KEY), label, malformed, strict_keys, checked.warnings)
-                _endpoint(node, source, label, overlay, strict_endpoints, checked.warnings)
+                endpoints[label] = _endpoint(node, source, label, checked, strict_endpoints, resolved or {})
             except ValueRefused as error:
                 checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
                 continue
@@ -89,8 +125,25 @@ def check_kilo(
     by_label = {label_of(claim["cluster"], claim["node"]): (claim["cluster"], claim["node"]) for claim in claims}
     for refusal in refusals:
         checked.refused[by_label[refusal.object]] = refusal
-    _internal_routes(sources, kept, node_cidrs or {}, checked)
+    held: t.Dict[str, t.Dict[str, bool]] = {}
+    live = {source.cluster: source.live for source in sources}
+    for label, found in endpoints.items():
+        if label in by_label and by_label[label] not in checked.refused:
+            cluster, name = by_label[label]
+            former = endpoint_addresses((live[cluster].get(name) or {}).get("endpoint"), resolved or {})
+            for address in found:
+                held.setdefault(host_route(address), {})[label] = address in former
+    _internal_routes(sources, kept, node_cidrs or {}, checked, internal_ip_routes, held, by_label)
     return checked
+
+
+def _declared_by(sources: t.Sequence[Source]) -> DisjointSpans:
+    clusters = DisjointSpans()
+    for source in sources:
+        for network in _declared(source):
+            if clusters.owner(network) is None:
+                clusters.add(network, source.cluster)
+    return clusters
 
 
 def _cluster(source: Source) -> str:
@@ -144,24 +197,26 @@ def _key(text: str, label: str, malformed: t.Dict[str, str], strict: bool, warni
     return Pending("key of " + label)
 
 
-def _endpoint(node: Node, source: Source, label: str, overlay: RangeSet, strict: bool, warnings: t.List[str]) -> None:
+def _endpoint(
+    node: Node, source: Source, label: str, checked: Checked, strict: bool, names: t.Mapping[str, t.Sequence[str]]
+) -> t.List[Address]:
+    """The addresses of the node's endpoint, which lies in no range of the mesh."""
     try:
         resolved = resolve_endpoint(node, source.entries[0].get("wireguardPort"))
     except ValueRefused:
-        return  # a roaming node
+        return []  # a roaming node
     endpoint = parse_endpoint(resolved.text)
-    address = endpoint_address(endpoint)
-    if address is not None and address in overlay:
-        raise ValueRefused(
-            "endpoint_in_overlay",
-            "endpoint {0} lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through "
-            "itself".format(quoted(resolved.text)),
-        )
-    problem = doubtful(endpoint)
-    if problem is not None:
+    found = endpoint_addresses(endpoint, names)
+    for address in found:
+        problem = checked.routed(source.cluster, str(node["name"]), address)
+        if problem is not None:
+            raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
+    doubt = doubtful(endpoint)
+    if doubt is not None:
         if strict:
-            raise ValueRefused(*problem)
-        warnings.append("{0}: {1} [{2}]".format(label, problem[1], problem[0]))
+            raise ValueRefused(*doubt)
+        checked.warnings.append("{0}: {1} [{2}]".format(label, doubt[1], doubt[0]))
+    return found
 
 
 def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
@@ -197,14 +252,19 @@ def _holders(
 
 
 def _internal_routes(
-    sources: t.Sequence[Source], kept: t.Sequence[t.Mapping[str, t.Any]], node_cidrs: t.Mapping[str, t.Sequence[str]], checked: Checked
+    sources: t.Sequence[Source],
+    kept: t.Sequence[t.Mapping[str, t.Any]],
+    node_cidrs: t.Mapping[str, t.Sequence[str]],
+    checked: Checked,
+    announce: str,
+    endpoints: t.Mapping[str, t.Mapping[str, bool]],
+    by_label: t.Mapping[str, t.Tuple[str, str]],
 ) -> None:
-    """Leave out internal addresses that a node may not announce; the node itself stays."""
-    clusters, routed = DisjointSpans(), DisjointSpans()
-    for source in sources:
-        for network in _declared(source):
-            if clusters.owner(network) is None:
-                clusters.add(network, source.cluster)
+    """Leave out internal addresses that a node may not announce; the node itself stays.
+
+    ``endpoints`` {route: {node that is reached there: whether its live Peer has that endpoint already}}.
+    """
+    routed = DisjointSpans()
     for claim in kept:
         label = label_of(claim["cluster"], claim["node"])
         for text in claim["allowed_ips"]:
@@ -213,21 +273,37 @@ def _internal_routes(
                 routed.add(network, label)
     grants = {name: RangeSet(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
     rows = []
-    for source in sources:
+    for source in sources if announce != NEVER else ():
+        granted = RangeSet(_declared(source))
         for node in source.nodes:
             name = str(node["name"])
             if (source.cluster, name) in checked.refused:
                 continue
             live = frozenset((source.live.get(name) or {}).get("allowedIPs") or ())
             for dummy, address in addresses(node, "InternalIP"):
-                route = "{0}/{1}".format(address, address.max_prefixlen)
+                route = host_route(address)
+                if announce == DECLARED and address not in granted:
+                    continue
                 rows.append((route not in live, source.cluster, name, route, address))
     rows.sort(key=_rank)
-    taken: t.Dict[str, str] = {}
-    for dummy, cluster, name, route, address in rows:
+    taken = checked.internal
+    for new, cluster, name, route, address in rows:
         label = label_of(cluster, name)
         network = ipaddress.ip_network(route)
-        problem = _route_problem(label, cluster, address, network, clusters, routed, grants, taken)
+        problem = _route_problem(label, cluster, address, network, checked.declared, routed, grants, taken)
+        at = endpoints.get(route, {})
+        if problem is None and label in at:
+            taken[route] = label  # its Peer leaves it out as long as that is its endpoint
+            if len(at) > 1:
+                checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
+            continue
+        if problem is None and at and not new and not any(at.values()):
+            # it is announced already, and nobody was reached there: the endpoint is what is new
+            for claimant in at:
+                message = "{0}: its endpoint {1} is an internal address of {2}, which is announced".format(claimant, address, label)
+                checked.refused[by_label[claimant]] = Refusal(claimant, "endpoint_in_overlay", message)
+        elif problem is None and at:
+            problem = "claimed_twice", "{0} is reached at this address".format(", ".join(sorted(at)[:3]))
         if problem is None:
             taken[route] = label
         else:

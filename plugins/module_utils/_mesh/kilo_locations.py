@@ -22,6 +22,7 @@ from .kilo_values import (
     Node,
     addresses,
     annotation,
+    as_kilo_sends,
     cidr_contains,
     cidr_or_none,
     pod_cidrs,
@@ -38,7 +39,8 @@ def by_location(nodes: t.Iterable[Node]) -> bool:
 
 
 def announced(node: Node, all_pod_cidrs: bool) -> Node:
-    """The node with those of its pod ranges that its Peer announces (gap G8)."""
+    """The node with what its Peer announces: one or all of its pod ranges, and the internal address that Kilo sends from."""
+    node = as_kilo_sends(node)
     found = pod_cidrs(node)
     if len(found) < 2:
         return node

@@ -11,8 +11,9 @@ import hashlib
 import string
 import typing as t
 
+from .._values.addresses import Address
 from .._values.refused import ValueRefused
-from .kilo_endpoints import PeerEndpoint, Resolved, endpoint_address, parse_endpoint, resolve_endpoint
+from .kilo_endpoints import PeerEndpoint, Resolved, parse_endpoint, resolve_endpoint
 from .kilo_nodes import ROAM, is_typed
 from .kilo_values import (
     API_VERSION,
@@ -21,6 +22,7 @@ from .kilo_values import (
     MESH_LABEL,
     SOURCE_LABEL,
     WIREGUARD_IP,
+    Cidr,
     Entry,
     Node,
     addresses,
@@ -28,6 +30,7 @@ from .kilo_values import (
     cidr_contains,
     cidr_or_none,
     host_route,
+    ip_or_none,
     parse_cidr,
     pod_cidrs,
 )
@@ -46,7 +49,7 @@ class Knobs(t.NamedTuple):
 
     ``internal_ip_routes`` always, declared or never; ``own_endpoint_routes``: announce an internal address that is also
     the Peer's endpoint; ``roaming_keepalive``: seconds for a Peer without endpoint when the mesh has no keepalive;
-    ``all_pod_cidrs``: also the second and later pod ranges of a node (gap G8).
+    ``all_pod_cidrs``: also the second and later pod ranges of a node; ``resolved`` {DNS name: addresses} of endpoints.
     """
 
     policy: str = "require"
@@ -54,6 +57,7 @@ class Knobs(t.NamedTuple):
     own_endpoint_routes: bool = False
     roaming_keepalive: int = 25
     all_pod_cidrs: bool = False
+    resolved: t.Mapping[str, t.Sequence[str]] = {}
 
 
 #: The knobs with which a Peer is what the original builds.
@@ -168,12 +172,7 @@ def build_peer(
     if not pods:
         raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
     endpoint = peer_endpoint(node, entry, knobs.policy)[0]
-    routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
-    routes.append(wireguard.host_route)
-    routes.extend(internal_routes(node, entry, knobs, endpoint))
-    routes.extend(extras)
-    allowed = [route for route in dict.fromkeys(routes) if route not in left_out]
-    spec: t.Dict[str, t.Any] = {"publicKey": key, "allowedIPs": allowed}
+    spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, knobs, left_out)}
     return {
         "name": peer_name(mesh, str(entry.get("name", "")), str(name)),
         "labels": peer_labels(mesh, str(entry.get("name", ""))),
@@ -181,11 +180,29 @@ def build_peer(
     }
 
 
+def peer_routes(
+    node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], knobs: Knobs, left_out: t.Container[str] = ()
+) -> t.List[str]:
+    """Every range of a node's Peer, whatever its endpoint is. The node has a pod range; ``wireguard`` is its address."""
+    pods = pod_cidrs(node)
+    routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
+    routes.append(wireguard.host_route)
+    routes.extend(internal_routes(node, entry, knobs))
+    routes.extend(extras)
+    return [route for route in dict.fromkeys(routes) if route not in left_out]
+
+
 def with_endpoint(
     spec: t.Mapping[str, t.Any], endpoint: t.Optional[PeerEndpoint], keepalive: int, entry: Entry, knobs: Knobs
 ) -> t.Dict[str, t.Any]:
-    """A Peer's spec with this endpoint and the keepalive that follows from it; fields without value are left out."""
+    """A Peer's spec with this endpoint and what follows from it; fields without value are left out.
+
+    A range that holds the endpoint is left out: the tunnel's own packets would be sent into the tunnel. Give all ranges
+    of the node, so that those come back which only a former endpoint kept out.
+    """
     found = {name: value for name, value in spec.items() if name not in ("endpoint", "persistentKeepalive")}
+    if not knobs.own_endpoint_routes:
+        found["allowedIPs"] = without(spec["allowedIPs"], endpoint_addresses(endpoint, knobs.resolved))
     seconds = max(keepalive, int(entry.get("persistentKeepalive") or 0))
     if endpoint is not None:
         found["endpoint"] = endpoint
@@ -207,7 +224,26 @@ def peer_endpoint(node: Node, entry: Entry, policy: str) -> t.Tuple[t.Optional[P
     return parse_endpoint(resolved.text), resolved
 
 
-def internal_routes(node: Node, entry: Entry, knobs: Knobs, endpoint: t.Optional[PeerEndpoint] = None) -> t.List[str]:
+def without(routes: t.Sequence[str], held: t.Collection[Address]) -> t.List[str]:
+    """The ranges that hold none of the addresses."""
+    if not held:
+        return list(routes)
+    found = []
+    for route in routes:
+        cidr = cidr_or_none(route)
+        if cidr is None or not any(cidr_contains(cidr.network, address) for address in held):
+            found.append(route)
+    return found
+
+
+def endpoint_addresses(endpoint: t.Optional[PeerEndpoint], resolved: t.Mapping[str, t.Sequence[str]]) -> t.List[Address]:
+    """Where packets to an endpoint go: its address, or those that its DNS name had when it was looked up."""
+    host = (endpoint or {}).get("dnsOrIP", {})
+    texts = [host["ip"]] if host.get("ip") else resolved.get(host.get("dns", ""), ())
+    return [address for address in map(ip_or_none, texts) if address is not None]
+
+
+def internal_routes(node: Node, entry: Entry, knobs: Knobs) -> t.List[str]:
     """Host routes of the node's internal addresses: what its host-network pods and daemons send from."""
     if knobs.internal_ip_routes == NEVER:
         return []
@@ -215,13 +251,11 @@ def internal_routes(node: Node, entry: Entry, knobs: Knobs, endpoint: t.Optional
     if not knobs.own_endpoint_routes and isinstance(annotations, dict):
         if annotations.get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP:
             return []
-    own = None if knobs.own_endpoint_routes else endpoint_address(endpoint)
     declared = [cidr.network for cidr in map(cidr_or_none, all_cidrs(entry)) if cidr is not None]
     return [
         host_route(address)
         for dummy, address in addresses(node, "InternalIP")
-        if address != own  # its own packets would be sent into the tunnel (gap G5)
-        and (knobs.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared))
+        if knobs.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared)
     ]
 
 
@@ -233,11 +267,15 @@ def desired_peers(
     knobs: Knobs = ORIGINAL,
     anchor: t.Optional[str] = None,
     left_out: t.Optional[t.Mapping[str, t.Container[str]]] = None,
+    extras: t.Optional[t.Sequence[str]] = None,
 ) -> t.List[t.Dict[str, t.Any]]:
-    """The Peers of one source in the order of its nodes. ``anchor`` names the node with the cluster-wide ranges."""
+    """The Peers of one source in the order of its nodes. ``anchor`` names the node with the cluster-wide ranges.
+
+    ``extras`` are these ranges, where they are not simply those of anchor_cidrs.
+    """
     if anchor is None and valid:
         anchor = str(valid[0]["name"])
-    extras = anchor_cidrs(entry, valid)
+    extras = anchor_cidrs(entry, valid) if extras is None else extras
     peers = []
     for node in valid:
         name = str(node["name"])

@@ -15,7 +15,7 @@ from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .kilo_diff import changed_fields, diff_peers, same_spec
 from .kilo_endpoints import SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .kilo_meshes import mesh_id
-from .kilo_peers import manifest, peer_endpoint, with_endpoint
+from .kilo_peers import manifest, peer_endpoint, with_endpoint, without
 from .kilo_sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .kilo_status import Outcome
 
@@ -185,6 +185,7 @@ def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: st
 def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], sources: Sources) -> t.List[t.Dict[str, t.Any]]:
     """The source's Peers as this target gets them: with what its own nodes learnt about where they are (kilo 11)."""
     peers = list(source.peers.values())
+    held: t.List[t.Any] = []
     if not observed or run.settings.learnt_endpoints == "never":
         return peers
     for index, (name, peer) in enumerate(source.peers.items()):
@@ -198,12 +199,20 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
         configured = peer["spec"].get("endpoint")
         endpoint = enrich_endpoint(configured, learnt)
         address = endpoint_address(endpoint)
-        if endpoint is configured or address is None or address in sources.checked.overlay:
+        if endpoint is configured or address is None or sources.checked.routed(source.entry["name"], name, address) is not None:
             continue
-        spec = with_endpoint(peer["spec"], endpoint, source.keepalive, source.entry, source.knobs)
+        held.append(address)
+        spec = with_endpoint(dict(peer["spec"], allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.knobs)
         if resolved is None and "persistentKeepalive" in peer["spec"]:
             spec["persistentKeepalive"] = peer["spec"]["persistentKeepalive"]  # it still roams
         peers[index] = dict(peer, spec=spec)
+    if held and source.extras and not source.knobs.own_endpoint_routes:
+        # what one node carries for its whole cluster makes way for the endpoint of each of its nodes
+        names = list(source.peers)
+        if source.anchor in names:
+            index = names.index(source.anchor)
+            routes = without(peers[index]["spec"]["allowedIPs"], held)
+            peers[index] = dict(peers[index], spec=dict(peers[index]["spec"], allowedIPs=routes))
     return peers
 
 

@@ -11,6 +11,7 @@ import typing as t
 
 from .._plan.objects import is_ours
 from .._plan.plan import Refusal
+from .._values.addresses import Address
 from .._values.refused import ValueRefused, quoted
 from .claims import label_of
 from .kilo_claims import Checked, Source, check_kilo
@@ -18,8 +19,19 @@ from .kilo_diff import Existing
 from .kilo_locations import Grouped, announced, by_location, grouped
 from .kilo_meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .kilo_nodes import Filtered, filter_nodes, is_transient
-from .kilo_peers import Knobs, anchor_cidrs, choose_anchor, desired_peers, mesh_keepalive, peer_name
-from .kilo_values import Node, ip_or_none
+from .kilo_peers import (
+    Knobs,
+    anchor_cidrs,
+    choose_anchor,
+    desired_peers,
+    endpoint_addresses,
+    mesh_keepalive,
+    peer_endpoint,
+    peer_name,
+    peer_routes,
+    without,
+)
+from .kilo_values import WIREGUARD_IP, Node, annotation, ip_or_none, parse_cidr
 
 
 class Settings(t.NamedTuple):
@@ -34,6 +46,7 @@ class Settings(t.NamedTuple):
     group_locations: bool = True
     anchor_choice: str = "sticky"
     learnt_endpoints: str = "before_external_ip"
+    resolved: t.Mapping[str, t.Sequence[str]] = {}
     strict_keys: bool = False
     strict_endpoints: bool = False
     keep_transient: bool = True
@@ -47,7 +60,9 @@ class Settings(t.NamedTuple):
     def knobs(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> Knobs:
         """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""
         policy = entry.get("endpoint_policy") or mesh.get("endpoint_policy") or self.endpoint_policy
-        return Knobs(policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, all_pod_cidrs=True)
+        return Knobs(
+            policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, all_pod_cidrs=True, resolved=self.resolved
+        )
 
 
 class Gathered(t.NamedTuple):
@@ -118,7 +133,16 @@ class SourcePlan(t.NamedTuple):
     reasons: t.Dict[str, str]
     kept: t.FrozenSet[str]
     anchor: t.Optional[str]
+    extras: t.List[str]
+    left_out: t.Mapping[str, t.Container[str]]
     bootstrapping: bool
+
+    def routes(self, name: str) -> t.List[str]:
+        """Every range of a node's Peer, those that its configured endpoint kept out included."""
+        node = self.nodes[name]
+        extras = self.extras if name == self.anchor else ()
+        wireguard = parse_cidr(annotation(node, WIREGUARD_IP))
+        return peer_routes(node, self.entry, wireguard, extras, self.knobs, self.left_out.get(name, ()))
 
 
 class Sources(t.NamedTuple):
@@ -195,12 +219,13 @@ def plan_sources(
         source.live.update(draft.live)
         source.kept.extend(name for name in draft.kept if name not in source.kept)
     checked = check_kilo(
-        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints
-    )
+        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints, settings.internal_ip_routes,
+        settings.resolved,
+    )  # fmt: skip
     found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
     told: t.Set[Refusal] = set()
     for key, draft in drafts.items():
-        found.plans[key] = _finish(draft, checked, gathered, settings)
+        found.plans[key] = _finish(draft, checked, gathered, settings, found.warnings)
         for refusal in _refusals(draft, checked):
             if refusal not in told:
                 told.add(refusal)
@@ -254,28 +279,49 @@ def _draft(
     return _Draft(mesh, entry, knobs, filtered, live, node_of, groups.led_by, kept)
 
 
-def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings) -> SourcePlan:
+def carried(draft: _Draft, valid: t.Sequence[Node], warnings: t.List[str]) -> t.List[str]:
+    """The ranges of the whole cluster for one node to carry, but none with the endpoint of a node of the cluster: packets
+    to that endpoint would be sent into the tunnel."""
+    extras = anchor_cidrs(draft.entry, valid)
+    if not extras or draft.knobs.own_endpoint_routes:
+        return extras
+    held: t.Set[Address] = set()
+    for node in valid:
+        endpoint = peer_endpoint(node, draft.entry, draft.knobs.policy)[0]
+        held.update(endpoint_addresses(endpoint, draft.knobs.resolved))
+    found = without(extras, held)
+    text = "mesh {0}: no node of cluster {1} announces {2}: nodes of the cluster are reached at addresses of this range"
+    for route in extras:
+        if route not in found:
+            warnings.append(text.format(draft.mesh["name"], draft.entry["name"], route))
+    return found
+
+
+def _finish(
+    draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings, warnings: t.List[str]
+) -> SourcePlan:
     cluster, mesh = draft.entry["name"], draft.mesh
     refused = {name: refusal for (where, name), refusal in checked.refused.items() if where == cluster}
     valid = [node for node in draft.filtered.valid if str(node["name"]) not in refused]
     reasons = dict(draft.filtered.skipped)
     reasons.update((str(node["name"]), refused[str(node["name"])].reason) for node in draft.filtered.valid if node not in valid)
     anchor = str(valid[0]["name"]) if valid else None
+    extras = carried(draft, valid, warnings)
     if settings.anchor_choice == "sticky":
-        extras = frozenset(anchor_cidrs(draft.entry, valid))
-        carriers = sorted(name for name, spec in draft.live.items() if extras and extras <= set(spec.get("allowedIPs") or ()))
+        wanted = frozenset(extras)
+        carriers = sorted(name for name, spec in draft.live.items() if wanted and wanted <= set(spec.get("allowedIPs") or ()))
         # a node that is only away for a moment still carries them: two carriers would be one too many
         anchor = choose_anchor(valid, next(iter(carriers), None), gathered.ready.get(cluster, ()))
         if carriers and carriers[0] in draft.kept:
             anchor = carriers[0]
     keepalive = mesh_keepalive(entry.get("persistentKeepalive") for entry in mesh["clusters"])
     peers = desired_peers(
-        mesh["name"], draft.entry, valid, keepalive, draft.knobs, anchor, checked.left_out.get(cluster)
+        mesh["name"], draft.entry, valid, keepalive, draft.knobs, anchor, checked.left_out.get(cluster), extras
     )
     names = [str(node["name"]) for node in valid]
     return SourcePlan(
         mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
-        reasons, frozenset(draft.kept), anchor, draft.filtered.bootstrapping,
+        reasons, frozenset(draft.kept), anchor, extras, checked.left_out.get(cluster, {}), draft.filtered.bootstrapping,
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ WIREGUARD_IP, KEY = GROUP + "/wireguard-ip", GROUP + "/key"
 CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT = GROUP + "/clustermesh-endpoint", GROUP + "/force-endpoint"
 DISCOVERED_ENDPOINTS, FORCE_INTERNAL_IP = GROUP + "/discovered-endpoints", GROUP + "/force-internal-ip"
 GRANULARITY, LOCATION = GROUP + "/granularity", GROUP + "/location"
+INTERNAL_IP = GROUP + "/internal-ip"
 
 DEFAULT_PORT = 51820
 
@@ -140,3 +141,21 @@ def addresses(node: Node, kind: str) -> t.Iterator[t.Tuple[str, Address]]:
             address = ip_or_none(item.get("address"))
             if address is not None:
                 yield item["address"], address
+
+
+def as_kilo_sends(node: Node) -> Node:
+    """The node with the internal address that Kilo sends from in place of the Node's own ones of that family.
+
+    Kilo announces it in ``internal-ip``; where it has not, the node stays as it is.
+    """
+    cidr = cidr_or_none(annotation(node, INTERNAL_IP))
+    if cidr is None:
+        return node
+    found = node.get("addresses")
+    kept = [{"type": "InternalIP", "address": str(cidr.host)}]
+    for item in found if isinstance(found, (list, tuple)) else ():
+        if isinstance(item, dict):
+            address = ip_or_none(item.get("address"))
+            if item.get("type") != "InternalIP" or address is None or address.version != cidr.host.version:
+                kept.append(item)
+    return dict(node, addresses=kept)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from test_kilo_plan import G, key_of, live, node, nodes, planned, reasons
+from kilo_fabric import G, key_of, live, node, nodes, planned, reasons
 
 REGION = "topology.kubernetes.io/region"
 

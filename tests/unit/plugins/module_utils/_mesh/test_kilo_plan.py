@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import base64
-import copy
-import hashlib
 import ipaddress
 import json
 import pathlib
@@ -20,68 +18,12 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_peers import peer_labels
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import MeshPlan, plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_report import report
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered, Settings
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 
-G = "kilo.squat.ai/"
-NUMBERS = {"eu": 20, "us": 30, "ap": 40}
-SETTINGS = Settings("multicluster.network/t")
+from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, key_of, live, node, nodes, planned, reasons
+
 ROWS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kilo_claims.json").read_text())["rows"]
-
-
-def key_of(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def entry(name: str, **more: t.Any) -> t.Dict[str, t.Any]:
-    number = NUMBERS[name]
-    return dict({"name": name, "podCIDRs": ["10.%d.0.0/16" % number], "wireguardCIDR": "100.%d.0.0/24" % (number + 50),
-                 "serviceCIDR": "10.%d.0.0/16" % (number + 100)}, **more)  # fmt: skip
-
-
-def node(cluster: str, number: int) -> t.Dict[str, t.Any]:
-    base = NUMBERS[cluster]
-    name = "%s-%d" % (cluster, number)
-    return {
-        "name": name,
-        "annotations": {G + "wireguard-ip": "100.%d.0.%d/24" % (base + 50, number), G + "key": key_of(name)},
-        "podCIDRs": ["10.%d.%d.0/24" % (base, number)],
-        "addresses": [{"type": "InternalIP", "address": "192.168.%d.%d" % (base, number)},
-                      {"type": "ExternalIP", "address": "198.51.%d.%d" % (base, number)}],
-    }  # fmt: skip
-
-
-MESH = {"name": "m", "clusters": [entry("eu"), entry("us"), entry("ap")]}
-MESHES = [MESH]
-
-
-def nodes(count: int = 2) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
-    return {name: [node(name, number) for number in range(1, count + 1)] for name in NUMBERS}
-
-
-def live(plan: MeshPlan, manager: str = SETTINGS.manager) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
-    """The Peers that a plan would leave, as an API server lists them."""
-    managed = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}]
-    return {
-        target: [
-            dict(copy.deepcopy(write.manifest), metadata={"name": write.name, "uid": "u", "resourceVersion": "1",
-                 "labels": write.manifest["metadata"]["labels"], "managedFields": managed})
-            for write in writes if write.manifest
-        ]
-        for target, writes in plan.writes.items()
-    }  # fmt: skip
-
-
-def empty() -> t.Dict[str, t.List[t.Any]]:
-    return {name: [] for name in NUMBERS}
-
-
-def planned(found: t.Any, peers: t.Any = None, meshes: t.Any = None, **settings: t.Any) -> MeshPlan:
-    return plan_mesh(meshes or MESHES, Gathered(found, peers or empty(), {}), SETTINGS._replace(**settings))
-
-
-def reasons(plan: MeshPlan) -> t.Set[t.Tuple[str, str]]:
-    return {(refusal.object, refusal.reason) for refusal in plan.plan.refused}
 
 
 def spoil(row: t.Mapping[str, t.Any], found: t.Any) -> None:
