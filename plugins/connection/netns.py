@@ -103,7 +103,7 @@ def parse_leader(text: str) -> tuple[int, int | None]:
 def read_leader(value: str) -> tuple[int, int | None]:
     """The same for the option's value, which may name a file."""
     value = value.strip()
-    if value[:1].isdigit():
+    if value[:1] in set("0123456789"):
         return parse_leader(value)
     try:
         with open(os.path.expanduser(value), encoding="ascii", errors="replace") as stream:

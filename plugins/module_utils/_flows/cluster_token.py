@@ -21,6 +21,7 @@ from .._kubernetes.errors import BadAnswer
 from .._kubernetes.token_file import File, read_token_file, remove_token_file, write_private
 from .._plan.objects import field_manager
 from .._plan.plan import Plan
+from .._values.ascii_text import is_alnum
 from .._values.keys import fingerprint
 from .._values.names import parse_cluster_name, parse_subdomain
 from .._values.refused import ValueRefused
@@ -196,6 +197,6 @@ def _mint(request: t.Mapping[str, t.Any], client: Client) -> str:
             "spec": {"expirationSeconds": int(request["expires"]), "audiences": request.get("audiences") or []}}  # fmt: skip
     answer = client.create(path, body, field_manager(request["fabric"]), verb="token")
     token = (answer.get("status") or {}).get("token")
-    if not isinstance(token, str) or not token.replace(".", "").replace("-", "").replace("_", "").isalnum():
+    if not isinstance(token, str) or not is_alnum(token.replace(".", "").replace("-", "").replace("_", "")):
         raise BadAnswer(client.cluster, "token " + path, "the answer holds no token")
     return token

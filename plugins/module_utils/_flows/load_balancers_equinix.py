@@ -16,6 +16,7 @@ from .._loadbalancers.bgp import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp,
 from .._loadbalancers.instances import Device
 from .._loadbalancers.node_annotations import private_network
 from .._loadbalancers.reservations import Assignment, Reservation
+from .._values.ascii_text import is_alnum
 from .._values.refused import ValueRefused
 
 PUBLIC_URL = "https://api.equinix.com/metal/v1"
@@ -218,6 +219,6 @@ class EquinixMetal:
 
 def _segment(ident: str) -> str:
     """An id as a part of a path."""
-    if not ident or not ident.isascii() or not all(char.isalnum() or char in "-_" for char in ident):
+    if not ident or not all(is_alnum(char) or char in "-_" for char in ident):
         raise ValueRefused("bad_provider_id", "an id is part of a path and cannot be this")
     return ident

@@ -130,7 +130,7 @@ def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
     paths = [*persistence.unit_files(fabric)[:1], bgp_speaker.CONFIG]
     found = {path: read_state(path) for path in paths}
-    secret = re.compile(r"(?m)(\bpassword\s+)\S+")
+    secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
 
 

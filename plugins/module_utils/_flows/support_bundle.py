@@ -18,6 +18,7 @@ from .._kubernetes.kubeconfig import KubeconfigRefused, parse_kubeconfig, secret
 from .._linux.archive import write_archive
 from .._linux.files import make_folder, read_state
 from .._status.redact import Redactor, public_keys, secrets_of
+from .._values.ascii_text import is_alnum
 from .fabric_status import unpacked
 
 Data = t.Dict[str, t.Any]
@@ -87,7 +88,7 @@ def _text(path: str) -> t.Optional[str]:
 
 def _name(text: t.Any) -> str:
     """Safe as a name in an archive."""
-    return "".join(char if char.isalnum() or char in "._-" else "_" for char in str(text)).lstrip(".")[:100] or "_"
+    return "".join(char if is_alnum(char) or char in "._-" else "_" for char in str(text)).lstrip(".")[:100] or "_"
 
 
 def _of_clusters(given: t.Sequence[t.Mapping[str, t.Any]]) -> t.Set[str]:

@@ -15,6 +15,7 @@ import time
 import typing as t
 import urllib.parse
 
+from .._values.ascii_text import is_digits, is_graphic, lower
 from .._values.refused import ValueRefused, quoted
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
@@ -62,7 +63,11 @@ class JsonApi:
         sleep: t.Callable[[float], None] = time.sleep, clock: t.Callable[[], float] = time.monotonic,
         tries: int = 5, request_s: float = 30.0, total_s: float = 120.0,
     ) -> None:  # fmt: skip
-        parts = urllib.parse.urlsplit(base_url)
+        try:
+            parts = urllib.parse.urlsplit(base_url if is_graphic(base_url) else "")
+            parts.port  # noqa: B018 - raises for what is no port
+        except ValueError:
+            parts = urllib.parse.urlsplit("")
         if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query or parts.fragment:
             raise ValueRefused("api", "{0} is no URL of an API".format(quoted(base_url)))
         if parts.scheme == "http" and not plain_http:
@@ -122,7 +127,7 @@ class JsonApi:
 def _pause(answer: Answer, attempt: int) -> float:
     """Seconds before the next try: what the server asks for, else growing."""
     given = answer.headers.get("retry-after", "")
-    if given.isascii() and given.isdigit():
+    if is_digits(given):
         return float(min(int(given), 3600))
     return float(min(30, 2 ** (attempt - 1)))
 
@@ -149,7 +154,7 @@ def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[
             if size > ANSWER_BYTES or time.monotonic() > deadline:
                 return Answer(None, reason="the answer is too large or too slow")
             chunks.append(chunk)
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(chunks))
+        return Answer(response.status, {lower(name): value for name, value in response.getheaders()}, b"".join(chunks))
     except (OSError, http.client.HTTPException, socket.timeout) as error:
         return Answer(None, reason=str(getattr(error, "strerror", None) or type(error).__name__))
     finally:

@@ -17,6 +17,7 @@ import re
 import typing as t
 import urllib.parse
 
+from .._values.ascii_text import is_digits, is_graphic
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
 from .kubeconfig import KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
@@ -36,7 +37,7 @@ ALLOWABLE = (
 # RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
 _TOKEN = re.compile(r"[A-Za-z0-9|._~+/-]+=*\Z")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})\Z")
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", re.ASCII)
 _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])\Z")
 
 
@@ -294,24 +295,30 @@ class _Parser:
         return text
 
     def proxy(self, url: t.Any) -> str:
-        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+        try:
+            parts = urllib.parse.urlsplit(url if isinstance(url, str) and is_graphic(url) else "")
+        except ValueError:
+            parts = urllib.parse.urlsplit("")
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
-            raise self.refused("proxy", "proxy_url must be an http, https or socks5 URL")
+            raise self.refused("proxy", "proxy_url must be an http, https or socks5 URL, without blanks")
         return str(url)
 
     def server(self, url: t.Any) -> str:
         if not isinstance(url, str) or not url:
             raise self.refused("remote_access_incomplete", "no API server: give kubeconfig, or api_url with a credential")
+        if not is_graphic(url):
+            # Python's own parser drops some blanks and controls, and the HTTP library fails over others
+            raise self.refused("api_url_invalid", "{0} has a blank or a character that no URL has; take it out".format(quoted(url)))
         try:
             parts = urllib.parse.urlsplit(url)
-            if parts.netloc.count(":") and parts.netloc.rsplit(":", 1)[1].isdigit():
+            if parts.netloc.count(":") and is_digits(parts.netloc.rsplit(":", 1)[1]):
                 parse_decimal(parts.netloc.rsplit(":", 1)[1])
             fine = not parts.port or parts.port > 0
         except ValueError:
             fine = False
         host = parts.netloc.rsplit("@", 1)[-1] if fine else ""
         name = host if host.endswith("]") else re.sub(r":[0-9]+\Z", "", host)
-        if not fine or parts.scheme not in ("http", "https") or not _HOST.match(name) or not url.isprintable():
+        if not fine or parts.scheme not in ("http", "https") or not _HOST.match(name):
             raise self.refused("api_url_invalid", "{0} is not an https URL".format(quoted(url)))
         if parts.username or parts.password or parts.query or parts.fragment:
             raise self.refused("api_url_invalid", "an API server's URL has neither user, query nor fragment")

@@ -19,6 +19,7 @@ import time
 import typing as t
 import urllib.parse
 
+from .._values.ascii_text import is_digits
 from .._values.refused import quoted
 from . import errors
 from .access import Access
@@ -406,4 +407,4 @@ class Client:
 
 def _seconds(text: t.Optional[str]) -> t.Optional[float]:
     """Retry-After in seconds; its other form, a date, depends on clocks that need not agree (T30)."""
-    return float(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None
+    return float(text) if text and is_digits(text) and len(text) < 7 else None

@@ -19,6 +19,7 @@ import time
 import typing as t
 import urllib.parse
 
+from .._values.ascii_text import lower
 from .access import Access
 from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
 
@@ -204,7 +205,7 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     common: t.Dict[str, t.Any] = {"maxsize": connections, "retries": False}
     if not access.proxy_url:
         return urllib3.PoolManager(**common)
-    if access.proxy_url.lower().startswith("socks"):
+    if lower(access.proxy_url).startswith("socks"):
         try:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:

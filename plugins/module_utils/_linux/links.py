@@ -14,6 +14,7 @@ import tempfile
 import time
 import typing as t
 
+from .._values.ascii_text import lower
 from .errors import LinuxError, os_reason
 from .ip_command import find_program, ip_json
 from .programs import FAILURES, run
@@ -44,7 +45,7 @@ def read_link(name: str) -> t.Optional[t.Dict[str, t.Any]]:
     addresses = [
         "{0}/{1}".format(address["local"], address["prefixlen"])
         for address in entry.get("addr_info", ())
-        if not (address["family"] == "inet6" and address["local"].lower().startswith("fe80:"))
+        if not (address["family"] == "inet6" and lower(address["local"]).startswith("fe80:"))
     ]
     return {
         "index": entry["ifindex"],

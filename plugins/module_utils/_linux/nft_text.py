@@ -27,8 +27,8 @@ _TIMEOUT = 120
 _LIST = ("-s", "-n", "-t", "list", "table")
 #: Fed on standard input, in a fresh namespace; the words after it are nft's path, a family and a table.
 _TRY = 'ip link set lo up; "$1" -f - && exec "$1" -s -n list table "$2" "$3"'
-_ERROR = re.compile(r":(\d+):\d+(?:-\d+)?: Error: (.*)")
-_CHAIN = re.compile(r"\tchain (\S+) \{\Z")
+_ERROR = re.compile(r":(\d+):\d+(?:-\d+)?: Error: (.*)", re.ASCII)
+_CHAIN = re.compile(r"\tchain (\S+) \{\Z", re.ASCII)
 
 
 def list_chains(family: str, name: str) -> Listing:

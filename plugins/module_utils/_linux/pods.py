@@ -18,6 +18,7 @@ import re
 import typing as t
 
 from .._values.addresses import Network, contains, parse_address, parse_network
+from .._values.ascii_text import is_digits
 from .._values.refused import ValueRefused
 from .programs import run
 
@@ -75,7 +76,7 @@ def _namespaces() -> t.Iterator[str]:
             candidates.extend(os.path.join(folder, name) for name in sorted(os.listdir(folder)))
         except OSError:
             continue
-    candidates.extend("/proc/{0}/ns/net".format(pid) for pid in sorted(os.listdir("/proc")) if pid.isdigit())
+    candidates.extend("/proc/{0}/ns/net".format(pid) for pid in sorted(os.listdir("/proc")) if is_digits(pid))
     for path in candidates:
         inode = _inode(path)
         if inode is None or inode in seen:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import typing as t
 
+from .._values.ascii_text import lower
 from . import nft_codec as codec
 from .errors import LinuxError
 from .ip_command import ip_json
@@ -105,7 +106,7 @@ def _xtables(data: bytes) -> t.Iterator[t.Tuple[int, int]]:
     """Of an extension of iptables: what it says about marks."""
     parts = dict(codec.attributes(data))
     name, info = codec.read_text(parts.get(_XT_NAME, b"")), parts.get(_XT_INFO, b"")
-    if name.lower() == "mark" and len(info) >= _XT_MARK.size:
+    if lower(name) == "mark" and len(info) >= _XT_MARK.size:
         mark, mask = _XT_MARK.unpack_from(info)
         yield mark, mask
     elif name == "CONNMARK" and len(info) >= 16:

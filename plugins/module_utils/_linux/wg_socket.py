@@ -11,6 +11,7 @@ import errno
 import socket
 import typing as t
 
+from .._values.ascii_text import is_digits
 from .._values.keys import fingerprint, key_bytes
 from .._values.x25519 import public_key
 from .errors import LinuxError, os_reason
@@ -162,7 +163,7 @@ class UserspaceDevice:
             raise LinuxError(operation, self.name, "wireguard-go: " + os_reason(error)) from None
         answer = data.decode("ascii", "replace").strip("\n").split("\n")
         word, _equals, number = answer.pop().partition("=")
-        if word != "errno" or not number.lstrip("-").isdigit():
+        if word != "errno" or not is_digits(number[1:] if number.startswith("-") else number):
             raise LinuxError(operation, self.name, "wireguard-go's answer has no end")
         if int(number):
             if abs(int(number)) == errno.EADDRINUSE:

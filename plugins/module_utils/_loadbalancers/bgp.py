@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import matches, parse_selector
 
@@ -51,7 +52,7 @@ def project_bgp(answer: t.Optional[t.Mapping[str, t.Any]], local_asn: int, passw
     ``adopt`` False keeps the configured ASN, as the seed did. The caller must not come here when the read failed.
     """
     config = answer or {}
-    present = bool(config.get("id")) and str(config.get("status") or "").lower() != "disabled"
+    present = bool(config.get("id")) and lower(str(config.get("status") or "")) != "disabled"
     if not present:
         post: t.Dict[str, t.Any] = {"deployment_type": "local", "asn": local_asn, "use_case": USE_CASE}
         if password:
@@ -70,7 +71,7 @@ def session_answer(status: t.Optional[int], message: str) -> t.Tuple[bool, bool]
     """(good, changed) of the answer to a new session; status None when there was none."""
     if status == 201:
         return True, True
-    return status == 422 and ALREADY in message.lower(), False
+    return status == 422 and ALREADY in lower(message), False
 
 
 def neighbour_of(records: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> t.Mapping[str, t.Any]:

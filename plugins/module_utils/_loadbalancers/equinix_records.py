@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import parse_address
+from .._values.ascii_text import is_alnum
 from .._values.refused import ValueRefused, quoted
 from .instances import Device
 from .reservations import Assignment, Reservation
@@ -99,4 +100,4 @@ def _ident(record: Record) -> str:
 
 def _path_safe(ident: str) -> bool:
     """Ids become parts of paths of later calls."""
-    return 0 < len(ident) <= 128 and ident.isascii() and all(char.isalnum() or char in "-_" for char in ident)
+    return 0 < len(ident) <= 128 and all(is_alnum(char) or char in "-_" for char in ident)

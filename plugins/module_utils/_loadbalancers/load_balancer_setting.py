@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import lower
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
 from .settings import parse_boolean
@@ -43,7 +44,7 @@ def parse_load_balancer(text: object) -> LoadBalancer:
     if not text:
         return LoadBalancer(DISABLED)
     kind, colon, rest = text.partition(":")
-    kind = kind.lower()
+    kind = lower(kind)
     if colon and kind in (KUBE_VIP, EMPTY):
         return LoadBalancer(kind)
     if colon and kind == MANAGED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import lower
 from .identities import DEFAULT_DOMAIN, is_control_plane_service
 from .load_balancer_setting import KUBE_VIP, METALLB
 
@@ -62,7 +63,7 @@ def service_of(obj: t.Mapping[str, t.Any], set_by_us: bool = False) -> Service:
 
 def opted_out(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
     """Whether its owner wants us to leave it alone."""
-    return str(service.annotations.get(domain + "/loadbalancer-managed", "")).lower() == "false"
+    return lower(str(service.annotations.get(domain + "/loadbalancer-managed", ""))) == "false"
 
 
 def counts(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from .._values.addresses import Address, special_kind
+from .._values.ascii_text import is_digits, lower
 from .._values.json_text import parse_json
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
@@ -137,7 +138,7 @@ def doubtful(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
     except ValueRefused:
         pass
     else:
-        if not host["dns"].rpartition(".")[2].isdigit():
+        if not is_digits(host["dns"].rpartition(".")[2]):
             return None
     return "bad_endpoint", "{0} is neither an address nor a lower-case DNS name, and Kilo ignores it".format(quoted(host.get("dns")))
 
@@ -172,7 +173,7 @@ def collect_discovered(nodes: t.Iterable[Node]) -> t.Dict[str, str]:
 
 def _observed(entry: t.Mapping[str, t.Any]) -> t.Optional[str]:
     # names in any case, the last one counts, null is as if it were not there
-    fields = {name.lower(): value for name, value in entry.items() if value is not None}
+    fields = {lower(name): value for name, value in entry.items() if value is not None}
     port, address = fields.get("port"), ip_or_none(fields.get("ip"))
     if address is None or isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
         return None

@@ -19,8 +19,8 @@ from .._values.x25519 import public_key
 from .kubespan_generations import KEY_FILE_FIELDS
 
 PURPOSES = {"bootstrap": 1, "kubespan": 2, "siderolink": 3, "virtual_siderolink": 4}
-_PAIRS = re.compile(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2})*\Z", re.IGNORECASE)
-_DOTTED = re.compile(r"[0-9a-f]{4}(?:\.[0-9a-f]{4})+\Z", re.IGNORECASE)
+_PAIRS = re.compile(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2})*\Z", re.IGNORECASE | re.ASCII)
+_DOTTED = re.compile(r"[0-9a-f]{4}(?:\.[0-9a-f]{4})+\Z", re.IGNORECASE | re.ASCII)
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

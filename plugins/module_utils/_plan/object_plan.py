@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import is_alnum
 from .._values.keys import fingerprint
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
@@ -95,7 +96,7 @@ def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]
     manifest = _with_merge_keys(normalise(given))
     meta = manifest["metadata"]
     for name in ("apiVersion", "kind"):
-        if not isinstance(manifest.get(name), str) or not manifest[name].replace("/", "").replace(".", "").replace("-", "").isalnum():
+        if not isinstance(manifest.get(name), str) or not is_alnum(manifest[name].replace("/", "").replace(".", "").replace("-", "")):
             raise ValueRefused("manifest_invalid", "{0} has no valid {1}".format(where, name))
     if manifest["apiVersion"].count("/") > 1:
         raise ValueRefused("manifest_invalid", "{0}: {1} is no apiVersion".format(where, quoted(manifest["apiVersion"])))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import strip
 from .._values.remote_access import token_problems, token_valid
 from .._values.settings import Setting, Texts, effective
 
@@ -40,4 +41,4 @@ def start_error(flags: Texts, env: Texts, files: t.Mapping[str, t.Optional[str]]
     if path:
         found = next(token_problems(path, files), None)
         return found.word if found else None
-    return None if token_valid(token.strip()) else "token_invalid"
+    return None if token_valid(strip(token)) else "token_invalid"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .coredns_corefile import Block, corefile_text
 
@@ -84,7 +85,7 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
 
 def key_of(address: str) -> t.Tuple[str, str]:
     """(zone, port) of a server block's address, as CoreDNS tells them apart; the transport is left out of it."""
-    text = address.lower().rpartition("://")[2]
+    text = lower(address).rpartition("://")[2]
     found = _PORT.search(text)
     zone = text[: found.start()] if found else text
     return zone.rstrip(".") or ".", str(int(found.group(1))) if found else "53"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._values.ascii_text import lower
 from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
 
@@ -144,7 +145,7 @@ def substitute(pattern: str, template: str, name: str) -> t.Optional[str]:
 
 def absolute(name: str) -> str:
     """Lower-case, with the final dot."""
-    return name.lower() if name.endswith(".") else name.lower() + "."
+    return lower(name) if name.endswith(".") else lower(name) + "."
 
 
 def legal(name: str) -> bool:

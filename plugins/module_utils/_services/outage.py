@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import is_digits
 from .mirror_services import Manifest, Object
 
 #: Reasons why a list failed that speak of the source's health; a refused credential does not.
@@ -35,7 +36,7 @@ def read_record(obj: t.Optional[Object]) -> t.Dict[str, int]:
     data = obj.get("data") if isinstance(obj, dict) else None
     found = {}
     for name, text in (data if isinstance(data, dict) else {}).items():
-        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 12:
+        if isinstance(text, str) and is_digits(text) and len(text) < 12:
             found[name] = int(text)
     return found
 

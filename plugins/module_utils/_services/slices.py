@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import is_digits
 from .endpoints import Endpoint, Group, endpoint_manifest, ports_key
 from .mirror_services import Manifest, Object, mirror_labels
 
@@ -88,7 +89,7 @@ def _places(current: t.Sequence[Object], base: str) -> t.Dict[t.Any, t.Dict[str,
     places: t.Dict[t.Any, t.Dict[str, int]] = {}
     for item in current:
         number = item["metadata"]["name"][len(base) :]
-        if not number.isdigit() or len(number) > 6:
+        if not is_digits(number) or len(number) > 6:
             continue
         row = places.setdefault(ports_key(item.get("ports") or ()), {})
         for endpoint in item.get("endpoints") or ():

@@ -17,6 +17,8 @@ import json
 import re
 import typing as t
 
+from .._values.ascii_text import is_alnum
+
 MARK = "[redacted]"
 #: Shorter known secrets would blank half of every text.
 SHORTEST = 6
@@ -24,19 +26,20 @@ SHORTEST = 6
 _NAMES = re.compile(
     r"(?:private|preshared|pre_shared|shared|client)[-_]?key(?:[-_]?data)?$|(?:^|[-_])psk$|secret|token|passw|(?:^|[-_])pass$|api[-_]?key|"
     r"credential|bearer|kubeconfig|(?:^|[-_])auth$|authorization",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 #: Fields with such names that hold no secret: paths and whether there is one.
-_HARMLESS = re.compile(r"(?:_file|_path|_ref|_name|_count)$|^preshared$|^private_key_file$", re.IGNORECASE)
+_HARMLESS = re.compile(r"(?:_file|_path|_ref|_name|_count)$|^preshared$|^private_key_file$", re.IGNORECASE | re.ASCII)
 _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL)
-_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?")
+_JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", re.ASCII)
 _BASE64_KEY = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/=])")
 _HEX_KEY = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
 _SAID = re.compile(
     r"(?i)\b(password|passwd|secret|token|api[-_]?key|private[-_]?key|preshared[-_]?key|authorization:? +bearer|bearer)"
-    r"(\s*[:=]\s*[\"']?|\s+[\"']?)(?:\d\s+)?([^\s\"',;<]+)"
+    r"(\s*[:=]\s*[\"']?|[\s\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+[\"']?)(?:[0-9]\s+)?([^\s\"',;<]+)",
+    re.ASCII,
 )
-_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@")
+_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@", re.ASCII)
 
 
 class Redactor:
@@ -116,7 +119,7 @@ def spellings_of(secret: str) -> t.Set[str]:
 
 def _percent(raw: bytes) -> str:
     """As in a URL, with nothing but unreserved characters as they are."""
-    return "".join(chr(byte) if chr(byte).isalnum() and byte < 128 or chr(byte) in "_.-~" else "%{0:02X}".format(byte) for byte in raw)
+    return "".join(chr(byte) if is_alnum(chr(byte)) or chr(byte) in "_.-~" else "%{0:02X}".format(byte) for byte in raw)
 
 
 def _decoded(text: str) -> t.Iterator[bytes]:

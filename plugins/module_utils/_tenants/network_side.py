@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .allocation import MAX_ID, MIN_ID, address_labels, address_object_name, claim_reference, next_address, next_id
 from .fields import Object, address_or_none, controller, entries, family_of, get, labels, name, namespace, text, uid
@@ -193,7 +194,7 @@ def _claimer(
 
 def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
     """The name of the IP made for an entry without address: always the same, so that none is made twice."""
-    return "{0}-{1}".format(name(claimer), text(entry, "name").lower().replace(":", "-"))
+    return "{0}-{1}".format(name(claimer), lower(text(entry, "name")).replace(":", "-"))
 
 
 def _make_dynamic(work: Work, resource: str, obj: Object, entry: t.Mapping[str, t.Any]) -> None:

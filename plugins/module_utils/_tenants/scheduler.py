@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._values.selectors import Requirement, matches
 from .fields import Object, deleting, entries, get, items, labels, name, namespace, text
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+_INTEGER = re.compile(r"-?[0-9]{1,19}\Z")
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent", "Gt": "gt", "Lt": "lt"}
 
 
@@ -24,7 +26,7 @@ def _requirements(expressions: t.Sequence[t.Mapping[str, t.Any]]) -> t.Optional[
         values = tuple(str(value) for value in items(expression, "values"))
         if operator is None or (operator in ("in", "notin", "gt", "lt") and not values):
             return None
-        if operator in ("gt", "lt") and not (len(values) == 1 and values[0].lstrip("-").isdigit()):
+        if operator in ("gt", "lt") and not (len(values) == 1 and _INTEGER.match(values[0])):
             return None
         found.append(Requirement(text(expression, "key"), operator, values))
     return found

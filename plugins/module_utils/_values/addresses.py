@@ -17,15 +17,16 @@ import ipaddress
 import re
 import typing as t
 
+from .ascii_text import is_digits
 from .numbers import parse_decimal, parse_port
 from .refused import ValueRefused, quoted
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
-_HOST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z", re.IGNORECASE)
+_HOST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z", re.IGNORECASE | re.ASCII)
 # Resolvers read such a last label as a number, so "127.1" and "0x7f000001" would become addresses after all checks.
-_NUMERIC_LABEL = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z", re.IGNORECASE)
+_NUMERIC_LABEL = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z", re.IGNORECASE | re.ASCII)
 _PART = r"(0|[1-9][0-9]{0,2})"
 _PLAIN_NETWORK = re.compile(r"{0}\.{0}\.{0}\.{0}/(0|[1-9][0-9]?)\Z".format(_PART))
 _PLAIN_ADDRESS = re.compile(r"{0}\.{0}\.{0}\.{0}\Z".format(_PART))
@@ -82,7 +83,7 @@ def network_span(text: object, word: str = "bad_cidr") -> t.Tuple[int, int, int]
     if isinstance(text, str):
         head, slash, tail = text.partition("/")
         value = plain_address_v6(head)
-        if value is not None and tail.isdigit() and tail.isascii() and str(int(tail)) == tail and int(tail) <= 128:
+        if value is not None and is_digits(tail) and str(int(tail)) == tail and int(tail) <= 128:
             rest = (1 << (128 - int(tail))) - 1
             return 6, value & ~rest, value | rest
     address, length = _address_and_length(text, word)

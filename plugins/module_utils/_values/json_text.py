@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from .ascii_text import is_digits, lower
 from .refused import ValueRefused, quoted
 
 T = t.TypeVar("T")
@@ -46,10 +47,10 @@ class Fields:
 
     def get(self, key: str) -> t.Any:
         """The raw value, None when it is absent. The exact spelling wins over another case."""
-        self._asked.add(key.lower())
+        self._asked.add(lower(key))
         if key in self._value:
             return self._value[key]
-        found = [name for name in self._value if name.lower() == key.lower()]
+        found = [name for name in self._value if lower(name) == lower(key)]
         if found:
             self._warnings.append("{0} should be spelled {1}".format(self.path(found[-1]), key))
             return self._value[found[-1]]
@@ -57,7 +58,7 @@ class Fields:
 
     def has(self, key: str) -> bool:
         """True when the key is there, whatever its value."""
-        return any(name.lower() == key.lower() for name in self._value)
+        return any(lower(name) == lower(key) for name in self._value)
 
     def text(self, key: str) -> str:
         """A string; absent and null are empty."""
@@ -70,7 +71,7 @@ class Fields:
     def integer(self, key: str) -> int:
         """An integer, also as a quoted string; absent and null are 0. Range checks are the caller's."""
         value = self.get(key)
-        if isinstance(value, str) and value.isascii() and value.lstrip("-").isdigit() and len(value) <= 19:
+        if isinstance(value, str) and is_digits(value.lstrip("-")) and len(value) <= 19:
             return int(value) if value.count("-") <= 1 else self._wrong(key)
         if value is None:
             return 0
@@ -98,5 +99,5 @@ class Fields:
     def warn_unknown(self) -> None:
         """Note the keys that were never asked for; call it last."""
         for name in self._value:
-            if name.lower() not in self._asked:
+            if lower(name) not in self._asked:
                 self._warnings.append("{0} is not a known key".format(quoted(self.path(name))))

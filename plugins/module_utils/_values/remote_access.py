@@ -11,6 +11,7 @@ import re
 import typing as t
 from fractions import Fraction
 
+from .ascii_text import strip
 from .durations import as_seconds, parse_duration
 from .json_text import Fields
 from .refused import ValueRefused, quoted
@@ -87,7 +88,7 @@ def token_problems(
     if content is None:
         message = "the token file {0} cannot be read".format(quoted(path))
         yield Problem("token_unreadable", index, "remoteSATokenPath", message)
-    elif not token_valid(content.strip()):
+    elif not token_valid(strip(content)):
         yield Problem("token_invalid", index, "remoteSATokenPath", "{0} holds no bearer token".format(quoted(path)))
 
 

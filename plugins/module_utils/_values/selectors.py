@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .ascii_text import BLANKS
 from .refused import ValueRefused, quoted
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
-_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
+_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)", re.ASCII)
 #: Selectors are short; a longer text is no selector.
 _LONGEST = 4096
 
@@ -61,7 +62,7 @@ def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[
 class _Parser:
     def __init__(self, text: str, word: str) -> None:
         self._text, self._word = text, word
-        self._tokens = self._split(text.rstrip())
+        self._tokens = self._split(text.rstrip(BLANKS))
         self._at = 0
 
     def _split(self, text: str) -> t.List[str]:

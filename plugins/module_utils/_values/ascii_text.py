@@ -1,0 +1,42 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Case, digits and blanks of ASCII alone.
+
+``str.lower`` makes ``k`` of the Kelvin sign, ``str.isdigit`` takes digits that ``int`` refuses, ``str.strip`` takes away blanks
+that no other program does: a name that only matches after such a change is another name, and somebody chose it for that.
+"""
+
+from __future__ import annotations
+
+import string
+
+BLANKS = " \t\r\n"
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def lower(text: str) -> str:
+    """The text with A to Z in lower case; every other character stays what it is."""
+    return text.translate(_LOWER)
+
+
+def is_digits(text: str) -> bool:
+    """True for one or more of 0 to 9."""
+    return text.isascii() and text.isdigit()
+
+
+def is_alnum(text: str) -> bool:
+    """True for one or more ASCII letters and digits."""
+    return text.isascii() and text.isalnum()
+
+
+def is_graphic(text: str) -> bool:
+    """True for text of visible ASCII characters alone: no blank anywhere, no control, nothing beyond ASCII."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def strip(text: str) -> str:
+    """The text without blanks, tabs and line ends around it."""
+    return text.strip(BLANKS)
