@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import getpass
+import multiprocessing
 import os
 import socket
 import typing as t
@@ -17,6 +18,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
+from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
 
 display = Display()
 
@@ -45,6 +47,21 @@ def holder() -> str:
     return " ".join(words)[:120]
 
 
+def the_run() -> t.Tuple[int, str]:
+    """The process of ansible-playbook and when it began. A worker runs this, and only its parent is meant.
+
+    A worker outlives an ansible-playbook that is killed, and is then a child of init: no lock is taken for init, which never ends.
+    """
+    parent = multiprocessing.parent_process()
+    pid = os.getppid()
+    if (parent is None and pid == 1) or (parent is not None and parent.pid != pid):
+        raise AnsibleActionFail("ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]")
+    born = processes.birth(pid)
+    if os.getppid() != pid:
+        raise AnsibleActionFail("ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]")
+    return pid, born
+
+
 class ActionModule(ActionBase):
     """Runs once for a play, on the controller, without a connection."""
 
@@ -58,8 +75,8 @@ class ActionModule(ActionBase):
         unused, options = self.validate_argument_spec(argument_spec())
         if self._task.check_mode or options["scope"] == "none":
             return dict(result, changed=False, held=False, leases=[], unlocked=[])
-        # a worker runs this; its parent is ansible-playbook itself
-        request = dict(options, pid=os.getppid(), holder=holder())
+        pid, born = the_run()
+        request = dict(options, pid=pid, born=born, holder=holder())
         try:
             run_lock.check_request(request)
         except ValueError as error:

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Takes the lock of a fabric for the running C(ansible-playbook). It is given back when that ends, in whatever way. A second
-    run waits, or fails with the name of the first and the time since when it runs.
+    run waits, or fails with the name of the first, the time since when it runs, its processes and what frees the lock.
   - In a run that has the lock already the task does nothing, so every playbook can ask for it.
   - Runs on the controller, once for a play. It never reports a change.
 options:
@@ -23,7 +23,8 @@ options:
     required: true
   scope:
     description:
-      - V(controller) excludes runs on this machine, and costs no request.
+      - V(controller) excludes runs of the same user on this machine, by a file in a folder that only this user can enter, and costs
+        no request.
       - V(fabric) excludes runs from everywhere by a Lease in every cluster, which is made and removed by each run. A cluster that
         does not answer is left out with a warning. A Lease of a run that was killed is free after 30 seconds.
       - V(none) takes no lock.

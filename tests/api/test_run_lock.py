@@ -15,7 +15,7 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
-from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
+from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Half a minute together; `tests/run continuous` has them.
@@ -184,7 +184,7 @@ class Keeper:
         self.owner = subprocess.Popen(["sleep", "300"])
         request = dict(
             {"fabric": fabric, "scope": "fabric", "wait": 0, "holder": "ops@here site.yml", "pid": self.owner.pid,
-             "born": local_lock.birth(self.owner.pid), "clusters": clusters, "namespace": "kube-system"}, **more
+             "born": processes.birth(self.owner.pid), "clusters": clusters, "namespace": "kube-system"}, **more
         )  # fmt: skip
         self.thread = threading.Thread(target=run_lock.keep, args=(request, self.rows.append, self.stop), daemon=True)
         self.thread.start()
@@ -224,12 +224,12 @@ def test_clusters_that_give_no_lease_are_named(server):
     assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [("gcp", "unreachable"), ("onprem", "unauthorized")]
 
 
-def test_a_machine_without_such_sockets_says_so_and_goes_on(server, monkeypatch):
-    def refused(self, unused):
+def test_a_machine_without_a_place_for_the_lock_says_so_and_goes_on(server, monkeypatch):
+    def nowhere():
         raise PermissionError(1, "not here")
 
-    monkeypatch.setattr(local_lock.socket.socket, "bind", refused)
-    keeper = Keeper([server.access()], "no-sockets", scope="controller")
+    monkeypatch.setattr(run_lock.local_lock, "folder", nowhere)
+    keeper = Keeper([server.access()], "no-folder", scope="controller")
     assert keeper.answer()["held"] and [row["reason"] for row in keeper.answer()["unlocked"]] == ["lock_unsupported"]
     keeper.end()
 
@@ -261,7 +261,7 @@ def test_who_lost_its_lease_is_told(server, monkeypatch):
     api = server.client()
     api.merge_patch(LEASES + "/multicluster-run-lost", {"spec": {"holderIdentity": "thief"}}, "tests")
     key = run_lock.key_of("lost", [server.access()])
-    until(lambda: "another run has it now" in (local_lock.ask(key) or {}).get("lost", ""))
+    until(lambda: "another run has it now" in (run_lock.ask(key) or {}).get("lost", ""))
     keeper.end()
     assert api.get(LEASES + "/multicluster-run-lost")["spec"]["holderIdentity"] == "thief"
     api.delete(LEASES + "/multicluster-run-lost")

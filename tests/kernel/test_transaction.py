@@ -9,6 +9,7 @@ There is no systemd in these namespaces, so the dead-man is the waiting process;
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -219,6 +220,49 @@ def test_what_fails_half_way_is_put_back_at_once(host):
         taker.kill()
         taker.communicate()
     assert not host.pending() and host.seen() == before
+
+
+SQUATTER = "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); " \
+           "print('held', flush=True); time.sleep(600)"
+HOLDER = "import time; from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock; " \
+         "HostLock('multicluster.network/mesh', 60).__enter__(); print('held', flush=True); time.sleep(600)"
+
+
+@contextlib.contextmanager
+def beside(host, code, *words):
+    """A program that runs in the node until the block ends."""
+    words = host.node.command(sys.executable, "-B", "-c", code, *words)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=flow_environment()) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_no_user_of_the_host_can_keep_it_from_taking_a_change_back(host):
+    """Whoever is in the host's network namespace can have the socket name that was the lock of earlier releases."""
+    host.run(wish())
+    before = host.seen()
+    with beside(host, SQUATTER, "multicluster.network/mesh", "65534") as squatter:
+        made = host.run(wish(rollback_seconds=2, **CHANGED))
+        assert any("process {0} of user 65534".format(squatter.pid) in text for text in made["warnings"]), made["warnings"]
+        host.settled()
+        assert host.seen() == before and host.outcome() == "rolled_back"
+        made = host.run(wish(rollback_seconds=600, **CHANGED))
+        assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+
+
+def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change_back(host):
+    host.run(wish())
+    before = host.seen()
+    host.run(wish(rollback_seconds=5, **CHANGED))
+    with beside(host, HOLDER) as holder:
+        host.settled()
+        assert host.seen() == before and host.outcome() == "rolled_back"
+        told = host.node.run("cat", "/run/multicluster-network/mesh.json")
+        assert "was not waited for any longer" in told and "process {0} ".format(holder.pid) in told
+        assert holder.poll() is None
 
 
 def test_a_reboot_in_between_boots_the_confirmed_state(host):

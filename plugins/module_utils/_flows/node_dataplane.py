@@ -61,8 +61,9 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
     if not check:
         desired["devices"] = [dataplane.without_deferred(device) for device in desired["devices"]]
     opened: t.Optional[Data] = None
-    with contextlib.nullcontext() if check else HostLock(dataplane.alias_of(desired["fabric"]), LOCK_SECONDS):
-        warnings = _left_open(desired["fabric"], check)
+    with contextlib.nullcontext() if check else HostLock(dataplane.alias_of(desired["fabric"]), LOCK_SECONDS) as lock:
+        warnings = list(lock.warnings) if lock is not None else []
+        warnings += _left_open(desired["fabric"], check)
         work = _Work(desired)
         todo = work.plan()
         if not check and todo.changed:

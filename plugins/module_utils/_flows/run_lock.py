@@ -19,6 +19,9 @@ import time
 import typing as t
 
 from .._io import local_lock
+from .._linux import processes
+from .._linux.errors import LinuxError
+from .._linux.lock_file import LockFile, read_record
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import KubeError, NotFound
 from .._kubernetes.lease import Lease, LeaseHeld, LeaseLost, holder_of
@@ -34,6 +37,10 @@ LEASE_SECONDS = 30.0
 LOOK_SECONDS = 5.0
 #: A run that is over gets so many seconds to give its Leases back before a second one calls it at work.
 ENDING_SECONDS = 20.0
+#: Somebody who has the name that earlier releases took as their lock, and does not say that he is one, is waited for so long.
+FORMER_SECONDS = 10.0
+#: A run that has the lock for so long probably hangs: whoever waits for it is told so.
+LONG_SECONDS = 24 * 3600.0
 _POLL = 0.2
 
 
@@ -56,15 +63,26 @@ def lease_name(fabric: str) -> str:
 
 def held_by(key: str, pid: int) -> t.Optional[Data]:
     """What the lock's holder says when it is held for that very process, else None."""
-    told = local_lock.ask(key)
-    mine = told and told.get("pid") == pid and told.get("born") == local_lock.birth(pid)
+    told = ask(key)
+    mine = told and told.get("pid") == pid and told.get("born") == processes.birth(pid)
     return told if mine else None
 
 
+def ask(key: str) -> t.Optional[Data]:
+    """What the process that keeps the lock says of it; None when no such process lives."""
+    try:
+        told = read_record(local_lock.folder(), local_lock.file_name(key))
+    except OSError:
+        return None
+    return told if processes.lives(told.get("keeper"), told.get("keeper_born")) else None
+
+
 def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None:
-    """Start the process that holds the lock until ``request['pid']`` ends; ``told`` gets its rows (see ``keep``)."""
-    born = local_lock.birth(request["pid"])
-    local_lock.keeper(lambda report, stop: keep(dict(request, born=born), report, stop), told)
+    """Start the process that holds the lock until the run ends; ``told`` gets its rows (see ``keep``).
+
+    request: of ``keep``; ``born`` was found out while the run was still there to be asked.
+    """
+    local_lock.keeper(lambda report, stop: keep(request, report, stop), told)
 
 
 def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
@@ -73,11 +91,12 @@ def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) 
     ``request``: {fabric, scope: controller|fabric, wait, holder, pid, born, clusters, namespace}. Rows that are reported:
     {waiting: who}, at most once; then {held: True, leases: [cluster], unlocked: [failure]} or {held: False, who}.
     """
-    watch = threading.Thread(target=local_lock.outlive, args=(request["pid"], request["born"], stop), daemon=True)
+    watch = threading.Thread(target=processes.outlive, args=(request["pid"], request["born"], stop), daemon=True)
     watch.start()
     keeping = _Keeping(request, report, stop)
     try:
         if keeping.locally() and keeping.in_clusters():
+            keeping.tell()
             report({"held": True, "leases": sorted(keeping.leases), "unlocked": keeping.unlocked})
             keeping.hold()
     finally:
@@ -92,38 +111,68 @@ class _Keeping:
         self.leases: t.Dict[str, Lease] = {}
         self.unlocked: t.List[Data] = []
         self._key = key_of(request["fabric"], request["clusters"])
-        self._local: t.Optional[local_lock.LocalLock] = None
+        self._file: t.Optional[LockFile] = None
+        self._former: t.Optional[local_lock.FormerName] = None
         self._info: Data = {
-            "holder": request["holder"], "since": local_lock.moment(), "pid": request["pid"], "born": request["born"],
-            "keeper": os.getpid(), "scope": request["scope"], "leases": [], "unlocked": [], "lost": "",
+            "holder": request["holder"], "since": local_lock.moment(), "at": time.time(), "pid": request["pid"], "born": request["born"],
+            "keeper": os.getpid(), "keeper_born": processes.birth(os.getpid()), "scope": request["scope"], "leases": [], "unlocked": [], "lost": "",
         }  # fmt: skip
 
     def locally(self) -> bool:
         """The lock on this machine."""
         if not local_lock.is_supported():
             return True
-        self._local = local_lock.LocalLock(self._key, self._info)
+        try:
+            self._file = LockFile(local_lock.folder(), local_lock.file_name(self._key))
+            taken = self._wait_until(lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_keeper=True)
+        except (LinuxError, OSError) as error:
+            self._without("take the lock of this machine", "lock_unsupported", str(error))
+            return not self._stop.is_set()
+        return taken and self._without_former_runs()
+
+    def _without_former_runs(self) -> bool:
+        """The name that earlier releases took: their runs are waited for, and nobody else for long."""
+        self._former = local_lock.FormerName(self._key, self._info)
+        patience = time.monotonic() + FORMER_SECONDS
+        while not self._former.take():
+            told = local_lock.ask_former(self._key)
+            if told and processes.lives(told.get("pid"), told.get("born")):
+                if not self._wait_for(describe(told)):
+                    return False
+            elif told is None or time.monotonic() >= patience or self._stop.is_set():
+                if told is None and self._former.take():
+                    break  # it ended between our two questions
+                self._without(
+                    "keep runs of earlier releases and of other users out", "lock_foreign",
+                    "{0} has the name that they take; multicluster_lock: fabric keeps runs of every user out".format(self._who_has_it()),
+                )  # fmt: skip
+                break
+            else:
+                self._stop.wait(_POLL)
+        return not self._stop.is_set()
+
+    def _who_has_it(self) -> str:
+        holders = processes.name_holders(local_lock.former_name(self._key)[1:])
+        return ", ".join("process {0} of user {1} ({2})".format(pid, uid, processes.command(pid)) for pid, uid in holders) or "another user's process"
+
+    def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_keeper: bool) -> bool:
+        """Until ``take`` says True; False when there is no time left for waiting."""
         ending = 0.0
-        while not self._take_local():
-            told = local_lock.ask(self._key)
-            over = told is None or (told and not local_lock.lives(told.get("pid", 0), told.get("born", "")))
-            if over and ending < ENDING_SECONDS and not self._stop.is_set():
+        while not take():
+            told = ask_holder()
+            if not processes.lives(told.get("pid"), told.get("born")) and not self._stop.is_set() and ending < ENDING_SECONDS:
                 ending += _POLL  # that run is over and about to give its Leases back: nobody has to be told
                 self._stop.wait(_POLL)
                 continue
-            told = told or {}
-            if not self._wait_for("{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))):
+            if ending >= ENDING_SECONDS and end_keeper and processes.end(told.get("keeper", 0), told.get("keeper_born", "")):
+                ending, end_keeper = 0.0, False  # its run is over for long, and it hangs
+                continue
+            if not self._wait_for(describe(told)):
                 return False
         return not self._stop.is_set()
 
-    def _take_local(self) -> bool:
-        try:
-            return t.cast(local_lock.LocalLock, self._local).take()
-        except OSError as error:
-            self.unlocked.append(
-                {"cluster": "controller", "operation": "take the lock of this machine", "reason": "lock_unsupported", "message": str(error), "status": None}
-            )
-            return True
+    def _without(self, operation: str, reason: str, message: str) -> None:
+        self.unlocked.append({"cluster": "controller", "operation": operation, "reason": reason, "message": message, "status": None})
 
     def in_clusters(self) -> bool:
         """A Lease in every cluster that answers, in the order of their names, so that two runs never wait for each other."""
@@ -161,7 +210,6 @@ class _Keeping:
                 continue
             self.leases[cluster] = lease
         self.unlocked += clusters.failures
-        self._info.update(leases=sorted(self.leases), unlocked=self.unlocked)
         return not self._stop.is_set()
 
     def hold(self) -> None:
@@ -173,13 +221,21 @@ class _Keeping:
                 except LeaseLost as error:
                     if "another run" in error.message:
                         self._info["lost"] = "cluster {0}: {1}".format(cluster, error.message)
+                        self.tell()
+
+    def tell(self) -> None:
+        """Say in the lock's file what is held now."""
+        self._info.update(leases=sorted(self.leases), unlocked=self.unlocked)
+        if self._file is not None:
+            self._file.tell(self._info)
 
     def release(self) -> None:
         """Give everything back, the lock on this machine last."""
         for lease in self.leases.values():
             lease.release()
-        if self._local is not None:
-            self._local.release()
+        for lock in (self._former, self._file):
+            if lock is not None:
+                lock.release()
 
     def _wait_for(self, who: str) -> bool:
         """False when there is no time left for waiting."""
@@ -194,6 +250,20 @@ class _Keeping:
         if not self._waiting and time.monotonic() < self._deadline:
             self._report({"waiting": who})
         self._waiting = True
+
+
+def describe(told: t.Mapping[str, t.Any]) -> str:
+    """Who holds the lock, which process keeps it for whom, and what frees it."""
+    text = "{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))
+    pid, keeper = told.get("pid"), told.get("keeper")
+    if processes.lives(pid, told.get("born")):
+        text += ", process {0}; its lock is kept by process {1}; `kill {0}` ends that run and frees the lock".format(pid, keeper)
+        at = told.get("at")
+        if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
+            text += " (it has had it for {0:.0f} hours, so it probably hangs)".format((time.time() - at) / 3600)
+    elif processes.lives(keeper, told.get("keeper_born")):
+        text += ", a run that is over; its lock is kept by process {0}; `kill -9 {0}` frees it".format(keeper)
+    return text
 
 
 def check_request(request: t.Mapping[str, t.Any]) -> None:

@@ -19,6 +19,7 @@ finish. The dead-man, the boot unit and the next run all do that, under the host
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -36,6 +37,8 @@ FORMAT = 1
 CONFIRMED, ROLLED_BACK = "confirmed", "rolled_back"
 #: How long the dead-man waits for a run that still holds the lock before it ends it.
 PATIENCE_SECONDS = 2.0
+#: How long it waits after that, for somebody that it does not know; then it acts without the lock.
+BOUND_SECONDS = 15.0
 #: A rollback that fails (a device busy, memory) is tried again for about five minutes.
 TRIES, PAUSE_SECONDS = 100, 3.0
 
@@ -227,10 +230,11 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     deadman.wait_while(lambda: ours() or deadman.uptime() - started < 5.0, after)
     for attempt in range(TRIES):
         try:
-            with _lock(fabric):
+            with contextlib.ExitStack() as stack:
+                beside = _lock(fabric, stack)
                 if ours():
-                    return settle(fabric, "nobody confirmed the change within its time")
-                if pending(fabric) is None:
+                    return settle(fabric, "nobody confirmed the change within its time" + beside)
+                if pending(fabric) is None and not beside:
                     persistence.sweep(fabric)
                 return None
         except (LinuxError, OSError):
@@ -240,16 +244,21 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     return None
 
 
-def _lock(fabric: str) -> HostLock:
-    """The host's lock, to be entered; who has held it for too long was ended."""
-    try:
-        with HostLock(alias_of(fabric), PATIENCE_SECONDS):
-            pass
-    except LinuxError:
+def _lock(fabric: str, stack: contextlib.ExitStack) -> str:
+    """Take the host's lock onto the stack, "" then. The run that wrote the journal is ended when it has held the lock for too
+    long. Whoever else holds it past the bound does not keep an unreachable host unreachable: then this says who it was."""
+    name = alias_of(fabric)
+    reason = ""
+    for patience in (PATIENCE_SECONDS, BOUND_SECONDS):
+        try:
+            stack.enter_context(HostLock(name, patience, PATIENCE_SECONDS))
+            return ""
+        except LinuxError as error:
+            reason = error.message
         journal = pending(fabric)
         if journal is not None:
             deadman.kill_process(int(journal["writer"][0]), journal["writer"][1])
-    return HostLock(alias_of(fabric), PATIENCE_SECONDS)
+    return "; the host's lock was not waited for any longer: " + reason
 
 
 def _write(path: str, content: t.Mapping[str, t.Any]) -> None:

@@ -3,21 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""A lock between the processes of one machine, held by a process of its own for as long as another one lives.
+"""A lock between the runs of one user on one machine, held by a process of its own for as long as another one lives.
 
-The lock is a socket with a name in the kernel, not a file: it needs no folder that everybody may write to, says who holds it
-to whoever connects, and is gone with its process however that ends.
+The lock is a file in a folder that nobody else can enter: no other user can hold it, and it says who does. Earlier releases used a
+name of the kernel's socket space, which any user can take; that one is taken too where it can be, so that their runs are kept out.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
+import pwd
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -28,18 +29,44 @@ _ANSWER_BYTES = 64 * 1024
 _ASK_SECONDS = 2.0
 
 
-def socket_name(key: str) -> str:
-    """The name under which everybody on this machine finds the lock of ``key``. Abstract: there is no file of it."""
-    return "\0multicluster.network/run/" + hashlib.sha256(key.encode("utf-8")).hexdigest()[:24]
+def folder() -> str:
+    """Where the locks of this user lie: the same one from a shell, by sudo and from cron, so no variable decides. Raises OSError."""
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a container may know no such user
+        home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        raise OSError("user {0} has no home folder".format(os.geteuid()))
+    return os.path.join(home, ".local", "state", "multicluster-network", "locks")
 
 
-def ask(key: str) -> t.Optional[Data]:
-    """What the holder says of itself; None when nobody has the lock, {} when somebody has it who does not answer."""
+def file_name(key: str) -> str:
+    """The file of the lock of ``key``."""
+    return _digest(key) + ".lock"
+
+
+def former_name(key: str) -> str:
+    """The name in the socket space under which runs of earlier releases find the lock."""
+    return "\0multicluster.network/run/" + _digest(key)
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8")).hexdigest()[:24]
+
+
+def ask_former(key: str) -> t.Optional[Data]:
+    """What a run of this user and of an earlier release says of itself; {} when it says nothing.
+
+    None: nobody, or somebody who is another user or does not listen, and so is no such run.
+    """
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as link:
         link.settimeout(_ASK_SECONDS)
         try:
-            link.connect(socket_name(key))
+            link.connect(former_name(key))
+            unused, uid, unused = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         except OSError:
+            return None
+        if uid != os.geteuid():
             return None
         try:
             parts, size = [], 0
@@ -50,13 +77,13 @@ def ask(key: str) -> t.Optional[Data]:
                 parts.append(part)
                 size += len(part)
             told = json.loads(b"".join(parts))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             told = {}
         return told if isinstance(told, dict) else {}
 
 
-class LocalLock:
-    """``take`` once; ``info`` is what others are told and may be changed while it is held."""
+class FormerName:
+    """``take`` once; ``info`` is what runs of earlier releases are told and may be changed while it is held."""
 
     def __init__(self, key: str, info: Data) -> None:
         self.info = info
@@ -64,16 +91,14 @@ class LocalLock:
         self._socket: t.Optional[socket.socket] = None
 
     def take(self) -> bool:
-        """True when it is ours now; False when somebody else has it. Raises OSError where there are no such sockets."""
+        """True when it is ours now; False when somebody else has it or there are no such names here."""
         door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            door.bind(socket_name(self._key))
+            door.bind(former_name(self._key))
             door.listen(16)
-        except OSError as error:
+        except OSError:
             door.close()
-            if error.errno == errno.EADDRINUSE:
-                return False
-            raise
+            return False
         self._socket = door
         threading.Thread(target=self._serve, name="mcn-lock", daemon=True).start()
         return True
@@ -94,28 +119,6 @@ class LocalLock:
                 with contextlib.closing(link):
                     link.settimeout(_ASK_SECONDS)
                     link.sendall(json.dumps(self.info).encode("utf-8"))
-
-
-def birth(pid: int) -> str:
-    """When a process began, in the kernel's ticks: with its number it names one process for ever. "" when it is no more."""
-    try:
-        with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def lives(pid: int, born: str) -> bool:
-    """Whether that very process still runs."""
-    return bool(born) and birth(pid) == born
-
-
-def outlive(pid: int, born: str, stop: threading.Event, pause: float = 0.25) -> None:
-    """Return when the process has ended or ``stop`` is set."""
-    while lives(pid, born) and not stop.wait(pause):
-        continue
-    stop.set()
 
 
 def keeper(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], told: t.Callable[[Data], bool]) -> None:
@@ -164,7 +167,7 @@ def _live(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], w
 
 
 def is_supported() -> bool:
-    """Names of sockets without files are Linux's own."""
+    """What tells one process from a later one of its number is read the way of Linux."""
     return sys.platform.startswith("linux")
 
 

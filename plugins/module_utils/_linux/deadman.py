@@ -18,6 +18,7 @@ import time
 import typing as t
 
 from .errors import LinuxError
+from .processes import stat_fields
 from .programs import leave_running, run
 from .systemd import running
 
@@ -114,10 +115,8 @@ def connection_opened() -> t.Optional[float]:
 
 def _stat(pid: int) -> t.Optional[t.Tuple[int, float, str]]:
     """(parent, start in seconds since boot, name) of a process."""
-    try:
-        with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as source:
-            head, _bracket, tail = source.read().rpartition(")")
-    except OSError:
+    found = stat_fields(pid)
+    if found is None:
         return None
-    fields = tail.split()
-    return int(fields[1]), int(fields[19]) / _TICKS, head.partition("(")[2]
+    name, fields = found
+    return int(fields[1]), int(fields[19]) / _TICKS, name

@@ -9,8 +9,6 @@ import pytest
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
-from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock
 
 STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "peers": []}], "key_files": []}
 
@@ -76,12 +74,3 @@ def test_a_state_of_another_fabric_or_no_state_is_none(host):
     for content in (b"", b"{", b"[]", b'{"fabric": "g"}', b"\xff"):
         files.write_state(persistence.state_path("f"), files.FileState("file", 0o600, content))
         assert persistence.load_state("f") is None
-
-
-def test_two_runs_on_one_host_take_turns():
-    with HostLock("multicluster.network/test-lock", 1):
-        with pytest.raises(LinuxError, match="another run"):
-            with HostLock("multicluster.network/test-lock", 0.3):
-                raise AssertionError("both hold the lock")
-    with HostLock("multicluster.network/test-lock", 0):
-        pass

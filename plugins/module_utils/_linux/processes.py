@@ -1,0 +1,146 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which process is which: its number and when it began name it for ever; who holds a name of the kernel's socket space."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import typing as t
+
+_PROC = "/proc"
+
+
+def stat_fields(pid: int) -> t.Optional[t.Tuple[str, t.List[str]]]:
+    """(name, fields of /proc/PID/stat from the state on); None for a process that is no more."""
+    try:
+        with open("{0}/{1}/stat".format(_PROC, pid), encoding="utf-8", errors="replace") as source:
+            head, _bracket, tail = source.read().rpartition(")")
+    except OSError:
+        return None
+    return head.partition("(")[2], tail.split()
+
+
+def birth(pid: int) -> str:
+    """When a process began, in the kernel's ticks; "" when it is no more or only waits to be forgotten."""
+    found = stat_fields(pid)
+    return "" if found is None or found[1][0] in "ZX" else found[1][19]
+
+
+def lives(pid: t.Any, born: t.Any) -> bool:
+    """Whether that very process still runs. Takes what a file says of it, whatever that is."""
+    return isinstance(pid, int) and pid > 0 and isinstance(born, str) and bool(born) and birth(pid) == born
+
+
+def outlive(pid: int, born: str, stop: threading.Event, pause: float = 0.25) -> None:
+    """Return, with ``stop`` set, when the process has ended or somebody else set ``stop``."""
+    handle = open_process(pid)
+    try:
+        # the handle first: what lives now is what it stands for, and its number cannot come to another one unseen
+        if lives(pid, born):
+            if handle is None:
+                while lives(pid, born) and not stop.wait(pause):
+                    continue
+            else:
+                waiting = select.poll()
+                waiting.register(handle, select.POLLIN)
+                while not stop.is_set() and not waiting.poll(pause * 1000):
+                    continue
+    finally:
+        if handle is not None:
+            os.close(handle)
+        stop.set()
+
+
+def end(pid: int, born: str) -> bool:
+    """SIGKILL for that very process and never for a later one of its number. True when it was sent."""
+    if not isinstance(pid, int) or pid < 2 or pid == os.getpid():
+        return False
+    handle = open_process(pid)
+    try:
+        if not lives(pid, born):
+            return False
+        if handle is not None and hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        return True
+    except OSError:
+        return False
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def open_process(pid: int) -> t.Optional[int]:
+    """A handle of a process; None where the kernel (before 5.3) or Python has none, or there is no such process."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return None
+    try:
+        return t.cast(int, opener(pid))
+    except (OSError, OverflowError):
+        return None
+
+
+def command(pid: int) -> str:
+    """The first words of a process, for people; "" when it is no more. Arguments may hold secrets, so no more than two."""
+    try:
+        with open("{0}/{1}/cmdline".format(_PROC, pid), "rb") as source:
+            words = source.read(4096).split(b"\0")
+    except OSError:
+        return ""
+    return " ".join(os.path.basename(word.decode("utf-8", "replace")) for word in words[:2] if word)[:80]
+
+
+def name_holders(name: str) -> t.List[t.Tuple[int, int]]:
+    """(pid, effective uid) of every process that has an abstract socket of that name in our network namespace.
+
+    Whoever may not look into a process does not find it, and neither does a container that cannot see it.
+    """
+    wanted = {"socket:[{0}]".format(inode) for inode in _inodes("@" + name)}
+    if not wanted:
+        return []
+    found = []
+    for pid in filter(str.isdigit, os.listdir(_PROC)):
+        folder = "{0}/{1}/fd".format(_PROC, pid)
+        try:
+            targets = {_link(folder + "/" + number) for number in os.listdir(folder)}
+        except OSError:
+            continue
+        if targets & wanted:
+            uid = _effective_uid(int(pid))
+            if uid is not None:
+                found.append((int(pid), uid))
+    return sorted(found)
+
+
+def _inodes(shown: str) -> t.List[str]:
+    found = []
+    with contextlib.suppress(OSError), open(_PROC + "/net/unix", encoding="utf-8", errors="replace") as source:
+        for line in source:
+            words = line.split(None, 7)
+            if len(words) == 8 and words[7].rstrip("\n") == shown:
+                found.append(words[6])
+    return found
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _effective_uid(pid: int) -> t.Optional[int]:
+    with contextlib.suppress(OSError, ValueError, IndexError), open("{0}/{1}/status".format(_PROC, pid), encoding="utf-8", errors="replace") as source:
+        for line in source:
+            if line.startswith("Uid:"):
+                return int(line.split()[2])
+    return None

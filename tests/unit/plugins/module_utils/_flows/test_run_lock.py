@@ -1,0 +1,245 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of a run on one controller: who keeps it, for whom, who cannot stand in its way; no API server is needed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.multicluster.network.plugins.action import run_lock as action
+from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
+from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
+NOBODY = pwd.getpwnam("nobody").pw_uid
+#: Has the former name as a user; answers, listens without a word, or does not even listen.
+SQUATTER = """
+import contextlib, os, socket, sys, time
+os.setuid(int(sys.argv[2]))
+door = socket.socket(socket.AF_UNIX)
+door.bind("\\0" + sys.argv[1])
+if sys.argv[3] != "deaf":
+    door.listen(16)
+print("held", flush=True)
+while True:
+    if sys.argv[3] in ("deaf", "mute"):
+        time.sleep(600)
+    with contextlib.suppress(OSError), door.accept()[0] as link:
+        link.sendall(sys.argv[3].encode())
+"""
+
+
+def until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        time.sleep(0.02)
+
+
+@pytest.fixture(name="folder", autouse=True)
+def folder_fixture(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_lock, "folder", lambda: str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+@pytest.fixture(name="start")
+def start_fixture():
+    made = []
+
+    def start(words, told=None):
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        made.append(process)
+        assert told is None or process.stdout.readline() == told + "\n"
+        return process
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+class Run:
+    """A process that stands for ansible-playbook, and the keeper of its lock."""
+
+    def __init__(self, start, fabric, wait=0.0):
+        self.owner = start(["sleep", "600"])
+        self.rows = []
+        self.request = {
+            "fabric": fabric, "scope": "controller", "wait": wait, "holder": "ops@here site.yml", "pid": self.owner.pid,
+            "born": processes.birth(self.owner.pid), "clusters": [], "namespace": "kube-system",
+        }  # fmt: skip
+        self.thread = threading.Thread(target=run_lock.take, args=(self.request, self.told), daemon=True)
+        self.thread.start()
+
+    def told(self, row):
+        self.rows.append(row)
+        return "waiting" not in row
+
+    def answer(self):
+        until(lambda: any("waiting" not in row for row in self.rows) or not self.thread.is_alive())
+        return self.rows[-1] if self.rows else {}
+
+    def keeper(self):
+        return run_lock.ask(run_lock.key_of(self.request["fabric"], []))
+
+    def end(self):
+        self.owner.kill()
+        self.owner.wait()
+
+
+def squat(start, fabric, uid, says):
+    return start([sys.executable, "-c", SQUATTER, local_lock.former_name(run_lock.key_of(fabric, []))[1:], str(uid), says], "held")
+
+
+def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_it(start, folder):
+    first = Run(start, "named")
+    assert first.answer()["held"] and not first.answer()["unlocked"]
+    kept = first.keeper()
+    assert kept["pid"] == first.owner.pid and processes.lives(kept["keeper"], kept["keeper_born"])
+    assert folder.stat().st_mode & 0o777 == 0o700 and [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
+    second = Run(start, "named")
+    who = second.answer()["who"]
+    assert "'ops@here site.yml' since '2" in who and "process {0};".format(first.owner.pid) in who
+    assert "kept by process {0};".format(kept["keeper"]) in who and "`kill {0}` ends that run and frees the lock".format(first.owner.pid) in who
+    assert "hangs" not in who
+    first.end()
+    until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
+    assert not folder.exists(), "what is given back leaves nothing"
+    third = Run(start, "named")
+    assert third.answer()["held"]
+    third.end()
+
+
+def test_a_run_that_has_had_the_lock_for_a_day_is_said_to_hang(start, monkeypatch):
+    monkeypatch.setattr(run_lock, "LONG_SECONDS", -1.0)
+    first = Run(start, "old")
+    assert first.answer()["held"]
+    assert "so it probably hangs" in Run(start, "old").answer()["who"]
+    first.end()
+
+
+def test_a_killed_keeper_leaves_the_lock_free(start):
+    first = Run(start, "kept")
+    assert first.answer()["held"]
+    kept = first.keeper()
+    os.kill(kept["keeper"], signal.SIGKILL)
+    until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
+    assert first.keeper() is None
+    second = Run(start, "kept")
+    assert second.answer()["held"]
+    second.end()
+    first.end()
+
+
+def test_a_keeper_that_hangs_after_its_run_is_ended(start, monkeypatch):
+    monkeypatch.setattr(run_lock, "ENDING_SECONDS", 0.5)
+    first = Run(start, "hanging")
+    assert first.answer()["held"]
+    kept = first.keeper()
+    os.kill(kept["keeper"], signal.SIGSTOP)
+    first.end()
+    second = Run(start, "hanging", wait=60.0)
+    assert second.answer()["held"]
+    assert not processes.lives(kept["keeper"], kept["keeper_born"])
+    second.end()
+
+
+@AS_ROOT
+@pytest.mark.parametrize("says", ["deaf", "mute", '{"holder": "me", "since": "now", "pid": 1, "born": "1"}'])
+def test_another_user_with_the_former_name_keeps_nobody_waiting(start, says):
+    squatter = squat(start, "squatted", NOBODY, says)
+    run = Run(start, "squatted", wait=600.0)
+    answer = run.answer()
+    assert answer["held"] and [row["reason"] for row in answer["unlocked"]] == ["lock_foreign"]
+    assert "process {0} of user {1}".format(squatter.pid, NOBODY) in answer["unlocked"][0]["message"]
+    assert not any("waiting" in row for row in run.rows)
+    assert not Run(start, "squatted").answer()["held"], "the file alone keeps a second run out"
+    run.end()
+
+
+def test_who_has_the_former_name_and_does_not_answer_is_not_waited_for_for_ever(start, monkeypatch):
+    monkeypatch.setattr(run_lock, "FORMER_SECONDS", 0.5)
+    monkeypatch.setattr(local_lock, "_ASK_SECONDS", 0.2)
+    squat(start, "mute", os.geteuid(), "mute")
+    run = Run(start, "mute", wait=600.0)
+    assert run.answer()["held"] and [row["reason"] for row in run.answer()["unlocked"]] == ["lock_foreign"]
+    run.end()
+
+
+def test_a_run_of_an_earlier_release_is_waited_for_and_sees_ours(start):
+    former = start(["sleep", "600"])
+    info = {"holder": "ops@here old.yml", "since": "2026-11-01T00:00:00Z", "pid": former.pid, "born": processes.birth(former.pid)}
+    name = local_lock.FormerName(run_lock.key_of("former", []), info)
+    assert name.take()
+    second = Run(start, "former")
+    assert not second.answer()["held"] and "'ops@here old.yml' since '2026-11-01" in second.answer()["who"]
+    third = Run(start, "former", wait=60.0)
+    until(lambda: third.rows)
+    assert "old.yml" in third.rows[0]["waiting"]
+    name.release()
+    assert third.answer()["held"] and not third.answer()["unlocked"]
+    with socket.socket(socket.AF_UNIX) as link:  # as an earlier release asks
+        link.connect(local_lock.former_name(run_lock.key_of("former", [])))
+        assert b'"holder": "ops@here site.yml"' in link.recv(65536)
+    third.end()
+
+
+def test_a_run_that_ended_before_its_lock_was_taken_gets_none(start, folder):
+    run = Run.__new__(Run)
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
+    run.rows = []
+    for pid, born in ((int(ended.stdout), ""), (int(ended.stdout), "77"), (1, ""), (1, "0x")):
+        request = {"fabric": "late", "scope": "controller", "wait": 0.0, "holder": "h", "pid": pid, "born": born, "clusters": [], "namespace": "n"}
+        run_lock.take(request, run.told)
+        assert not [row for row in run.rows if row.get("held")]
+        assert run_lock.ask(run_lock.key_of("late", [])) is None
+
+
+def _orphan(answers, go):
+    """A worker: its parent ends before it looks."""
+    go.wait(30)
+    parent = multiprocessing.parent_process().pid
+    until(lambda: os.getppid() != parent)
+    try:
+        action.the_run()
+        answers.put("init is watched")
+    except AnsibleActionFail as error:
+        answers.put(str(error))
+
+
+def test_a_worker_whose_playbook_was_killed_takes_no_lock_for_init():
+    context = multiprocessing.get_context("fork")
+    answers, go = context.Queue(), context.Event()
+
+    def playbook():
+        worker = context.Process(target=_orphan, args=(answers, go))
+        worker.start()
+        go.set()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    process = context.Process(target=playbook)
+    process.start()
+    assert "lock_orphan" in answers.get(timeout=60)
+    process.join()
+
+
+def test_a_worker_finds_its_playbook():
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    worker = context.Process(target=lambda: answers.put(action.the_run()))
+    worker.start()
+    assert answers.get(timeout=60) == (os.getpid(), processes.birth(os.getpid()))
+    worker.join()

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of a host and the file under it: real processes, killed ones, other users, what others put in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._linux import lock, processes
+from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock
+from ansible_collections.multicluster.network.plugins.module_utils._linux.lock_file import LockFile, read_record
+
+NAME = "multicluster.network/test-lock-{0}".format(os.getpid())
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
+NOBODY = pwd.getpwnam("nobody").pw_uid
+#: Takes the name of earlier releases as a user, says so, and sleeps.
+SQUATTER = "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); " \
+           "print('held', flush=True); time.sleep(600)"
+HOLDER = "import sys, time; from ansible_collections.multicluster.network.plugins.module_utils._linux import lock; lock.FOLDER = sys.argv[2]; " \
+         "lock.HostLock(sys.argv[1], 0).__enter__(); print('held', flush=True); time.sleep(600)"
+
+
+@pytest.fixture(name="folder", autouse=True)
+def folder_fixture(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "FOLDER", str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+@pytest.fixture(name="start")
+def start_fixture():
+    made = []
+
+    def start(code, *words):
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+        process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True, env=environment)
+        made.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_two_runs_on_one_host_take_turns(folder):
+    with HostLock(NAME, 1):
+        with pytest.raises(LinuxError, match="another run .*process {0} .* since 2.*`kill {0}` on this host".format(os.getpid())):
+            with HostLock(NAME, 0.3):
+                raise AssertionError("both hold the lock")
+    with HostLock(NAME, 0) as held:
+        assert not held.warnings
+        (path,) = folder.iterdir()
+        assert path.stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists(), "what is given back leaves nothing"
+
+
+def test_a_killed_holder_leaves_the_lock_free(start, folder):
+    process = start(HOLDER, NAME, str(folder))
+    with pytest.raises(LinuxError, match="process {0} ".format(process.pid)):
+        with HostLock(NAME, 0):
+            raise AssertionError("both hold the lock")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(folder.iterdir())
+    with HostLock(NAME, 0):
+        pass
+    assert not folder.exists()
+
+
+@AS_ROOT
+def test_another_user_with_the_former_name_keeps_nobody_waiting(start):
+    process = start(SQUATTER, NAME, str(NOBODY))
+    with HostLock(NAME, 600) as held:
+        assert len(held.warnings) == 1 and "process {0} of user {1}".format(process.pid, NOBODY) in held.warnings[0]
+        with pytest.raises(LinuxError, match="another run"):
+            with HostLock(NAME, 0):
+                raise AssertionError("both hold the lock")
+
+
+def test_a_run_of_an_earlier_release_is_waited_for_and_not_for_ever(start):
+    process = start(SQUATTER, NAME, str(os.geteuid()))
+    with HostLock(NAME, 600, former_seconds=0.5) as held:
+        assert "process {0} ".format(process.pid) in held.warnings[0]
+    released = threading.Timer(0.5, process.kill)
+    released.start()
+    with HostLock(NAME, 600, former_seconds=60) as held:
+        assert not held.warnings and processes.name_holders(NAME) == [(os.getpid(), os.geteuid())]
+
+
+def test_the_former_name_keeps_runs_of_earlier_releases_out():
+    with HostLock(NAME, 0):
+        assert processes.name_holders(NAME) == [(os.getpid(), os.geteuid())]
+        assert lock._bind(NAME) is None
+    assert not processes.name_holders(NAME)
+
+
+@AS_ROOT
+def test_other_users_can_neither_take_nor_see_the_lock(folder):
+    attempt = (
+        "import fcntl, os, sys; os.setuid(int(sys.argv[2])); print('held', flush=True)\n"
+        "try: fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print('taken')\n"
+        "except PermissionError: print('refused')"
+    )
+    os.chmod(folder.parent, 0o755)
+    with HostLock(NAME, 0):
+        (path,) = folder.iterdir()
+        done = subprocess.run([sys.executable, "-c", attempt, str(path), str(NOBODY)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["held", "refused"]
+
+
+@AS_ROOT
+def test_a_folder_of_somebody_else_or_a_link_is_refused_by_name(folder, tmp_path):
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+    with pytest.raises(LinuxError, match="locks: it belongs to another user"):
+        with HostLock(NAME, 0):
+            pass
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LinuxError, match="locks: it is a symbolic link or no folder"):
+        with HostLock(NAME, 0):
+            pass
+    folder.unlink()
+    folder.write_text("")
+    with pytest.raises(LinuxError, match="locks: it is (no folder|a symbolic link or no folder)"):
+        with HostLock(NAME, 0):
+            pass
+
+
+def test_a_folder_below_one_that_everybody_may_write_into_is_refused(tmp_path):
+    (tmp_path / "open").mkdir()
+    os.chmod(tmp_path / "open", 0o777)
+    with pytest.raises(LinuxError, match="everybody may write into .*open"):
+        LockFile(str(tmp_path / "open" / "locks"), "x").take({})
+    os.chmod(tmp_path / "open", 0o1777)
+    assert LockFile(str(tmp_path / "open" / "locks"), "x").take({})
+
+
+def test_a_folder_that_was_open_is_closed_and_what_others_put_there_goes(folder, tmp_path):
+    def reopen():
+        folder.mkdir(exist_ok=True)
+        os.chmod(folder, 0o777)
+
+    victim = tmp_path / "victim"
+    victim.write_text("keep me")
+    name = NAME.replace("/", "_") + ".lock"
+    for put in (lambda path: path.symlink_to(victim), lambda path: os.mkfifo(path), lambda path: path.mkdir(), lambda path: os.link(victim, path)):
+        reopen()
+        put(folder / name)
+        with HostLock(NAME, 0):
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert (folder / name).is_file() and not (folder / name).is_symlink()
+        for left in folder.glob("*") if folder.exists() else ():
+            left.rmdir()  # what was a folder is set aside
+    if os.geteuid() == 0:
+        reopen()
+        (folder / name).write_text("")
+        os.chown(folder / name, NOBODY, NOBODY)
+        with HostLock(NAME, 0):
+            assert (folder / name).stat().st_uid == 0
+    assert victim.read_text() == "keep me"
+
+
+def test_many_who_take_and_remove_it_never_meet(folder):
+    inside, most, errors = [], [], []
+
+    def work():
+        try:
+            for _turn in range(20):
+                one = LockFile(str(folder), "busy.lock")
+                while not one.take({}):
+                    pass
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+                one.release()
+        except Exception as error:  # pylint: disable=broad-except  # shown by the assertion below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and len(most) == 120 and set(most) == {1}
+
+
+@given(content=st.one_of(st.binary(max_size=200), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())))
+def test_whatever_a_lock_says_is_a_map(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("said")
+    (folder / "x").write_bytes(content)
+    assert isinstance(read_record(str(folder), "x"), dict)
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handles", [True, False])
+def test_a_process_is_watched_until_it_ends_and_no_other_of_its_number(start, monkeypatch, handles):
+    if not handles:
+        monkeypatch.setattr(processes, "open_process", lambda pid: None)
+    process = start("import time; print('held', flush=True); time.sleep(600)")
+    born = processes.birth(process.pid)
+    assert processes.lives(process.pid, born) and not processes.lives(process.pid, born + "0") and not processes.end(process.pid, "1")
+    stop = threading.Event()
+    watch = threading.Thread(target=processes.outlive, args=(process.pid, born, stop))
+    watch.start()
+    assert not stop.wait(0.6)
+    assert processes.end(process.pid, born)
+    watch.join(30)
+    assert stop.is_set() and not watch.is_alive()
+    process.wait()
+    assert not processes.lives(process.pid, born) and processes.birth(process.pid) == "" and not processes.end(process.pid, born)
+
+
+@pytest.mark.parametrize("pid, born", [(1, ""), (1, "x"), (0, "1"), ("1", "1"), (None, None), (-1, "5"), (2**40, "5")])
+def test_who_is_not_named_exactly_is_not_alive(pid, born):
+    assert not processes.lives(pid, born)
+    assert not processes.end(pid, born)
