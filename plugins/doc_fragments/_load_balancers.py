@@ -143,6 +143,19 @@ options:
             description: Whether the routers are further away than one hop.
             type: bool
             default: false
+      bgp_speakers:
+        description:
+          - Nodes that speak BGP by M(multicluster.network.bgp_speaker). Where it is an empty list and O(settings[].load_balancer) is C(empty://),
+            the return value C(unannounced) names every address. Without the option nothing is said of them.
+        type: list
+        elements: str
+      announced_by:
+        description:
+          - Who announces addresses where O(settings[].load_balancer) is C(empty://). With V(other) it is a speaker of yours, and nobody looks
+            for nodes that do it.
+        type: str
+        choices: [bgp_speaker, other]
+        default: bgp_speaker
       bgp_grants:
         description: What a provider may say of BGP. Nodes with other facts are refused. An empty list grants every usual value.
         type: dict

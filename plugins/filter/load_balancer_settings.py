@@ -15,7 +15,7 @@ description:
   - Gives the option C(settings) of M(multicluster.network.load_balancers).
   - A host of the clusters group takes part when it has the variable C(load_balancers_settings), whose keys are those of the option.
   - Its nodes' BGP facts come from their variables C(bgp_speaker_source_ip), C(bgp_speaker_asn) and C(bgp_speaker_neighbors), unless the
-    settings have C(bgp_nodes).
+    settings have C(bgp_nodes). C(bgp_speakers) names those that have neighbours.
 options:
   _input:
     description: The variable C(hostvars).
@@ -54,10 +54,14 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("load_balancer_settings: use it as hostvars | load_balancer_settings(groups)")
     facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    speakers: t.Dict[str, t.List[str]] = {}
     for host in sorted({host for members in groups.values() for host in members}):
         given = hostvars[host]
         neighbors = given.get("bgp_speaker_neighbors")
-        if not neighbors or "bgp_speaker_source_ip" not in given or "multicluster_cluster" not in given:
+        if not neighbors or "multicluster_cluster" not in given:
+            continue
+        speakers.setdefault(str(given["multicluster_cluster"]), []).append(given.get("node_name") or str(host))
+        if "bgp_speaker_source_ip" not in given:
             continue
         row = {"name": given.get("node_name") or str(host), "source_ip": given["bgp_speaker_source_ip"],
                "peers": [one["address"] for one in neighbors], "peer_asn": neighbors[0].get("asn"),
@@ -69,7 +73,8 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     for host in sorted(groups.get(clusters_group, ())):
         settings = hostvars[host].get("load_balancers_settings")
         if settings:
-            found.append(dict({"bgp_nodes": facts.get(str(host), [])}, **dict(settings, cluster=str(host))))
+            from_nodes = {"bgp_nodes": facts.get(str(host), []), "bgp_speakers": speakers.get(str(host), [])}
+            found.append(dict(from_nodes, **dict(settings, cluster=str(host))))
     return found
 
 

@@ -16,9 +16,11 @@ description:
     address, reserved from a pool of the inventory or at a provider, and MetalLB, kube-vip or nothing at all is told to announce it.
   - Every Service of every cluster is looked at in one call. Services and nodes are listed once, the provider is asked once for all
     reservations, and only what differs is written.
-  - A Service keeps its address. One that its owner wrote himself stays, unless it belongs to another Service.
+  - An address that is in use stays, whoever gave it and whether it stands in C(spec.loadBalancerIP), in an annotation or only in the
+    Service's status, unless it belongs to another Service. Only O(renumber) gives one up.
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
+    Without it a Service whose address only its status has is left to the controller that gave it, and refused by name.
   - Plans in check mode tell what would be ordered and given back before any call is made.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
@@ -48,8 +50,9 @@ options:
     default: []
   renumber:
     description:
-      - Networks whose addresses are given up. A Service with one of them in C(spec.loadBalancerIP) gets another address; RV(plan) and the
-        diff tell the old and the new one.
+      - Networks whose addresses are given up. A Service with one of them gets the address that is reserved for it, or another one; RV(plan)
+        and the diff tell the old and the new one. An address that is reserved for its Service stays.
+      - V(true) stands for every address that is neither of the pool nor reserved for its Service.
     type: list
     elements: str
     default: []
@@ -120,6 +123,7 @@ load_balancers:
   description:
     - For each cluster the state of every Service, the networks to announce where we announce them ourselves, the nodes that speak
       BGP, and the costs of the plan.
+    - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
   type: dict
   returned: always
   sample:
@@ -137,6 +141,7 @@ load_balancers:
           ready: true
           state: Mapped
       announce: [203.0.113.1/32]
+      unannounced: []
       nodes: [aws-node-1, aws-node-2]
       releases: []
       cost: {orders: [], before: 1, after: 1, limit: null}

@@ -121,16 +121,82 @@ def test_claims_of_service_authors(server, api):
     assert "203.0.113.1" not in ledger(api)
 
 
-def test_an_address_that_we_wrote_is_corrected_and_one_of_the_owner_stays(server, api):
+def report(client, name, *ingress):
+    """As another controller does."""
+    client.merge_patch(SERVICES + "/" + name + "/status", {"status": {"loadBalancer": {"ingress": list(ingress)}}}, "other-controller")
+
+
+def test_an_address_in_use_stays_whoever_wrote_it(server, api):
     make_service(api, "web")
     load_balancers.run(request_for(server))
     api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": "203.0.113.5"}}, "kubectl-edit")
     result = load_balancers.run(request_for(server))
     assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.5"
-    assert any("its owner chose" in text for text in result["warnings"]) and "203.0.113.0" in ledger(api)
+    assert any("which stays" in text for text in result["warnings"]) and "203.0.113.0" in ledger(api)
+    # also when its owner takes it out of the field: it is announced and reported, so it is in use
     api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl-edit")
-    load_balancers.run(request_for(server))
+    result = load_balancers.run(request_for(server))
+    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.5" and result["load_balancers"]["aws"]["announce"] == ["203.0.113.5/32"]
+    load_balancers.run(request_for(server, {"renumber": ["203.0.113.5/32"]}))
     assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    assert [row["ip"] for row in get(api, "web")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
+    mark = server.mark()
+    assert not load_balancers.run(request_for(server, {"renumber": ["203.0.113.0/24"]}))["changed"] and server.writes(mark) == []
+
+
+def test_an_address_that_stands_in_the_status_only(server, api):
+    """MetalLB and Cilium give addresses so. Adopted where that is asked for and the pool has it, else left; in every back end."""
+    live = {"pool": "203.0.113.3", "foreign": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
+    for name, address in live.items():
+        make_service(api, name, **({"metallb_io__allow-shared-ip": "k"} if name.startswith("shared") else {}))
+        report(api, name, {"ip": address})
+    make_service(api, "two")
+    report(api, "two", {"ip": "203.0.113.4"}, {"ip": "2001:db8::4"})
+    make_service(api, "named")
+    report(api, "named", {"hostname": "lb.example.org"})
+    before = {name: get(api, name) for name in (*live, "two", "named")}
+    for balancer in ("empty://", "kube-vip://", "metallb:///lb-test/config"):
+        for check in (True, False):
+            mark = server.mark()
+            result = load_balancers.run(request_for(server, load_balancer=balancer), check=check)
+            assert {name: get(api, name) for name in before} == before and server.writes(mark) == [] and not result["changed"]
+            assert reasons(result) == {("service aws/lb-test/" + name, word) for name, word in (
+                ("pool", "adoptable"), ("shared-1", "adoptable"), ("shared-2", "adoptable"),
+                ("foreign", "outside_grant"), ("two", "outside_grant"), ("named", "outside_grant"))}  # fmt: skip
+            assert result["load_balancers"]["aws"]["announce"] == []
+    result = load_balancers.run(request_for(server, {"adopt": True}))
+    assert reasons(result) == {("service aws/lb-test/" + name, "outside_grant") for name in ("foreign", "two", "named")}
+    for name in live:
+        wanted = None if name == "foreign" else live[name]
+        assert get(api, name)["spec"].get("loadBalancerIP") == wanted and get(api, name)["status"] == before[name]["status"]
+    assert get(api, "two") == before["two"] and get(api, "named") == before["named"]
+    assert {entry["service"]: entry["address"] for entry in ledger(api).values()} == {"lb-test/pool": "203.0.113.3", "lb-test/shared-1": "203.0.113.6"}
+    assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.3/32", "203.0.113.6/32"]
+    mark = server.mark()
+    assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
+    # and only the wish to renumber gives one up
+    result = load_balancers.run(request_for(server, {"renumber": ["True"]}))
+    assert reasons(result) == {("service aws/lb-test/two", "adoptable")}  # it holds an address of the pool, which stays
+    assert get(api, "foreign")["spec"]["loadBalancerIP"] == "203.0.113.0" and get(api, "pool")["spec"]["loadBalancerIP"] == "203.0.113.3"
+    assert [row["ip"] for row in get(api, "foreign")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
+
+
+def test_an_address_of_which_no_router_hears(server, api):
+    make_service(api, "web")
+    for check in (True, False):
+        result = load_balancers.run(request_for(server, bgp_speakers=[]), check=check)
+        (row,) = result["load_balancers"]["aws"]["unannounced"]
+        assert (row["service"], row["address"]) == ("lb-test/web", "203.0.113.0") and "bgp_speaker_neighbors" in row["reason"]
+        assert any(text.startswith("aws: nobody announces 203.0.113.0 (lb-test/web): ") for text in result["warnings"])
+    for more in ({"bgp_speakers": ["n1"]}, {"bgp_speakers": [], "announced_by": "other"}, {"bgp_speakers": None}):
+        result = load_balancers.run(request_for(server, **more))
+        assert result["load_balancers"]["aws"]["unannounced"] == [] and not [text for text in result["warnings"] if "nobody announces" in text]
+    # what kube-vip serves it reports
+    result = load_balancers.run(request_for(server, load_balancer="kube-vip://"))
+    assert result["load_balancers"]["aws"]["unannounced"] == []
+    report(api, "web")
+    (row,) = load_balancers.run(request_for(server, load_balancer="kube-vip://"))["load_balancers"]["aws"]["unannounced"]
+    assert "is kube-vip running" in row["reason"]
 
 
 def test_the_pool_ends_and_the_others_go_on(server, api):

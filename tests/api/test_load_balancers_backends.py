@@ -302,3 +302,21 @@ def test_the_accounts_suffice(server, api, tmp_path, capability, setting):
         assert config(api)["data"]["config"] == USERS and not api.get(SERVICES + "/web")["spec"].get("loadBalancerIP")
     finally:
         cluster_objects.run(dict(made, state="absent"))
+
+
+def test_addresses_that_metallb_does_not_announce(server, api):
+    service(api, "web")
+    result = load_balancers.run(request_for(server, bgp_nodes=[]))
+    (row,) = result["load_balancers"]["aws"]["unannounced"]
+    assert row["service"] == SPACE + "/web" and "MetalLB has no BGP peer in the namespace " + METALLB in row["reason"]
+    # the user's own peer, or layer 2, announces it; whether MetalLB has taken it the status says
+    put(api, PEERS, {"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer", "metadata": {"name": "users"},
+                     "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"}})  # fmt: skip
+    (row,) = load_balancers.run(request_for(server, bgp_nodes=[]))["load_balancers"]["aws"]["unannounced"]
+    assert "is MetalLB running" in row["reason"]
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.0"}]}}}
+    api.merge_patch(SERVICES + "/web/status", status, "metallb-controller")
+    assert load_balancers.run(request_for(server, bgp_nodes=[]))["load_balancers"]["aws"]["unannounced"] == []
+    result = load_balancers.run(request_for(server, load_balancer="metallb:///{0}/no-such-config".format(METALLB), bgp_nodes=[]))
+    (row,) = result["load_balancers"]["aws"]["unannounced"]
+    assert "does not exist" in row["reason"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._kubernetes.argspec import clusters_spec, owner_spec
+from .._loadbalancers.announcing import OTHER, SPEAKER
 from .._loadbalancers.identities import IDENTITIES
 from .._loadbalancers.setup import PROVIDERS
 from .._module import fail_on_refused_spec
@@ -59,6 +60,8 @@ def settings_spec() -> Spec:
             "password": {"type": "str", "no_log": True},
             "multihop": {"type": "bool", "default": False},
         }},
+        bgp_speakers={"type": "list", "elements": "str"},
+        announced_by={"type": "str", "choices": [SPEAKER, OTHER], "default": SPEAKER},
         bgp_grants={"type": "dict", "options": {
             "local_asns": {"type": "list", "elements": "int", "default": []},
             "peer_asns": {"type": "list", "elements": "int", "default": []},

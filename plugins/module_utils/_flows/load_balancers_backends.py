@@ -53,12 +53,16 @@ class Wanted(t.NamedTuple):
 
 
 class Told(t.NamedTuple):
-    """Writes, refusals, notes, and the networks that are in the back end once the writes are done."""
+    """Writes, refusals, notes, the networks that are in the back end once the writes are done, and why it announces none of them."""
 
     puts: t.List[Put]
     refused: t.List[Refusal]
     notes: t.List[str]
     mapped: t.FrozenSet[str]
+    silent: str = ""
+
+
+_NO_PEER = "MetalLB has no BGP peer in {0}: give its nodes bgp_speaker_neighbors with bgp_speaker_source_ip, or make a peer of your own"
 
 
 def read(client: Client, setup: Setup) -> Found:
@@ -113,7 +117,7 @@ def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[st
     ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
     if actual is None:
         note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
-        return Told([], [], [note], frozenset())
+        return Told([], [], [note], frozenset(), note)
     text = (actual.get("data") or {}).get("config") or ""
     key = setup.domain + "/managed-peers"
     meta = actual.get("metadata") or {}
@@ -141,7 +145,8 @@ def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[st
         path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(balancer.namespace), segment(balancer.configmap))
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
     mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
-    return Told(puts, [refusal] if refusal else [], config.notes, mapped)
+    silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
+    return Told(puts, [refusal] if refusal else [], config.notes, mapped, silent)
 
 
 def _change_config(config: Config, wanted: Wanted, prune: bool) -> None:
@@ -212,7 +217,19 @@ def _resources(
         puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
     pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL]
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
-    return Told(puts, refused, resources.notes, mapped)
+    peers = any(kind == PEER for kind, dummy in resources.objects)
+    return Told(puts, refused, resources.notes, mapped, "" if peers or not mapped else _by_layer2(client, options.namespace))
+
+
+def _by_layer2(client: Client, namespace: str) -> str:
+    """Without any peer only an L2Advertisement of the user's announces. Where we may not read those, we cannot say that there is none."""
+    try:
+        resource = client.resource(VERSIONS[POOL], "L2Advertisement")
+        if resource is not None and client.list(resource.path(namespace)).items:
+            return ""
+    except ListIncomplete:
+        return ""
+    return _NO_PEER.format("the namespace " + namespace)
 
 
 def _change_resources(resources: Resources, wanted: Wanted, prune: bool) -> t.Dict[ServiceKey, ValueRefused]:

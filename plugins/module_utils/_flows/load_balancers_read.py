@@ -42,11 +42,9 @@ def read_state(client: Client, setup: Setup) -> State:
     uid = str(client.get("/api/v1/namespaces/kube-system")["metadata"].get("uid") or "")
     objects, services = {}, []
     for obj in client.list(SERVICES).items:
-        service = service_of(obj)
-        names = owners(obj, *manager_field)
         by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
-        ours = any(name.startswith("multicluster.network/") for group in [names] + by_annotation for name in group)
-        service = service._replace(set_by_us=ours)
+        ours = any(_is_ours(names) for names in [owners(obj, *manager_field)] + by_annotation)
+        service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)))
         objects[service.key] = obj
         services.append(service)
     nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
@@ -56,6 +54,11 @@ def read_state(client: Client, setup: Setup) -> State:
     return state
 
 
+def _is_ours(names: t.Iterable[str]) -> bool:
+    return any(name.startswith("multicluster.network/") for name in names)
+
+
+STATUS = ("status", "loadBalancer", "ingress")
 ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
 
 

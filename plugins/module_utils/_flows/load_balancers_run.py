@@ -13,9 +13,11 @@ from .._kubernetes.client import Client
 from .._kubernetes.errors import KubeError
 from .._loadbalancers.address_claims import AddressRules, check_address_claims
 from .._loadbalancers.address_states import states
+from .._loadbalancers.announcing import Row, sentences, silence, unannounced
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from .._loadbalancers.ledger import Entry, Ledger, holders
+from .._loadbalancers.live_addresses import Settling, give_up, parse_given, settle
 from .._loadbalancers.load_balancer_setting import EMPTY
 from .._loadbalancers.reservations import Reservation, matches_of, service_tags
 from .._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of
@@ -23,8 +25,7 @@ from .._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts
 from .._loadbalancers.setup import Setup
 from .._plan.budget import check_budget
 from .._plan.plan import Change, Plan, Refusal
-from .._values.addresses import parse_address, parse_network
-from .._values.ranges import RangeSet
+from .._values.addresses import parse_address
 from .._values.refused import ValueRefused
 from . import load_balancers_backends as backends
 from . import load_balancers_bgp as bgp_facts
@@ -69,7 +70,7 @@ class Run:
         self.nodes: t.List[NodeBgp] = []
         self.refusals: t.Dict[str, Refusal] = {}
         self.releases: t.List[str] = []
-        self._renumber()
+        self._settle()
 
     # -- what belongs to the pass ------------------------------------------------------------------------------------
 
@@ -87,6 +88,7 @@ class Run:
             self._release(cost)
         self.plan.warnings += self.provider.warnings()
         shown = self._shown(cost, told)
+        self.plan.warnings += sentences(self.setup.cluster, shown["unannounced"])
         return Report(self.plan, self.failed, shown, getattr(self.provider, "calls", 0))
 
     def _context(self, limit: t.Optional[int]) -> Context:
@@ -96,23 +98,26 @@ class Run:
         named = self.request.get("services") or ()
         return not named or key in named
 
-    def _renumber(self) -> None:
-        """Services with an address that is given up look as if they had none, and get another one."""
-        ranges = RangeSet(parse_network(text) for text in self.request.get("renumber") or ())
-        for index, service in enumerate(self.state.services):
-            try:
-                if service.address and parse_address(service.address) in ranges:
-                    self.state.services[index] = service._replace(address="")
-            except ValueRefused:
-                continue  # the claims stage tells its owner
+    def _rules(self) -> AddressRules:
+        context = self._context(None)
+        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
+
+    def _settle(self) -> None:
+        """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
+        if not (self.setup.balancer.enabled and self.mode in ("sync", "add")):
+            return
+        rules, given = self._rules(), parse_given(self.request.get("renumber") or ())
+        annotation = self.setup.given.get("service_ip_field") == "annotation"
+        services = give_up(self.state.services, self.held, rules, self.setup.pool, given, annotation)
+        adopt = bool(self.request.get("adopt"))
+        self.state.services = settle(services, self.held, Settling(rules, self.setup.pool, adopt, self._selected))
 
     def _adopt(self) -> None:
         """Addresses of the pool that Services have already, from another controller, become reservations of theirs."""
         if not (self.setup.static and self.request.get("adopt") and self.mode in ("sync", "add")):
             return
         context = self._context(None)
-        rules = AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
-        for service in check_address_claims(self.state.services, self.held, rules)[0]:
+        for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
             text = address_of(service, context.backend) if counts(service, context.our_class) and self._selected(service.key) else ""
             if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name):
                 continue
@@ -131,7 +136,7 @@ class Run:
             self._order(cost)
             cost = self._costs(limit)
         for key, word, message in cost.refused:
-            if self._selected(key):
+            if self._selected(key) and (self.mode in ("sync", "add") or word not in ("adoptable", "outside_grant")):
                 self._refuse("service " + key, word, message)
         self._keep_ledger()
         if self.mode in ("sync", "add"):
@@ -148,8 +153,7 @@ class Run:
 
     def _costs(self, limit: t.Optional[int]) -> CostPlan:
         context = self._context(limit)
-        rules = AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
-        kept, refused = check_address_claims(self.state.services, self.held, rules)
+        kept, refused = check_address_claims(self.state.services, self.held, self._rules())
         for refusal in refused:
             self._refuse(*refusal)
         return cost_plan(kept, self.held, context._replace(gc_orphans=False))
@@ -313,7 +317,10 @@ class Run:
         return {network for key, network in mapped_networks(cost).items() if key not in gone}
 
     def _shown(self, cost: CostPlan, told: backends.Told) -> t.Dict[str, t.Any]:
-        owner, rows = self.setup.owner(self.state.uid), []
+        owner, rows, served = self.setup.owner(self.state.uid), [], t.cast(t.List[Row], [])
+        mapped = mapped_networks(cost) if self.mode in ("sync", "add") else {}
+        given = self.setup.given
+        why = silence(self.setup.balancer.type, given.get("announced_by") or "", given.get("bgp_speakers"), told.silent)
         planned = {change.id: change for change in self.plan.changes if change.kind == "Service"}
         for service in sorted(self.state.services):
             if service.type != LOAD_BALANCER or not self.setup.balancer.enabled or not counts(service, self.setup.given.get("load_balancer_class") or ""):
@@ -323,6 +330,7 @@ class Run:
             change = planned.get("{0}/{1}".format(self.setup.cluster, service.key))
             if change is not None and isinstance(change.after, dict):
                 has = str(change.after.get("address", has))
+            served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
             found = states(has, mine, told.mapped)
             rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.word,
                              reservation=mine.id if mine is not None else ""))  # fmt: skip
@@ -332,6 +340,7 @@ class Run:
             "load_balancer": self.setup.balancer.type,
             "services": rows,
             "announce": announce,
+            "unannounced": unannounced(served, self.setup.balancer.type, why),
             "nodes": [node.name for node in self.nodes],
             "releases": self.releases,
             "cost": {

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What follows for a Service from the reservations and the address it has (ccm 9.3 to 9.5; rulings 24 and 25).
+"""What follows for a Service from the reservations and the address it has (ccm 9.3 to 9.5).
+
+An address that is in use is never changed: where another one is reserved, or where only the status has it, that is told.
 
 Nothing here calls anyone. Where an address must be ordered first, the plan shows it as Pending; after the order the
 caller adds the provider's record to the reservations and asks again.
@@ -18,7 +20,8 @@ from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .locations import Places, location_of
 from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, matches_of, reservation_of, service_tag, service_tags
-from .services import Service, address_of, annotated_address, counts, left_alone, opted_out, retains
+from .services import Service, address_of, annotates, counts, left_alone, opted_out, retains
+from .static_pool import Pool
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
 DELETE, RETAIN = "delete", "retain"
@@ -40,7 +43,7 @@ class Context(t.NamedTuple):
 
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
     ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
-    ``reports_status``: the back end does not report addresses.
+    ``reports_status``: the back end does not report addresses. ``pool``: the addresses of our own, where there are any.
     """
 
     owner: Owner
@@ -55,6 +58,7 @@ class Context(t.NamedTuple):
     reclaim_policy: str = DELETE
     gc_orphans: bool = False
     reports_status: bool = False
+    pool: Pool = Pool(())
 
 
 class Outcome(t.NamedTuple):
@@ -68,16 +72,19 @@ class Outcome(t.NamedTuple):
 def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
     """The steps that give a Service its address; ``ordered`` counts orders planned before in the same run.
 
-    Raises ValueRefused ``denied claimed_twice no_location prefix_limit missing_cluster_uid``.
+    Raises ValueRefused ``denied claimed_twice no_location prefix_limit missing_cluster_uid``; and ``adoptable`` or ``outside_grant`` for
+    one that another controller serves: its status has what neither its owner nor we gave it.
     """
     if not counts(service, context.our_class):
         return Outcome([])
     has = address_of(service, context.backend)
     mine = reservation_of(
-        reservations, context.owner, service.namespace, service.name, has, context.recorded, context.on_duplicate
+        reservations, context.owner, service.namespace, service.name, has or "".join(service.ingress[:1]), context.recorded, context.on_duplicate
     )
-    if has:
+    if has and not service.hosts:
         return _with_address(service, has, mine, context)
+    if service.hosts or service.ingress and not (mine is not None and mine.address and mine.address in service.ingress):
+        raise _served_by_another(service, mine, context)
     if mine is None:
         return _order(service, reservations, context, ordered)
     if not mine.address:
@@ -90,13 +97,30 @@ def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: 
 def _with_address(service: Service, has: str, mine: t.Optional[Reservation], context: Context) -> Outcome:
     notes: t.Tuple[str, ...] = ()
     if mine is not None and mine.address and mine.address != has:
-        if service.set_by_us and not annotated_address(service, context.backend):
-            return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved", ("its address was corrected",))
-        notes = ("it has {0}, which its owner chose; the address {1} reserved for it is unused".format(has, mine.address),)
+        text = "it has {0}, which stays; the address {1} reserved for it is unused (load_balancers_renumber: [{2}] gives it that one)"
+        notes = (text.format(has, mine.address, host_network(has)),)
     # the reserved length belongs to the reserved addresses only
     inside = mine is not None and mine.address and parse_address(has) in parse_network(mine.network)
     network = "{0}/{1}".format(parse_address(has), mine.cidr) if mine is not None and inside else host_network(has)
-    return Outcome([Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
+    steps = [Action(SET_ADDRESS, service.key, has)] if has == service.live and not annotates(service, has) else []
+    others = [text for text in service.ingress if text != has and (mine is None or text != mine.address)]
+    if context.reports_status and others and has not in service.ingress and not service.reported:
+        text = "its status says {0}, which another controller wrote and which stays (load_balancers_renumber: [{1}] replaces it)"
+        notes += (text.format(others[0], host_network(others[0])),)
+        return Outcome(steps + [Action(MAP, service.key, network)], "Assigned", notes)
+    return Outcome(steps + [Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
+
+
+def _served_by_another(service: Service, mine: t.Optional[Reservation], context: Context) -> ValueRefused:
+    has = ", ".join((service.ingress + service.hosts)[:5])
+    kept = "another controller gave it {0}, which stands in its status and stays; ".format(has)
+    if len(service.ingress) == 1 and not service.hosts and service.ingress[0] in context.pool:
+        return ValueRefused("adoptable", kept + "load_balancers_adopt: true takes that over")
+    reserved = "{0} is reserved for it; ".format(mine.address) if mine is not None and mine.address else ""
+    networks = ", ".join(host_network(address) for address in service.ingress)
+    other = "load_balancers_renumber: [{0}]".format(networks) if networks and not service.hosts else "load_balancers_renumber: true"
+    return ValueRefused("outside_grant", "{0}{1}{2} gives it an address of ours, the annotation loadbalancer-managed \"false\" leaves it there".format(
+        kept, reserved, other))
 
 
 def _order(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int) -> Outcome:
@@ -136,11 +160,13 @@ def users_addresses(services: t.Iterable[Service], reservations: t.Iterable[Rese
 
 
 def _set_and_map(service: Service, address: Address, network: Address, context: Context) -> t.List[Action]:
-    return [Action(SET_ADDRESS, service.key, address), Action(MAP, service.key, network)] + _report(service, address, context)
+    kept = address in service.ingress and annotates(service, str(address))
+    steps = [] if kept else [Action(SET_ADDRESS, service.key, address)]
+    return steps + [Action(MAP, service.key, network)] + _report(service, address, context)
 
 
 def _report(service: Service, address: Address, context: Context) -> t.List[Action]:
-    return [Action(REPORT, service.key, address)] if context.reports_status and service.ingress != (address,) else []
+    return [Action(REPORT, service.key, address)] if context.reports_status and address not in service.ingress else []
 
 
 def host_network(address: str) -> str:
@@ -187,7 +213,7 @@ def orphans(
     if not context.gc_orphans or not context.owner.cluster_uid or services is None or (not services and not confirm_empty):
         return Outcome([])
     wanted = {service_tag(item.namespace, item.name) for item in services if counts(item, context.our_class) or opted_out(item)}
-    in_use = {item.address for item in services if item.type == "LoadBalancer"} - {""}
+    in_use = {text for item in services if item.type == "LoadBalancer" for text in (address_of(item, context.backend), *item.ingress)} - {""}
     actions: t.List[Action] = []
     notes: t.List[str] = []
     for item in reservations:

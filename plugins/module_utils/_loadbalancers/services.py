@@ -18,11 +18,18 @@ _ADDRESS_ANNOTATIONS = {
     METALLB: ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"),
     KUBE_VIP: ("kube-vip.io/loadbalancerIPs",),
 }
+#: Of every controller that can be asked so. An address that stands in one of them is never written into the field beside it:
+#: MetalLB drops the address of a Service that has both.
+_EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
 _SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
 
 
 class Service(t.NamedTuple):
-    """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``; ``version``: of its first family."""
+    """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``; ``version``: of its first family.
+
+    ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported`` says that our field manager wrote them. ``live`` is
+    the address that only its status has and that we keep for it (live_addresses.settle).
+    """
 
     namespace: str
     name: str
@@ -33,6 +40,9 @@ class Service(t.NamedTuple):
     set_by_us: bool = False
     ingress: t.Tuple[str, ...] = ()
     version: int = 4
+    hosts: t.Tuple[str, ...] = ()
+    reported: bool = False
+    live: str = ""
 
     @property
     def key(self) -> str:
@@ -44,8 +54,8 @@ class Service(t.NamedTuple):
         return next((str(self.annotations[name]) for name in _SHARING_ANNOTATIONS if self.annotations.get(name)), "")
 
 
-def service_of(obj: t.Mapping[str, t.Any], set_by_us: bool = False) -> Service:
-    """From the API object."""
+def service_of(obj: t.Mapping[str, t.Any]) -> Service:
+    """From the API object, without what its field managers say."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     return Service(
@@ -55,9 +65,10 @@ def service_of(obj: t.Mapping[str, t.Any], set_by_us: bool = False) -> Service:
         str(spec.get("loadBalancerIP") or ""),
         meta.get("annotations") or {},
         str(spec.get("loadBalancerClass") or ""),
-        set_by_us,
+        False,
         tuple(str(item.get("ip")) for item in ingress if item.get("ip")),
         6 if list(spec.get("ipFamilies") or ())[:1] == ["IPv6"] else 4,
+        tuple(str(item.get("hostname")) for item in ingress if item.get("hostname") and not item.get("ip")),
     )
 
 
@@ -94,6 +105,11 @@ def annotated_address(service: Service, backend: str) -> str:
     return ""
 
 
+def annotates(service: Service, address: str) -> bool:
+    """Whether any controller's annotation names the address already."""
+    return any(address in [one.strip() for one in str(service.annotations.get(name) or "").split(",")] for name in _EVERY_ANNOTATION)
+
+
 def address_of(service: Service, backend: str) -> str:
-    """The address that a Service has, in its field or in the back end's annotation."""
-    return service.address or annotated_address(service, backend)
+    """The address that a Service has, in its field or in the back end's annotation, or in its status where we keep that one."""
+    return service.address or annotated_address(service, backend) or service.live

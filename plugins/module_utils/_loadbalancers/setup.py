@@ -80,6 +80,7 @@ class Setup(t.NamedTuple):
             self.given.get("reclaim_policy") or "delete",
             bool(self.given.get("gc_orphans")),
             self.balancer.type == EMPTY,
+            self.pool,
         )
 
     def metallb(self, has_resources: bool) -> LoadBalancer:

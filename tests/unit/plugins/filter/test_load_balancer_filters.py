@@ -50,8 +50,13 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     groups = {"clusters": ["gcp", "aws"], "nodes": ["n1", "n2", "n3"]}
     row = {"source_ip": "10.66.23.31", "peers": ["10.66.23.1", "10.66.23.2"], "peer_asn": 65530, "password": "s", "multihop": False}
     assert load_balancer_settings(hostvars, groups) == [
-        {"cluster": "aws", "pool": ["203.0.113.0/29"], "bgp_nodes": [dict(row, name="n1"), dict(row, name="other", local_asn=64512)]}
+        {"cluster": "aws", "pool": ["203.0.113.0/29"], "bgp_nodes": [dict(row, name="n1"), dict(row, name="other", local_asn=64512)],
+         "bgp_speakers": ["n1", "other"]}
     ]
+    # a node whose source address FRR finds itself speaks as well, though nobody else can be told of its session
+    del node["bgp_speaker_source_ip"]
+    found = load_balancer_settings(hostvars, groups)[0]
+    assert found["bgp_speakers"] == ["n1", "other"] and [row["name"] for row in found["bgp_nodes"]] == ["other"]
     hostvars["aws"]["load_balancers_settings"]["bgp_nodes"] = []
     assert load_balancer_settings(hostvars, groups)[0]["bgp_nodes"] == []
     with pytest.raises(AnsibleFilterError):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services and their addresses: what is ordered, corrected, kept and given back."""
+"""Services and their addresses: what is ordered, kept and given back."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_pending_denied_and_duplicates():
     assert service_plan.duplicates([service()], two, OWNER) == {"default/web": ["r-web", "spoof"]}
 
 
-def test_only_an_address_of_ours_is_corrected():
+def test_an_address_in_use_stays_whoever_wrote_it():
     held = [reserved()]
-    users = service_plan.wanted_by(service(address="198.51.100.7"), held, CONTEXT)
-    assert names(users) == [("map", "198.51.100.7/32")] and "its owner chose" in users.notes[0]
-    ours = service_plan.wanted_by(service(address="198.51.100.7", set_by_us=True), held, CONTEXT)
-    assert names(ours) == [("set_service_ip", "192.0.2.1"), ("map", "192.0.2.1/32")]
+    for has in (service(address="198.51.100.7"), service(address="198.51.100.7", set_by_us=True)):
+        kept = service_plan.wanted_by(has, held, CONTEXT)
+        assert names(kept) == [("map", "198.51.100.7/32")]
+        assert "192.0.2.1" in kept.notes[0] and "load_balancers_renumber: [198.51.100.7/32]" in kept.notes[0]
     annotated = service(annotations={"metallb.io/loadBalancerIPs": "2001:db8::7,192.0.2.9"}, set_by_us=True)
     assert names(service_plan.wanted_by(annotated, held, CONTEXT)) == [("map", "2001:db8::7/128")]
 
@@ -82,7 +82,7 @@ def test_who_counts():
     assert services.counts(service(load_balancer_class="mine"), "mine")
     obj = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"},
            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "x"}]}}}  # fmt: skip
-    assert services.service_of(obj) == service(address="192.0.2.1", ingress=("192.0.2.1",))
+    assert services.service_of(obj) == service(address="192.0.2.1", ingress=("192.0.2.1",), hosts=("x",))
 
 
 def test_releasing_needs_a_record():

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses of which no router hears are named, with what to set."""
+
+from __future__ import annotations
+
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import announcing
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.announcing import Row
+
+
+def test_who_would_announce():
+    assert "bgp_speaker_neighbors" in announcing.silence("empty", "bgp_speaker", [], "")
+    assert announcing.silence("empty", "other", [], "") == "" == announcing.silence("empty", "bgp_speaker", ["n1"], "")
+    assert announcing.silence("empty", "", None, "") == ""  # nobody said which nodes speak
+    assert announcing.silence("metallb", "bgp_speaker", [], "no peer") == "no peer" and announcing.silence("kube-vip", "", [], "") == ""
+
+
+def test_which_addresses_and_why():
+    rows = [Row("default/a", "192.0.2.1", True, True), Row("default/b", "192.0.2.2", True), Row("default/c", ""), Row("default/d", "192.0.2.4")]
+    assert [row["service"] for row in announcing.unannounced(rows, "empty", "no router")] == ["default/a", "default/b", "default/d"]
+    assert announcing.unannounced(rows, "empty", "") == []
+    # MetalLB and kube-vip report what they serve; what this run has just told them they cannot have reported yet
+    found = announcing.unannounced(rows, "metallb", "")
+    assert [row["address"] for row in found] == ["192.0.2.2"] and "is MetalLB running" in found[0]["reason"]
+    assert "kube-vip" in announcing.unannounced(rows, "kube-vip", "")[0]["reason"]
+
+
+def test_the_sentence_stays_within_a_line_or_two():
+    rows = [{"service": "default/s{0}".format(number), "address": "192.0.2.{0}".format(number), "reason": "why"} for number in range(9)]
+    text, other = announcing.sentences("aws", rows + [{"service": "x/y", "address": "192.0.2.77", "reason": "zzz"}])
+    assert text.startswith("aws: nobody announces 192.0.2.0 (default/s0), ") and text.endswith("and 4 more: why") and "x/y" in other
+    assert announcing.sentences("aws", []) == []
