@@ -107,6 +107,7 @@ BOOT_FILES = (
     "_plan/plan.py",
     "_plan/reconcile.py",
     "_values/addresses.py",
+    "_values/ascii_text.py",
     "_values/keys.py",
     "_values/names.py",
     "_values/numbers.py",
