@@ -59,6 +59,35 @@ options:
     type: str
     choices: [always, declared, never]
     default: always
+  own_endpoint_routes:
+    description: Announce an internal address that is also the Peer's endpoint.
+    type: bool
+    default: false
+  roaming_keepalive:
+    description: Seconds of keepalive for a Peer without endpoint.
+    type: int
+    default: 25
+  all_pod_cidrs:
+    description: Announce all pod ranges of a dual-stack node and not just the first.
+    type: bool
+    default: false
+  anchor_choice:
+    description: Which node carries the ranges of the whole cluster.
+    type: str
+    choices: [sticky, first]
+    default: sticky
+  strict_keys:
+    description: Refuse keys that are not 32 bytes in canonical base64.
+    type: bool
+    default: true
+  strict_endpoints:
+    description: Refuse endpoints that Kilo does not take, and DNS names that do not resolve.
+    type: bool
+    default: true
+  keep_transient:
+    description: Keep the Peers of a node that is skipped for a reason that passes.
+    type: bool
+    default: true
   group_locations:
     description: Whether leaders carry their location where Kilo of a cluster connects locations, as in M(multicluster.network.clustermesh_peers).
     type: bool
@@ -184,6 +213,13 @@ def argument_spec() -> dict:
         "management": {"type": "dict", "options": management},
         "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
         "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
+        "own_endpoint_routes": {"type": "bool", "default": False},
+        "roaming_keepalive": {"type": "int", "default": 25},
+        "all_pod_cidrs": {"type": "bool", "default": False},
+        "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},
+        "strict_keys": {"type": "bool", "default": True, "no_log": False},
+        "strict_endpoints": {"type": "bool", "default": True},
+        "keep_transient": {"type": "bool", "default": True},
         "group_locations": {"type": "bool", "default": True},
         "node_cidrs": {"type": "dict", "default": {}},
         "learnt_endpoints": {

@@ -115,17 +115,23 @@ options:
     choices: [sticky, first]
     default: sticky
   keep_transient:
-    description: Keep the Peers of a node that is skipped for a reason that passes, such as an agent that restarts.
+    description:
+      - Keep the Peers of a node that is skipped for a reason that passes, such as an agent that restarts, or WireGuard addresses that
+        are duplicates while Kilo renumbers them.
+      - The same holds for nodes whose Peer Kilo would now refuse (O(strict_keys), O(strict_endpoints)).
     type: bool
     default: true
   strict_keys:
-    description: Refuse keys that are not 32 bytes in canonical base64 instead of warning.
+    description: Refuse keys that are not 32 bytes in canonical base64, as Kilo does with the whole Peer, instead of warning.
     type: bool
-    default: false
+    default: true
   strict_endpoints:
-    description: Refuse endpoints that are neither a usable address nor a lower-case DNS name instead of warning.
+    description:
+      - Refuse endpoints that are neither a usable address nor a lower-case DNS name instead of warning, and write ranges as they are printed.
+      - Look up DNS names, and refuse those that do not resolve within O(timeout). One Peer whose name does not resolve keeps every
+        agent of its cluster from changing anything. Set it to V(false) where only the nodes can resolve the names.
     type: bool
-    default: false
+    default: true
   purge_meshes:
     description: Also delete Peers of ours whose mesh is not defined any more.
     type: bool
@@ -278,8 +284,8 @@ def argument_spec() -> dict:
         "group_locations": {"type": "bool", "default": True},
         "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},
         "keep_transient": {"type": "bool", "default": True},
-        "strict_keys": {"type": "bool", "default": False, "no_log": False},
-        "strict_endpoints": {"type": "bool", "default": False},
+        "strict_keys": {"type": "bool", "default": True, "no_log": False},
+        "strict_endpoints": {"type": "bool", "default": True},
         "purge_meshes": {"type": "bool", "default": False},
         "force_finalizer": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},

@@ -14,6 +14,8 @@ from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import BadAnswer, Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
 from .._kubernetes.fanout import in_flight
 from .._kubernetes.objects import WRITES
+from .._linux.resolve import resolve
+from .._mesh.kilo_accepts import names_of
 from .._mesh.kilo_diff import next_delay
 from .._mesh.kilo_plan import RELEASE, MeshPlan, PeerWrite, plan_mesh
 from .._mesh.kilo_sources import Gathered, Settings
@@ -52,6 +54,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     leaving = [mesh for mesh in meshes if settings.state != "present" or mesh.get("deleting")]
     staying = [mesh for mesh in meshes if settings.state == "present" and not mesh.get("deleting")]
     gathered, refused = gather(clusters, meshes, nodes_too=bool(staying))
+    settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_mesh(staying, gathered, settings)
     if leaving:
         state = settings.state if settings.state != "present" else "absent"
@@ -151,6 +154,13 @@ def _is_ready(node: t.Mapping[str, t.Any]) -> bool:
         isinstance(item, dict) and item.get("type") == "Ready" and item.get("status") == "True"
         for item in (conditions if isinstance(conditions, list) else ())
     )
+
+
+def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Settings:
+    """The settings with the addresses of all DNS names of endpoints, where the run is strict about them."""
+    if not settings.strict_endpoints or settings.state != "present":
+        return settings
+    return settings._replace(resolved=resolve(names_of(gathered.nodes, gathered.peers), seconds))
 
 
 # --- apply ----------------------------------------------------------------------------------------------------------

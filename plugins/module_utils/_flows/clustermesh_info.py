@@ -12,7 +12,7 @@ import typing as t
 from .._kubernetes.clusters import Clusters
 from .._mesh.kilo_plan import plan_mesh
 from .._mesh.kilo_report import report
-from .clustermesh import gather, settings_of, shown
+from .clustermesh import gather, looked_up, settings_of, shown
 from .clustermesh_objects import Management
 
 
@@ -22,6 +22,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     meshes = list(request.get("meshes") or ()) + Management.of(request, clusters).meshes
     gathered, refused = gather(clusters, meshes)
+    settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_mesh(meshes, gathered, settings)
     result = plan.plan.result()
     result.update(

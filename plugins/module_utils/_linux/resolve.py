@@ -13,14 +13,22 @@ import typing as t
 _THREADS = 16
 
 
-def resolve(names: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
-    """Name -> addresses as text; an empty list when it does not resolve. The caller judges the addresses."""
+def resolve(names: t.Sequence[str], seconds: t.Optional[float] = None) -> t.Dict[str, t.List[str]]:
+    """Name -> addresses as text; an empty list when it does not resolve. The caller judges the addresses.
+
+    Names that have no answer after ``seconds`` do not resolve; those in front come first.
+    """
     if not names:
         return {}
-    from concurrent.futures import ThreadPoolExecutor  # only runs with names in their endpoints pay for it
+    from concurrent.futures import ThreadPoolExecutor, wait  # only runs with names in their endpoints pay for it
 
-    with ThreadPoolExecutor(max_workers=min(_THREADS, len(names))) as pool:
-        return dict(zip(names, pool.map(_resolve, names)))
+    pool = ThreadPoolExecutor(max_workers=min(_THREADS, len(names)))
+    try:
+        asked = {name: pool.submit(_resolve, name) for name in names}
+        answered = wait(asked.values(), seconds).done
+        return {name: future.result() if future in answered else [] for name, future in asked.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _resolve(name: str) -> t.List[str]:

@@ -91,8 +91,6 @@ class Checked(t.NamedTuple):
 def check_kilo(
     sources: t.Sequence[Source],
     node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
-    strict_keys: bool = False,
-    strict_endpoints: bool = False,
     internal_ip_routes: str = ALWAYS,
     resolved: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
 ) -> Checked:
@@ -110,8 +108,8 @@ def check_kilo(
             name = str(node["name"])
             label = label_of(source.cluster, name)
             try:
-                key = _key(annotation(node, KEY), label, malformed, strict_keys, checked.warnings)
-                endpoints[label] = _endpoint(node, source, label, checked, strict_endpoints, resolved or {})
+                key = _key(annotation(node, KEY), label, malformed, checked.warnings)
+                endpoints[label] = _endpoint(node, source, label, checked, resolved or {})
             except ValueRefused as error:
                 checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
                 continue
@@ -173,13 +171,11 @@ def _overlay_of(source: Source) -> t.Iterator[Network]:
                 yield network
 
 
-def _key(text: str, label: str, malformed: t.Dict[str, str], strict: bool, warnings: t.List[str]) -> t.Any:
+def _key(text: str, label: str, malformed: t.Dict[str, str], warnings: t.List[str]) -> t.Any:
     """The key in canonical spelling for comparing, or a stand-in for text that is no key."""
     try:
         return parse_key(text)
     except ValueRefused as error:
-        if strict:
-            raise ValueRefused("key_malformed", error.message) from None
         warnings.append("{0}: {1}; Kilo cannot use it [key_malformed]".format(label, error.message))
     try:
         raw = base64.b64decode(text.encode("utf-8", "replace"))
@@ -198,7 +194,7 @@ def _key(text: str, label: str, malformed: t.Dict[str, str], strict: bool, warni
 
 
 def _endpoint(
-    node: Node, source: Source, label: str, checked: Checked, strict: bool, names: t.Mapping[str, t.Sequence[str]]
+    node: Node, source: Source, label: str, checked: Checked, names: t.Mapping[str, t.Sequence[str]]
 ) -> t.List[Address]:
     """The addresses of the node's endpoint, which lies in no range of the mesh."""
     try:
@@ -213,8 +209,6 @@ def _endpoint(
             raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
     doubt = doubtful(endpoint)
     if doubt is not None:
-        if strict:
-            raise ValueRefused(*doubt)
         checked.warnings.append("{0}: {1} [{2}]".format(label, doubt[1], doubt[0]))
     return found
 

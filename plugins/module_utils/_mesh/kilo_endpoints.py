@@ -133,14 +133,18 @@ def doubtful(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
         if kind is None or kind == "v4_embedded":
             return None
         return "endpoint_special", "endpoint {0} is a {1} address, which no node has".format(address, kind)
-    try:
-        parse_subdomain(host.get("dns"), "bad_endpoint")
-    except ValueRefused:
-        pass
-    else:
-        if not is_digits(host["dns"].rpartition(".")[2]):
-            return None
+    if is_subdomain(host.get("dns")) and not is_digits(host["dns"].rpartition(".")[2]):
+        return None
     return "bad_endpoint", "{0} is neither an address nor a lower-case DNS name, and Kilo ignores it".format(quoted(host.get("dns")))
+
+
+def is_subdomain(text: t.Any) -> bool:
+    """True for a lower-case DNS name of at most 253 characters."""
+    try:
+        parse_subdomain(text, "bad_endpoint")
+    except ValueRefused:
+        return False
+    return True
 
 
 # --- what nodes learnt from handshakes ------------------------------------------------------------------------------

@@ -171,6 +171,36 @@ def filter_nodes(
     return result
 
 
+def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
+    """The nodes that can be written although the Peers of others stay as they are.
+
+    When a node joins, Kilo renumbers all WireGuard addresses, and for a while the annotations of several nodes are
+    duplicates of each other, or of what the Peer of a kept node still has. A node whose new address a kept Peer has waits
+    too, and if it has a live Peer, that one stays: then its address is taken as well. ``kept`` grows by these nodes.
+    """
+    by_route: t.Dict[str, t.List[str]] = {}
+    for node in filtered.valid:
+        by_route.setdefault(wireguard_route(node) or "", []).append(str(node["name"]))
+    waiting: t.Dict[str, str] = {}
+    todo = list(kept)
+    while todo:
+        holder = todo.pop()
+        for route in (live.get(holder) or {}).get("allowedIPs") or ():
+            for name in by_route.get(str(route), ()):
+                if name != holder and name not in waiting:
+                    waiting[name] = holder
+                    if name in live:
+                        kept.append(name)
+                        todo.append(name)
+    if not waiting:
+        return filtered
+    result = Filtered([node for node in filtered.valid if str(node["name"]) not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what stands stays until both agree"
+    for name, holder in waiting.items():
+        result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, holder)
+    return result
+
+
 def wireguard_route(node: Node) -> t.Optional[str]:
     """Host route of a node's WireGuard address, None when it has no valid one."""
     cidr = cidr_or_none(annotation(node, WIREGUARD_IP))

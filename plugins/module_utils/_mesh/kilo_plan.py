@@ -12,9 +12,11 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.objects import owners
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
+from .kilo_accepts import endpoint_name, refused_by_kilo
 from .kilo_diff import changed_fields, diff_peers, same_spec
 from .kilo_endpoints import SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .kilo_meshes import mesh_id
+from .kilo_nodes import DUPLICATE
 from .kilo_peers import manifest, peer_endpoint, with_endpoint, without
 from .kilo_sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .kilo_status import Outcome
@@ -94,7 +96,7 @@ class _Run:
                       self.settings.adopt, foreign)
         )  # fmt: skip
 
-    def remove(self, target: Target, name: str, reason: str, action: str = DELETE) -> None:
+    def remove(self, target: Target, name: str, reason: str, action: str = DELETE, early: bool = False) -> None:
         obj = target.objects[name]
         metadata, spec = obj["metadata"], dict(peer_spec(obj))
         if "presharedKey" in spec:
@@ -105,7 +107,7 @@ class _Run:
             None if action == DELETE else dict(shown, owner="(nobody)"),
         )  # fmt: skip
         self.writes[target.name].append(
-            PeerWrite(change, action, name, reason, None, metadata.get("uid"), metadata.get("resourceVersion"), False)
+            PeerWrite(change, action, name, reason, None, metadata.get("uid"), metadata.get("resourceVersion"), False, early=early)
         )
 
     def purge(self, target: Target, source: str, doomed: t.Mapping[str, str], owned: int, remaining: int) -> None:
@@ -136,6 +138,7 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
     run.plan.refused.extend(sources.refused)
     run.plan.warnings.extend(sources.warnings)
     for name in sorted(targets):
+        _say_unresolved(run, targets[name])
         _plan_target(run, targets[name], sources, {mesh.get("name") for mesh in meshes})
         _in_order(run.writes[name])
         run.plan.changes.extend(write.change for write in run.writes[name])
@@ -145,6 +148,7 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
         if source.anchor is not None:
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())
+    bootstrapping = bootstrapping or any(kept.reason == DUPLICATE for kept in run.kept)  # soon over
     return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable)
 
 
@@ -175,6 +179,18 @@ def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Contain
     leaving = frozenset(write.name for write in run.writes[target.name])
     for key, peers in desired.items():
         _plan_source(run, target, sources.plans[key], peers, leaving)
+
+
+def _say_unresolved(run: _Run, target: Target) -> None:
+    """Whoever wrote it: a name that does not resolve keeps an agent from doing anything at all."""
+    for name, obj in target.objects.items():
+        host = endpoint_name(peer_spec(obj))
+        if host is not None and run.settings.resolved.get(host, [host]) == []:
+            text = (
+                "cluster {0}: the endpoint {1} of Peer {2} does not resolve here. An agent that cannot resolve it either changes no tunnel, route "
+                "or rule at all until it can; agents that looked it up before go on until they restart"
+            )
+            run.plan.warnings.append(text.format(target.name, host, name))
 
 
 def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: str) -> None:
@@ -250,9 +266,14 @@ def _plan_source(
     own = target.existing.own(mesh, cluster)
     diff = diff_peers(mesh, cluster, target.existing, peers, merge=False, leaving=leaving)
     created = {peer["name"] for peer in diff.create}
+    strict = run.settings.strict_keys and run.settings.strict_endpoints
     for peer in peers:
         name = peer["name"]
         label = "Peer {0}/{1}".format(target.name, name)
+        problem = refused_by_kilo(peer["spec"]) if strict else None
+        if problem is not None:
+            run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what stands stays")
+            continue
         if name in diff.merged:
             message = "its key is held by Peer {0}, which is not of this mesh and source and stays as it is"
             run.plan.refuse(label, "claimed_twice", message.format(diff.merged[name]))
@@ -278,6 +299,10 @@ def _compare(run: _Run, target: Target, peer: t.Mapping[str, t.Any], existing: t
         run.plan.unchanged += 1
     elif same:
         run.update(target, peer, "taken over as it is")
+    elif (target.ours(name) or run.settings.adopt) and refused_by_kilo(spec) is not None:
+        reason = "Kilo does not see changes of a Peer that it refuses ({0}), so it is made anew".format(refused_by_kilo(spec))
+        run.remove(target, name, reason, early=True)
+        run.create(target, peer, reason)
     elif target.ours(name):
         run.update(target, peer, "differs in " + ", ".join(changed_fields(spec, peer["spec"])))
     elif run.settings.adopt:
@@ -323,7 +348,7 @@ def _in_order(writes: t.List[PeerWrite]) -> None:
         if write.action == DELETE:
             before = write.change.before
             early = before.get("publicKey") in keys or any(route in routes for route in before.get("allowedIPs") or ())
-            writes[index] = write._replace(early=early)
+            writes[index] = write._replace(early=write.early or early)
     writes.sort(key=lambda write: (not write.early, write.action == DELETE, write.name))
 
 

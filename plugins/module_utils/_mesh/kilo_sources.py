@@ -14,11 +14,13 @@ from .._plan.plan import Refusal
 from .._values.addresses import Address
 from .._values.refused import ValueRefused, quoted
 from .claims import label_of
+from .kilo_accepts import WORDS, check_node, plain_pods, plain_ranges
 from .kilo_claims import Checked, Source, check_kilo
 from .kilo_diff import Existing
+from .kilo_endpoints import INVALID
 from .kilo_locations import Grouped, announced, by_location, grouped
 from .kilo_meshes import MeshFinding, check_definition, mesh_id, validate_meshes
-from .kilo_nodes import Filtered, filter_nodes, is_transient
+from .kilo_nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
 from .kilo_peers import (
     Knobs,
     anchor_cidrs,
@@ -47,8 +49,8 @@ class Settings(t.NamedTuple):
     anchor_choice: str = "sticky"
     learnt_endpoints: str = "before_external_ip"
     resolved: t.Mapping[str, t.Sequence[str]] = {}
-    strict_keys: bool = False
-    strict_endpoints: bool = False
+    strict_keys: bool = True
+    strict_endpoints: bool = True
     keep_transient: bool = True
     node_cidrs: t.Mapping[str, t.Sequence[str]] = {}
     state: str = "present"
@@ -219,9 +221,8 @@ def plan_sources(
         source.live.update(draft.live)
         source.kept.extend(name for name in draft.kept if name not in source.kept)
     checked = check_kilo(
-        list(by_cluster.values()), settings.node_cidrs, settings.strict_keys, settings.strict_endpoints, settings.internal_ip_routes,
-        settings.resolved,
-    )  # fmt: skip
+        list(by_cluster.values()), settings.node_cidrs, settings.internal_ip_routes, settings.resolved
+    )
     found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
     told: t.Set[Refusal] = set()
     for key, draft in drafts.items():
@@ -230,6 +231,7 @@ def plan_sources(
             if refusal not in told:
                 told.add(refusal)
                 found.refused.append(refusal)
+        _say_renumbered(found.plans[key], found.warnings)
     for cluster, source in sorted(by_cluster.items()):
         if not settings.group_locations and by_location(gathered.nodes[cluster]):
             text = "cluster {0}: Kilo runs with the granularity location, so only leaders have a WireGuard address"
@@ -267,16 +269,50 @@ def _draft(
                 holders.setdefault(address, node)
     # what a node announces is settled here, so that everything behind takes its ranges as they are
     nodes = [announced(node, settings.all_pod_cidrs) for node in nodes]
+    if settings.strict_endpoints:
+        nodes, entry = [plain_pods(node) for node in nodes], plain_ranges(entry)
     groups = Grouped(nodes, {}, {})
     if settings.group_locations and by_location(nodes):
         groups = grouped(nodes, entry, live)
     filtered = filter_nodes(groups.nodes, entry, knobs.policy, holders)
     filtered.skipped.update(dict.fromkeys(groups.twice, "claimed_twice"))
     filtered.messages.update(groups.twice)
+    filtered = _taken_by_kilo(filtered, entry, settings)
     kept = []
     if settings.keep_transient:
-        kept = [name for name, reason in filtered.skipped.items() if is_transient(reason) and name in live]
+        kept = [name for name, reason in filtered.skipped.items() if name in live and _stays(reason, settings)]
+        filtered = while_renumbered(filtered, live, kept)
     return _Draft(mesh, entry, knobs, filtered, live, node_of, groups.led_by, kept)
+
+
+def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: Settings) -> Filtered:
+    """Without the nodes whose Peer Kilo would refuse, as far as this run is strict."""
+    result = Filtered([], dict(filtered.skipped), dict(filtered.messages))
+    for node in filtered.valid:
+        try:
+            check_node(node, entry, settings.strict_keys, settings.strict_endpoints, settings.resolved)
+        except ValueRefused as error:
+            name = str(node["name"])
+            result.skipped[name], result.messages[name] = error.word, error.message
+        else:
+            result.valid.append(node)
+    return result
+
+
+def _stays(reason: str, settings: Settings) -> bool:
+    """True for a reason why a node gets nothing new, and which is none to take away what stands."""
+    return is_transient(reason) or reason in WORDS or reason == DUPLICATE or (reason == INVALID and settings.strict_endpoints)
+
+
+def _say_renumbered(source: SourcePlan, warnings: t.List[str]) -> None:
+    names = sorted(name for name in source.kept if source.reasons.get(name) == DUPLICATE)
+    if names:
+        text = (
+            "cluster {0}: the Peers of {1} stay as they are: the nodes announce WireGuard addresses of each other, as they do for "
+            "about half a minute while Kilo renumbers them; run again then"
+        )
+        shown = ", ".join(names[:5]) + (" and {0} more".format(len(names) - 5) if len(names) > 5 else "")
+        warnings.append(text.format(source.entry["name"], shown))
 
 
 def carried(draft: _Draft, valid: t.Sequence[Node], warnings: t.List[str]) -> t.List[str]:

@@ -101,6 +101,12 @@ def _cidr(text: str) -> t.Optional[Cidr]:
     return Cidr(host, ipaddress.ip_network((address, length), strict=False))
 
 
+def canonical_cidr(text: t.Any) -> t.Any:
+    """A CIDR as it is printed, without the bits behind its prefix; anything else as it is."""
+    cidr = cidr_or_none(text)
+    return text if cidr is None else str(cidr.network)
+
+
 def cidr_contains(outer: Network, inner: t.Union[Network, Address]) -> bool:
     """True when all of inner lies in outer; never across families."""
     if outer.version != inner.version:
