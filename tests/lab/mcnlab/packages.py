@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -14,6 +15,7 @@ from .errors import LabError
 from .progress import phase
 
 LIST = pathlib.Path(__file__).resolve().parent.parent / "packages.txt"
+TURN = pathlib.Path("/run/lock/multicluster-network-packages")
 POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 # Services which a package enables for the next boot of the machine; the lab wants the programs only.
 SERVICES = {"etcd-server": "etcd.service", "openssh-server": "ssh.service"}
@@ -40,7 +42,7 @@ def ensure() -> None:
         return
     if os.geteuid() != 0:
         raise LabError(f"packages are missing and we are not root: {' '.join(names)}")
-    with phase(f"installing {len(names)} packages: {' '.join(names)}"), _no_services():
+    with phase(f"installing {len(names)} packages: {' '.join(names)}"), _turn(), _no_services():
         if _apt("install", "-y", "--no-install-recommends", *names).returncode:
             _apt("update")
             result = _apt("install", "-y", "--no-install-recommends", *names)
@@ -57,6 +59,14 @@ def _apt(*words: str) -> subprocess.CompletedProcess:
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
     )
+
+
+@contextlib.contextmanager
+def _turn():
+    """One of us at a time, as tests/run does: two runs that install at once would end each other's ban on services."""
+    with open(TURN, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
