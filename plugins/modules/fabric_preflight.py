@@ -16,7 +16,7 @@ description:
     node, and what plans made in check mode refused, and compares the hosts with each other.
   - Finds kernels that are too old, missing WireGuard, MTUs that are too small, ports, mark bits, tables and routes that others have,
     clocks that differ, keys and addresses that two hosts have, ranges that overlap, hosts with networks inside another
-    cluster's ranges, and programs in the clusters that do the same job.
+    cluster's ranges, programs in the clusters that do the same job, and clusters whose Services would get addresses that nobody announces.
   - It changes nothing.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
@@ -35,6 +35,13 @@ options:
   kubespan:
     description: What of the layout of a KubeSpan mesh is not as usual, V({}) for nothing. Leave it out where there is no such mesh.
     type: dict
+  load_balancers:
+    description:
+      - For each cluster with load balancing C(cluster), and of its settings C(load_balancer), C(bgp_speakers) and C(announced_by), as
+        P(multicluster.network.load_balancer_settings#filter) gives them.
+    type: list
+    elements: dict
+    default: []
   max_skew:
     description: How many seconds a node's clock may differ from the controller's.
     type: float
@@ -116,6 +123,7 @@ def main() -> None:
             "plans": {"type": "dict", "default": {}},
             "packed": {"type": "str"},
             "kubespan": {"type": "dict"},
+            "load_balancers": {"type": "list", "elements": "dict", "default": []},
             "max_skew": {"type": "float", "default": 30},
             "fail_on_errors": {"type": "bool", "default": True},
             **clusters_spec(),

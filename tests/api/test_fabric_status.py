@@ -86,5 +86,10 @@ def test_preflight_asks_both_and_writes_nothing(two):
     mark = two.mark()
     request = {"fabric": "t", "clusters": two.request()["clusters"], "definition": DEFINITION, "timeout": 5, "nodes": {}}
     assert fabric_preflight.run(request)["ok"] and two.writes(mark) == {"aws": [], "gcp": []}
+    # addresses that nobody would announce are found before there are any
+    settings = [{"cluster": "aws", "load_balancer": "empty://", "bgp_speakers": []}, {"cluster": "gcp", "load_balancer": "empty://", "bgp_speakers": ["n"]}]
+    found = fabric_preflight.run(dict(request, load_balancers=settings))
+    assert found["ok"] and [(row["where"], row["reason"]) for row in found["findings"]] == [("aws", "unannounced")]
+    assert "bgp_speaker_neighbors" in found["lines"][0]
     found = fabric_preflight.run(dead(request))
     assert not found["ok"] and [row["where"] for row in found["findings"]] == ["aws"]

@@ -12,6 +12,8 @@ import typing as t
 from .._kubernetes.client import Client
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import KubeError
+from .._loadbalancers.announcing import missing_backend, silence
+from .._loadbalancers.load_balancer_setting import parse_load_balancer
 from .._mesh.fabric import Fabric, errors, load_fabric
 from .._mesh.kubespan_generations import Layout
 from .._status.preflight import ERROR, Limits, find
@@ -30,7 +32,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     """The module's result. Raises ValueError for options that make no sense.
 
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_status or None}, node_plans: {host: of
-    node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds}.
+    node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
+    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}]}.
     """
     request = unpacked(request)
     definition = request["definition"]
@@ -53,6 +56,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
             "workloads": workloads,
+            "silent": _silent(request.get("load_balancers") or (), workloads),
         },
         Limits(float(request.get("max_skew") or Limits().skew)),
     )
@@ -88,6 +92,18 @@ def _workloads(name: str, client: Client) -> t.List[t.Tuple[str, str]]:
             template = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
             label = "{0} {1}/{2}".format(kind, meta.get("namespace"), meta.get("name"))
             found += [(label, str(one.get("image"))) for one in template.get("containers") or () if isinstance(one, dict)]
+    return found
+
+
+def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """Clusters in which Services would get addresses that nobody announces, and why."""
+    found = {}
+    for given in settings:
+        balancer = parse_load_balancer(given.get("load_balancer") or "").type
+        images = [image for dummy, image in workloads.get(str(given["cluster"])) or ()]
+        why = silence(balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images))
+        if why:
+            found[str(given["cluster"])] = why
     return found
 
 

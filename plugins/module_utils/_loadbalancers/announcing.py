@@ -43,6 +43,14 @@ def silence(balancer: str, announced_by: str, speakers: t.Optional[t.Collection[
     )
 
 
+def missing_backend(balancer: str, images: t.Collection[str]) -> str:
+    """What a cluster lacks whose back end would announce; ``images`` of all that runs there, none where nobody may look."""
+    name = _BACKENDS.get(balancer, "")
+    if not name or not images or any(name.lower() in image for image in images):
+        return ""
+    return "load_balancer in load_balancers_settings leaves it to {0}, and no Deployment or DaemonSet of the cluster runs {0}".format(name)
+
+
 def unannounced(rows: t.Iterable[Row], balancer: str, why: str) -> t.List[t.Dict[str, str]]:
     """``service``, ``address`` and ``reason`` of each address that nobody announces. ``why`` is the answer of silence()."""
     found = []

@@ -46,7 +46,8 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
 
     facts: ``inventory`` [{where, variable, word, message}], ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_status with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
-    ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]}.
+    ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
+    ``silent`` {cluster: why nobody announces the addresses of its Services}.
     """
     found: t.List[Data] = []
 
@@ -74,6 +75,8 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
             for part, job in PROGRAMS:
                 if part in image:
                     note(WARNING, cluster, "foreign_manager", "{0} runs {1}, which looks after {2} too".format(name, image, job))
+    for cluster, why in sorted((facts.get("silent") or {}).items()):
+        note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}
     return [unique[key] for key in sorted(unique)]
 

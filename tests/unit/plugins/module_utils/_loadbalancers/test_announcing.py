@@ -17,6 +17,13 @@ def test_who_would_announce():
     assert announcing.silence("metallb", "bgp_speaker", [], "no peer") == "no peer" and announcing.silence("kube-vip", "", [], "") == ""
 
 
+def test_a_back_end_that_does_not_run():
+    assert "no Deployment or DaemonSet" in announcing.missing_backend("metallb", ["registry.k8s.io/coredns:1.11"])
+    assert announcing.missing_backend("metallb", ["x/coredns", "quay.io/metallb/speaker:v0.14.8"]) == "" == announcing.missing_backend("empty", ["x"])
+    assert announcing.missing_backend("kube-vip", ["ghcr.io/kube-vip/kube-vip:v0.8"]) == ""
+    assert announcing.missing_backend("kube-vip", []) == ""  # nobody may look
+
+
 def test_which_addresses_and_why():
     rows = [Row("default/a", "192.0.2.1", True, True), Row("default/b", "192.0.2.2", True), Row("default/c", ""), Row("default/d", "192.0.2.4")]
     assert [row["service"] for row in announcing.unannounced(rows, "empty", "no router")] == ["default/a", "default/b", "default/d"]

@@ -113,12 +113,17 @@ def claim(facts):
     facts["refused"].append({"where": "mesh", "object": "gcp/x", "reason": "outside_grant", "message": "m"})
 
 
+def silence(facts):
+    facts["silent"] = {"gcp": "no node of the cluster has a router to tell: set bgp_speaker_neighbors"}
+
+
 CONDITIONS = {
     kernel: (ERROR, "kernel_too_old"), wireguard: (ERROR, "wireguard_missing"), tun: (ERROR, "tun_missing"), mtu: (ERROR, "mtu_too_small"),
     port: (ERROR, "port_taken"), port_of_a_device: (ERROR, "port_taken"), clock: (ERROR, "clock_skew"), key: (ERROR, "key_twice"),
     address: (ERROR, "address_twice"), bridge: (ERROR, "range_in_use"), route: (ERROR, "route_taken"), overlap: (ERROR, "pod_subnet_overlap"),
     silent_node: (ERROR, "no_answer"), silent_cluster: (ERROR, "unreachable"), mark: (ERROR, "mark_taken"), table: (ERROR, "table_taken"),
     manager: (WARNING, "foreign_manager"), unreadable: (ERROR, "unreadable"), pending: (WARNING, "unconfirmed"), claim: (WARNING, "outside_grant"),
+    silence: (WARNING, "unannounced"),
 }  # fmt: skip
 
 
