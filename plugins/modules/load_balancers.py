@@ -123,6 +123,8 @@ load_balancers:
   description:
     - For each cluster the state of every Service, the networks to announce where we announce them ourselves, the nodes that speak
       BGP, and the costs of the plan.
+    - C(releases) are addresses that this run released, or would with O(release=true). C(kept) are those that no Service wants any more and
+      that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
   type: dict
   returned: always
@@ -144,6 +146,7 @@ load_balancers:
       unannounced: []
       nodes: [aws-node-1, aws-node-2]
       releases: []
+      kept: []
       cost: {orders: [], before: 1, after: 1, limit: null}
 failures:
   description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).

@@ -264,6 +264,22 @@ def test_what_is_kept_and_what_is_swept(server, api):
     assert not load_balancers.run(request_for(server))["changed"]
 
 
+def test_the_last_address_waits_for_a_word_and_the_run_says_which(server, api):
+    make_service(api, "web")
+    load_balancers.run(request_for(server))
+    api.delete(SERVICES + "/web")
+    line = "load_balancers_confirm_empty: [aws]"
+    for check, release in ((True, True), (False, False), (False, True)):
+        result = load_balancers.run(request_for(server, {"release": release}), check=check)
+        assert not result["changed"] and result["load_balancers"]["aws"]["kept"] == ["203.0.113.0"] and reasons(result) == {("aws", "delete_budget")}
+        assert line in result["refused"][0]["message"]
+        assert release == any(line in text for text in result["warnings"])  # told once, by the tasks that would release it
+    result = load_balancers.run(request_for(server, {"max_deletes": 0}))
+    assert result["load_balancers"]["aws"]["kept"] == [] and "max_deletes is 0" in result["refused"][0]["message"]
+    result = load_balancers.run(request_for(server, {"confirm_empty": ["aws"]}))
+    assert result["load_balancers"]["aws"]["releases"] == ["203.0.113.0"] and ledger(api) == {}
+
+
 def test_events_concern_the_named_services_only(server, api):
     for name in ("a", "b"):
         make_service(api, name)

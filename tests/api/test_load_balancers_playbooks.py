@@ -52,8 +52,8 @@ def inventory(server, tmp_path):
     client.delete("/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool")
 
 
-def play(folder, book, *arguments):
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_HOME=str(folder / "ansible"))
+def play(folder, book, *arguments, **variables):
+    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_HOME=str(folder / "ansible"), **variables)
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
     words = ["ansible-playbook", "-i", str(folder / "hosts.yml"), book, "-e", "ansible_python_interpreter=" + sys.executable, *arguments]
@@ -87,6 +87,11 @@ def test_the_playbook_and_its_secrets(server, inventory):
         assert code == 0 and "-  address: 147.75.10.1" in out and "+  address: 203.0.113.1" in out, out[-3000:]
     finally:
         client.delete(SERVICES + "/moving")
+    # the last one: its address stays, and the end of the run has the line that releases it
+    client.merge_patch(SERVICES + "/web", {"spec": {"type": "ClusterIP"}}, "kubectl")
+    code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+    assert code == 0 and "load_balancers_confirm_empty: [aws]" in " ".join(out.partition("Give back what nobody announces")[2].split()), out[-3000:]
+    client.merge_patch(SERVICES + "/web", {"spec": {"type": "LoadBalancer"}}, "kubectl")
     code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
     assert code == 0 and "loadBalancerIP" not in client.get(SERVICES + "/web")["spec"], out[-3000:]
     assert not client.get("/api/v1/nodes/book-1")["metadata"].get("annotations")
@@ -103,6 +108,28 @@ def test_a_provider_that_fails_shows_no_token(server, inventory):
     code, out = play(inventory, "multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
     assert code != 0 and "[api]" in out and server.writes(mark) == []
     assert TOKEN not in out and OTHER not in out
+
+
+def test_variables_of_the_environment_count_where_that_is_asked_for(server, inventory, double):
+    """Without the switch they do nothing, and the error says so; with it they are the settings, and the token is shown nowhere."""
+    double.ask("/reset")
+    tree = yaml.safe_load((inventory / "hosts.yml").read_text())
+    settings = {"provider": "equinix_metal", "base_url": double.root + "/metal/v1", "allow_plain_http": True, "load_balancer": "kube-vip://",
+                "bgp_node_selector": "none=here"}  # fmt: skip
+    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = settings
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
+    variables = {"METAL_API_KEY": DOUBLES_TOKEN, "METAL_PROJECT_ID": PROJECT, "METAL_METRO_NAME": "da"}
+    arguments = ("multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
+    code, out = play(inventory, *arguments, **variables)
+    assert code != 0 and "api_key is not set" in out and "load_balancers_use_environment: true" in out, out[-3000:]
+    assert double.held() == [] and DOUBLES_TOKEN not in out
+    code, out = play(inventory, *arguments, "-e", "load_balancers_use_environment=true", **variables)
+    assert code == 0 and DOUBLES_TOKEN not in out, out[-3000:]
+    (held,) = double.held()
+    assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == held["address"] and held["metro"]["code"] == "da"
+    code, out = play(inventory, *arguments, "-e", "load_balancers_use_environment=true", "-e", "load_balancers_state=absent", **variables)
+    assert code == 0 and double.held() == [], out[-3000:]
+    server.client().delete("/api/v1/namespaces/kube-system/configmaps/metal-ccm-reservations")
 
 
 def test_nodes_are_initialised_by_the_playbook(server, inventory, double):

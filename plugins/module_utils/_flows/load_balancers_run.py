@@ -13,7 +13,7 @@ from .._kubernetes.client import Client
 from .._kubernetes.errors import KubeError
 from .._loadbalancers.address_claims import AddressRules, check_address_claims
 from .._loadbalancers.address_states import states
-from .._loadbalancers.announcing import Row, sentences, silence, unannounced
+from .._loadbalancers.announcing import NAMED, Row, sentences, silence, unannounced
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from .._loadbalancers.ledger import Entry, Ledger, holders
@@ -35,6 +35,7 @@ from .load_balancers_read import State, make_provider, read_state
 from .load_balancers_writes import Put, put_all
 
 _KEY = t.Tuple[str, str]
+KEPT = "no Service wants an address any more, and {0}{1} stay until you say that this is right: load_balancers_confirm_empty: [{2}]"
 
 
 class Report(t.NamedTuple):
@@ -70,6 +71,7 @@ class Run:
         self.nodes: t.List[NodeBgp] = []
         self.refusals: t.Dict[str, Refusal] = {}
         self.releases: t.List[str] = []
+        self.kept: t.List[str] = []
         self._settle()
 
     # -- what belongs to the pass ------------------------------------------------------------------------------------
@@ -269,6 +271,11 @@ class Run:
             refusal = check_budget(self.setup.cluster, "reservation", len(ours), len(releases), len(ours) - len(releases),
                                    self.request.get("max_deletes"), confirmed or bool(cost.outcomes))  # fmt: skip
         if refusal is not None:
+            if len(ours) == len(releases) and self.request.get("max_deletes") != 0:
+                self.kept = sorted(str(action.address or action.id) for action in releases)
+                refusal = refusal._replace(message=KEPT.format(", ".join(self.kept[:NAMED]), "" if len(self.kept) <= NAMED else ", ...", self.setup.cluster))
+                if self.request.get("release") is not False:
+                    self.plan.warnings.append("{0}: {1}".format(self.setup.cluster, refusal.message))
             self.plan.refused.append(refusal)
             return
         self.releases = [str(action.address or action.id) for action in releases]
@@ -343,6 +350,7 @@ class Run:
             "unannounced": unannounced(served, self.setup.balancer.type, why),
             "nodes": [node.name for node in self.nodes],
             "releases": self.releases,
+            "kept": self.kept,
             "cost": {
                 "orders": [order["service"] for order in cost.orders] if self.dry else [],
                 "before": cost.before, "after": cost.after, "limit": cost.limit,

@@ -111,7 +111,8 @@ def read_settings(
         if value is None:
             value = _of_oldest(item, env)
         if value in (None, "") and item.missing and required:
-            raise SettingRefused(item.missing, item.variables[0], "{0} is not set".format(item.variables[0]))
+            text = "{0} is not set: write it into load_balancers_settings, or {1} into the environment with load_balancers_use_environment: true"
+            raise SettingRefused(item.missing, item.variables[0], text.format(item.name, item.variables[0]))
         values[item.name] = item.default if value is None else value
     try:
         parse_selector(values["bgp_node_selector"], "invalid_node_selector")
