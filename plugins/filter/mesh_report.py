@@ -7,15 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: mesh_report
-short_description: Judge a verification of the mesh and draw its tables
+short_description: Judge a verification of the fabric and draw its tables
 version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Joins what every node found with the topology. Problems name the nodes and peers concerned.
+  - Joins what every node found, and what every capability's comparison found, with the topology. A verdict is V(proven),
+    V(not proven) or V(broken); reasons name the nodes, peers and clusters concerned.
 options:
   _input:
-    description: The return value C(mesh) of M(multicluster.network.mesh_plan).
+    description: The return value C(mesh) of M(multicluster.network.mesh_plan). An empty dictionary means the one that a host has registered.
     type: dict
     required: true
   hostvars:
@@ -27,6 +28,26 @@ options:
     type: list
     elements: str
     required: true
+  declared:
+    description: The hosts of the inventory that may be nodes. Those without C(multicluster_cluster) are left out.
+    type: list
+    elements: str
+    default: []
+  clusters:
+    description: The hosts that stand for clusters.
+    type: list
+    elements: str
+    default: []
+  capabilities:
+    description:
+      - The capabilities that are on, each of which must have been compared. The default is what the playbook C(verify) found out, as
+        is which of them this run has carried out itself.
+    type: list
+    elements: str
+  allow_unproven:
+    description: Count what is V(not proven) as good enough for C(ok).
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -37,26 +58,40 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(ok), C(problems), C(warnings) and C(text).
+  description:
+    - C(verdict), C(ok), C(problems), C(warnings), C(parts) with the verdict of each capability, C(text) with bounded tables, and C(full)
+      with every row.
   type: dict
 """
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import report
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, report
 
 
-def mesh_report(mesh: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def mesh_report(
+    mesh: t.Mapping[str, t.Any],
+    hostvars: t.Any,
+    hosts: t.Sequence[str],
+    declared: t.Sequence[str] = (),
+    clusters: t.Sequence[str] = (),
+    capabilities: t.Optional[t.Sequence[str]] = None,
+    allow_unproven: bool = False,
+) -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
-    for host in hosts:
-        if host not in mesh["nodes"]:
-            continue
-        given = hostvars[host]
-        probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
-        drift = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
-        found[str(host)] = {"drift": drift, "probe": probe} if "pings" in probe else {}
-    return report.build(mesh, found)
+    nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
+    wanted = set(map(str, hosts))
+    mesh = mesh or collected.mesh(hostvars, nodes)
+    told = collected.told(hostvars, [*nodes, *clusters])
+    facts = {
+        "mesh": mesh,
+        "found": collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
+        "declared": nodes,
+        "capabilities": told["capabilities"] if capabilities is None else [str(name) for name in capabilities],
+        "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
+        "applied": told["applied"],
+    }
+    return report.build(facts, allow_unproven)
 
 
 class FilterModule:

@@ -48,7 +48,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import report
+from ansible_collections.multicluster.network.plugins.module_utils._status import report
 
 
 def mesh_targets(mesh: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str], host: str) -> t.List[t.Dict[str, str]]:

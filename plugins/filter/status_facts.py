@@ -53,21 +53,8 @@ _value:
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._status.packed import pack
-
-#: Capability -> where its role registers the result of a run.
-_PLANS = {
-    "services": "__service_mirror_r",
-    "policy": "__policy_sync_r_sets",
-    "dns": "__coredns_r_section",
-    "loadbalancers": "__load_balancers_r",
-    "tenants": "__tenants_r_info",
-    "clustermesh": "__clustermesh_r_info",
-}
-#: The same of the mesh, whose role registers on nodes.
-_NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
-#: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
-_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts")
 
 
 def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node", packed: bool = False) -> t.Any:
@@ -81,23 +68,10 @@ def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[s
         found["nodes"][str(host)] = result.get("node")
         converge = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
         if "plan" in converge or converge.get("refused"):
-            found["node_plans"][str(host)] = _part(converge)
-        if not found["mesh"] and "__mesh_r_plan" in given:
-            found["mesh"] = given["__mesh_r_plan"].get("mesh") or {}
-        _collect(found["plans"], given, _NODE_PLANS)
-    for host in clusters:
-        _collect(found["plans"], hostvars[host], _PLANS)
+            found["node_plans"][str(host)] = collected.part(converge)
+    found["mesh"] = collected.mesh(hostvars, list(found["nodes"]))
+    found["plans"] = collected.plans(hostvars, list(found["nodes"]), clusters)
     return pack(found) if packed else found
-
-
-def _collect(plans: t.Dict[str, t.Any], given: t.Any, names: t.Mapping[str, str]) -> None:
-    for capability, name in names.items():
-        if capability not in plans and name in given and not given[name].get("skipped"):
-            plans[capability] = _part(given[name])
-
-
-def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    return {name: result[name] for name in _PARTS if name in result}
 
 
 class FilterModule:

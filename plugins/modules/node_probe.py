@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Finds pods on the node by their network namespaces, pings given addresses from inside them, and reads when each
-    WireGuard peer last shook hands. It needs no container runtime and changes nothing.
+  - Finds pods on the node by their network namespaces, pings given addresses from inside them, reads when each
+    WireGuard peer last shook hands, and asks the kernel whether packets for the peers leave by their devices.
+    It needs no container runtime and changes nothing.
 extends_documentation_fragment:
   - multicluster.network._attributes.node
   - multicluster.network._attributes.reads
@@ -25,6 +26,11 @@ options:
     type: list
     elements: str
     required: true
+  cluster_cidrs:
+    description: The pod ranges of the node's whole cluster. Pods with an address in them that is in none of O(pod_cidrs) are reported.
+    type: list
+    elements: str
+    default: []
   max_pods:
     description: How many pods of the node take part.
     type: int
@@ -44,10 +50,19 @@ options:
         type: str
         required: true
   devices:
-    description: WireGuard devices whose peers are reported.
+    description:
+      - WireGuard devices whose peers are reported. For one address of every range of every peer, and for one inside each narrower route
+        and rule of others within it, the kernel is asked whether its packets leave by the device.
     type: list
     elements: str
     default: []
+  mark:
+    description: Firewall mark that packets for these devices carry, as with KubeSpan.
+    type: int
+    default: 0
+  fabric:
+    description: Name of the fabric whose systemd units on this node are reported.
+    type: str
   tries:
     description: How often an address is tried before it counts as not reached.
     type: int
@@ -82,6 +97,18 @@ pods:
   elements: dict
   returned: success
   sample: [{addresses: [10.2.3.10], in_namespace: true}]
+strays:
+  description: Addresses of pods here that are in the cluster's ranges and not in the node's; the mesh cannot carry them.
+  type: list
+  elements: str
+  returned: success
+  sample: []
+others:
+  description: Where there is no pod, addresses outside all these ranges that network namespaces of this node have.
+  type: list
+  elements: str
+  returned: success
+  sample: []
 pings:
   description: Every pair that was tried.
   type: list
@@ -98,6 +125,40 @@ peers:
       public_key: ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA=
       endpoint: 10.22.22.27:51821
       handshake_age: 3
+      listen_port: 51821
+      source: 10.66.23.31
+paths:
+  description:
+    - How many questions the kernel was asked, and the ranges whose packets do not leave by the device of their peer, each with the
+      address that was asked for and what takes it. Null without devices.
+  type: dict
+  returned: success
+  sample:
+    asked: 4
+    elsewhere:
+      - range: 10.4.7.0/24
+        device: wireguard.gcp
+        address: 10.4.7.129
+        source: null
+        text: the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main protocol 4
+    more: 0
+units:
+  description: The fabric's systemd units on this node.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: multicluster-network-default.service, load: loaded, active: active, sub: exited, result: success, enabled: enabled}]
+bgp:
+  description: What the collection's BGP speaker announces here, and its sessions; null where there is none.
+  type: dict
+  returned: success
+  sample: {announces: [203.0.113.1/32], sessions: [{neighbor: 10.66.23.1, state: Established}]}
+errors:
+  description: What could not be read, by C(section) and C(message).
+  type: list
+  elements: dict
+  returned: success
+  sample: []
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -110,6 +171,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "pod_cidrs": {"type": "list", "elements": "str", "required": True},
+            "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
             "max_pods": {"type": "int", "default": 1},
             "targets": {
                 "type": "list",
@@ -118,6 +180,8 @@ def main() -> None:
                 "options": {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
             },
             "devices": {"type": "list", "elements": "str", "default": []},
+            "mark": {"type": "int", "default": 0},
+            "fabric": {"type": "str"},
             "tries": {"type": "int", "default": 3},
             "wait_seconds": {"type": "int", "default": 2},
         },

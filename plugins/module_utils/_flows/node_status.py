@@ -52,7 +52,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("rules", _rules),
         ("tables", lambda: _tables(fabric)),
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
-        ("bgp", _bgp),
+        ("bgp", read_bgp),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
     if request.get("checks"):
@@ -157,7 +157,7 @@ def _wireguard() -> str:
     return "userspace" if facts.exists("/dev/net/tun") else "no_tun"
 
 
-def _bgp() -> t.Optional[Data]:
+def read_bgp() -> t.Optional[Data]:
     """What our speaker announces, and to whom; None where there is none."""
     if not facts.exists(frr.RUN):
         return None

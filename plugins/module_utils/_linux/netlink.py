@@ -27,6 +27,8 @@ _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE_BYTES = 1 << 18
 _DUMP_TRIES = 5
+#: Answers to one send must fit the smallest receive buffer together, a page each.
+_QUESTIONS = 32
 _TIMEOUT = 20.0
 
 
@@ -116,6 +118,26 @@ class NetlinkSocket:
             answers.append(answer_body)
         if interrupted:
             raise InterruptedError()
+        return answers
+
+    def ask_each(self, kind: int, bodies: t.Sequence[bytes]) -> t.List[t.Union[int, bytes]]:
+        """Many questions of one answer each, several a send: the answer without netlink's header, or the kernel's error number."""
+        answers: t.List[t.Union[int, bytes]] = [errno.ENODATA] * len(bodies)
+        for start in range(0, len(bodies), _QUESTIONS):
+            part = bodies[start : start + _QUESTIONS]
+            first = self._sequence + 1
+            self._sequence += len(part)
+            self.requests += 1
+            self._socket.send(b"".join(
+                _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST, first + offset, 0) + body for offset, body in enumerate(part)
+            ))  # fmt: skip
+            missing = set(range(first, first + len(part)))
+            for answer, _flags, sequence, body in self.received():
+                if sequence in missing:
+                    missing.discard(sequence)
+                    answers[start + sequence - first] = error_number(body) if answer == NLMSG_ERROR else body
+                    if not missing:
+                        break
         return answers
 
     def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:

@@ -24,27 +24,38 @@ from .programs import run
 
 #: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
 MAX_NAMESPACES = 1000
+#: So many addresses are told; one would be enough.
+_MOST = 20
 _TIME = re.compile(r"time[=<]([0-9.]+) ms")
 
 
-def find_pods(pod_cidrs: t.Sequence[str], limit: int) -> t.List[t.Dict[str, t.Any]]:
-    """Up to ``limit`` pods as [{netns: path, addresses: [text]}], sorted by address.
+def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = ()) -> t.Dict[str, t.List[t.Any]]:
+    """{"pods": up to ``limit`` as {netns: path, addresses: [text]}, sorted by address, "strays", "others": [address]}.
 
     Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) stands in with
-    netns None.
+    netns None. ``strays`` are addresses inside ``cluster_cidrs`` that are not in the node's own ranges, ``others`` those
+    outside both, of namespaces that have none inside: what was met on the way to the pods.
     """
-    ranges = [parse_network(text) for text in pod_cidrs]
-    pods = []
+    ranges, cluster = [parse_network(text) for text in pod_cidrs], [parse_network(text) for text in cluster_cidrs]
+    pods: t.List[t.Dict[str, t.Any]] = []
+    strays: t.Set[str] = set()
+    others: t.Set[str] = set()
     for path in _namespaces():
-        inside = _addresses(path, ranges)
+        addresses = _addresses(path)
+        inside = _within(addresses, ranges)
         if inside:
             pods.append({"netns": path, "addresses": inside})
+        else:
+            astray = _within(addresses, cluster)
+            strays.update(astray)
+            others.update(set(addresses) - set(astray))
         if len(pods) >= limit * 8:
             break
     if not pods:
-        own = _addresses(None, ranges)
+        own = _within(_addresses(None), ranges)
         pods = [{"netns": None, "addresses": own}] if own else []
-    return sorted(pods, key=lambda pod: [_sort_key(text) for text in pod["addresses"]])[:limit]
+    pods.sort(key=lambda pod: [_sort_key(text) for text in pod["addresses"]])
+    return {"pods": pods[:limit], "strays": sorted(strays, key=_sort_key)[:_MOST], "others": sorted(others, key=_sort_key)[:_MOST]}
 
 
 def ping(netns: t.Optional[str], source: str, target: str, tries: int, wait_seconds: int) -> t.Dict[str, t.Any]:
@@ -95,22 +106,27 @@ def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
     return (info.st_dev, info.st_ino)
 
 
-def _addresses(netns: t.Optional[str], ranges: t.Sequence[Network]) -> t.List[str]:
+def _addresses(netns: t.Optional[str]) -> t.List[str]:
+    """What others can reach: neither loopback nor addresses of one link."""
     done = run(_inside(netns, ["ip", "-j", "address", "show"]), 10)
     try:
         links = json.loads(done.stdout or b"[]")
     except ValueError:
         return []
-    texts = [info.get("local", "") for link in links for info in link.get("addr_info", ())]
+    texts = [info.get("local", "") for link in links for info in link.get("addr_info", ()) if info.get("scope") == "global"]
+    return sorted(texts, key=_sort_key)
+
+
+def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> t.List[str]:
     found = []
-    for text in texts:
+    for text in addresses:
         try:
             host = parse_network("{0}/{1}".format(text, parse_address(text).max_prefixlen))
         except ValueRefused:
             continue
         if any(contains(outer, host) for outer in ranges):
             found.append(text)
-    return sorted(found, key=_sort_key)
+    return found
 
 
 def _sort_key(text: str) -> t.Tuple[int, int]:

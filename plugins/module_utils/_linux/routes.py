@@ -38,6 +38,19 @@ def read_routes(table: int) -> t.List[Route]:
     return [route for route in found if route is not None and route["table"] == table]
 
 
+def read_all_routes() -> t.List[Route]:
+    """All routes of all tables, both families, as read_routes gives them. Raises LinuxError."""
+    names = dict(socket.if_nameindex())
+    netlink = RouteSocket()
+    try:
+        found = [decode_route(body, names) for version in (4, 6) for body in netlink.table(version, 0)]
+    except NetlinkRefused as error:
+        raise LinuxError("read", "all routes", str(error)) from None
+    finally:
+        netlink.close()
+    return [route for route in found if route is not None]
+
+
 def write_routes(
     table: int, protocol: int, replacements: t.Sequence[Route], deletions: t.Sequence[Route]
 ) -> int:

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Do packets for a peer's ranges leave by its device? Which addresses to ask the kernel for, and what its answers mean. Pure.
+
+A route or a rule that is not ours may take a part of a range elsewhere. So the kernel is asked for one address of every
+range, and for one inside each narrower route and rule of others within it; what counts is its answer alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from .._values.addresses import network_span
+from .._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+Rows = t.Iterable[t.Mapping[str, t.Any]]
+#: (version, first, last, prefix length)
+Span = t.Tuple[int, int, int, int]
+
+#: Tables by the names that people know.
+TABLES = {253: "default", 254: "main", 255: "local"}
+#: More than this of one host help nobody; ``more`` counts the rest.
+SHOWN = 20
+
+
+def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> t.List[Data]:
+    """What to ask: [{dst, src, iif, mark, range, device, foreign: text or None, invented: whether no pod has src}].
+
+    tunnels: [{device, mark, ranges: [cidr]}]; routes and rules: all that the host has; pods: [{address, iif}], pods of the
+    host and the devices that their packets come in by.
+    """
+    places = _Places(tunnels)
+    wanted: t.Dict[t.Tuple[str, str, str], Data] = {}
+    for span, row in places.rows():
+        _ask(wanted, row, _first(span), None)
+    for route in routes:
+        span = _span(route["dst"])
+        for row in places.around(span) if span is not None else ():
+            if route["dev"] != row["device"] or route["type"] != "unicast":
+                _ask(wanted, row, _first(span), route_text(route))
+    sources = [dict(pod) for pod in pods]
+    for rule in rules:
+        span = _span(rule.get("dst"))
+        for row in places.around(span) if span is not None else ():
+            _ask(wanted, row, _first(span), rule_text(rule))
+        source = _span(rule.get("src"))
+        for pod in pods if source is not None and rule.get("dst") is None else ():
+            # a rule for some of the pods: the one that we have may not be among them
+            inside = _text(source[0], source[1] + (1 if source[2] - source[1] > 1 else 0))
+            if (":" in inside) == (":" in pod["address"]):
+                sources.append({"address": inside, "iif": pod["iif"], "foreign": rule_text(rule), "invented": True})
+    found = []
+    for row in wanted.values():
+        found.append(dict(row, src=None, iif=None, invented=False))
+        for source in sources:
+            if (":" in source["address"]) == (":" in row["dst"]):
+                more = {"foreign": row["foreign"] or source.get("foreign"), "invented": bool(source.get("invented"))}
+                found.append(dict(row, src=source["address"], iif=source["iif"], **more))
+    return found
+
+
+def elsewhere(asked: t.Sequence[t.Mapping[str, t.Any]], answers: t.Sequence[t.Mapping[str, t.Any]], routes: Rows, rules: Rows) -> t.List[Data]:
+    """What does not leave by its device, once for each range and cause: [{range, device, address, source, text}]."""
+    found: t.Dict[t.Tuple[str, str, str], Data] = {}
+    routes, rules = list(routes), list(rules)
+    for question, answer in zip(asked, answers):
+        if answer["error"] is None and answer["dev"] == question["device"] and answer["type"] == "unicast":
+            continue
+        if question["invented"] and answer["error"] is not None:
+            continue  # no pod has that address, so the kernel may well not take it from there
+        if answer["error"] is not None:
+            says = "the kernel has no way: {0}".format(answer["error"])
+        elif answer["type"] != "unicast":
+            says = "the kernel takes it as {0}".format(answer["type"])
+        else:
+            says = "the kernel sends it by {0}{1}".format(answer["dev"], " via {0}".format(answer["via"]) if answer["via"] else "")
+        cause = _cause(question, answer, routes, rules) or question["foreign"]
+        if cause:
+            says += "; it is taken by {0}".format(cause)
+        elif question["iif"] and answer["error"] is not None:
+            says += "; is forwarding on (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding)?"
+        key = (question["range"], question["device"], cause or says)
+        found.setdefault(
+            key, {"range": question["range"], "device": question["device"], "address": question["dst"], "source": question["src"], "text": says}
+        )
+    return [found[key] for key in sorted(found)]
+
+
+def stray_hosts(routes: Rows, own: t.Iterable[str], cluster: t.Iterable[str], tunnels: t.Collection[str]) -> t.List[str]:
+    """Addresses of the cluster's pods that this host leads to a device of its own, though they are not in its own ranges."""
+    mine, whole = [_span(text) for text in own], [_span(text) for text in cluster]
+    found = []
+    for route in routes:
+        span = _span(route["dst"])
+        if span is None or span[1] != span[2] or route["type"] != "unicast" or route["via"] or not route["dev"] or route["dev"] in tunnels:
+            continue
+        if _inside(span, whole) and not _inside(span, mine):
+            found.append(_text(span[0], span[1]))
+    return found[:SHOWN]
+
+
+def _inside(span: Span, ranges: t.Iterable[t.Optional[Span]]) -> bool:
+    return any(outer is not None and outer[0] == span[0] and outer[1] <= span[1] and span[2] <= outer[2] for outer in ranges)
+
+
+def route_text(route: t.Mapping[str, t.Any]) -> str:
+    """A route as people write it."""
+    words = ["route"] + ([] if route["type"] == "unicast" else [str(route["type"])]) + [str(route["dst"])]
+    words += ["via", str(route["via"])] if route.get("via") else []
+    words += ["dev", str(route["dev"])] if route.get("dev") else []
+    words += ["table", TABLES.get(route["table"], str(route["table"]))]
+    words += ["protocol", str(route["protocol"])] if route.get("protocol") else []
+    return " ".join(words)
+
+
+def rule_text(rule: t.Mapping[str, t.Any]) -> str:
+    """A rule as people write it."""
+    words = ["rule", "{0}:".format(rule["priority"]), "from", str(rule.get("src") or "all")]
+    words += ["to", str(rule["dst"])] if rule.get("dst") else []
+    words += ["iif", str(rule["iif"])] if rule.get("iif") else []
+    words += ["fwmark", hex(rule["fwmark"])] if rule.get("fwmark") is not None else []
+    words += ["table", TABLES.get(rule["table"], str(rule["table"]))] if rule.get("table") else [str(rule.get("action"))]
+    return " ".join(words)
+
+
+def _ask(wanted: t.Dict[t.Tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: t.Optional[str]) -> None:
+    key = (row["range"], row["device"], dst)
+    if foreign is None or not (wanted.get(key) or {}).get("foreign"):
+        wanted[key] = {"dst": dst, "mark": row["mark"], "range": row["range"], "device": row["device"], "foreign": foreign}
+
+
+def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], routes: Rows, rules: Rows) -> t.Optional[str]:
+    """The route that took it, by the longest prefix in the table of the answer; else the rule that leads to the table."""
+    version, number, unused, unused_too = _span(question["dst"] + ("/128" if ":" in question["dst"] else "/32")) or (0, 0, 0, 0)
+    best: t.Optional[t.Tuple[int, str]] = None
+    for route in routes:
+        span = _span(route["dst"])
+        if span is None or span[0] != version or not span[1] <= number <= span[2]:
+            continue
+        if answer["error"] is None and answer["type"] != "unicast":
+            if route["type"] != answer["type"]:
+                continue
+        elif answer["error"] is None and answer.get("table") and route["table"] != answer["table"]:
+            continue
+        if route["type"] == "unicast" and (answer["error"] is not None or route["dev"] == question["device"]):
+            continue
+        if best is None or span[3] > best[0]:
+            best = (span[3], route_text(route))
+    taken = best[1] if best else None
+    table = answer.get("table")
+    if table and table not in TABLES:
+        leading = [rule_text(rule) for rule in rules if rule["version"] == version and rule.get("table") == table]
+        if leading:
+            rule = question["foreign"] if question["foreign"] in leading else leading[0]
+            taken = "{0} by {1}".format(taken, rule) if taken else rule
+    return taken
+
+
+class _Places:
+    """The ranges of all tunnels, found by what lies inside them."""
+
+    def __init__(self, tunnels: Rows) -> None:
+        self._rows: t.Dict[Span, t.List[Data]] = {}
+        for tunnel in tunnels:
+            for text in tunnel["ranges"]:
+                span = _span(text)
+                if span is not None:
+                    self._rows.setdefault(span, []).append({"range": text, "device": tunnel["device"], "mark": tunnel.get("mark") or 0})
+        self._lengths = {version: sorted({span[3] for span in self._rows if span[0] == version}) for version in (4, 6)}
+
+    def rows(self) -> t.Iterator[t.Tuple[Span, Data]]:
+        """Every range with its span."""
+        return ((span, row) for span in sorted(self._rows) for row in self._rows[span])
+
+    def around(self, span: Span) -> t.Iterator[Data]:
+        """The ranges that hold a network, or are it."""
+        version, first, unused, length = span
+        bits = 128 if version == 6 else 32
+        for outer in self._lengths[version]:
+            if outer > length:
+                return
+            rest = (1 << (bits - outer)) - 1
+            key = (version, first & ~rest, first | rest, outer)
+            yield from self._rows.get(key, ())
+
+
+def _span(text: t.Any) -> t.Optional[Span]:
+    if not text:
+        return None
+    try:
+        version, first, last = network_span(text)
+    except ValueRefused:
+        return None
+    return version, first, last, int(str(text).rpartition("/")[2])
+
+
+def _first(span: Span) -> str:
+    """An address that a pod may have: not the first of a network, where there are others."""
+    return _text(span[0], span[1] + (1 if span[2] - span[1] > 1 else 0))
+
+
+def _text(version: int, number: int) -> str:
+    return str(ipaddress.IPv6Address(number) if version == 6 else ipaddress.IPv4Address(number))

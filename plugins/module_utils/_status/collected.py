@@ -1,0 +1,73 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What plays registered on hosts, by the variables of our roles. Pure: ``hostvars`` is any mapping of mappings."""
+
+from __future__ import annotations
+
+import typing as t
+
+Data = t.Dict[str, t.Any]
+
+#: Capability -> where its role registers the result of a run.
+PLANS = {
+    "services": "__service_mirror_r",
+    "policy": "__policy_sync_r_sets",
+    "dns": "__coredns_r_section",
+    "loadbalancers": "__load_balancers_r",
+    "tenants": "__tenants_r_info",
+    "clustermesh": "__clustermesh_r_info",
+}
+#: The same of the mesh, whose role registers on nodes.
+NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
+#: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
+_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers")
+
+
+def part(result: t.Mapping[str, t.Any]) -> Data:
+    """Of a module's result, what describes the fabric."""
+    return {name: result[name] for name in _PARTS if name in result}
+
+
+def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) -> t.Dict[str, Data]:
+    """Name -> what a capability's module found, from whichever host has it."""
+    found: t.Dict[str, Data] = {}
+    for names, places in ((NODE_PLANS, hosts), (PLANS, clusters)):
+        for host in places:
+            given = hostvars[host]
+            for name, variable in names.items():
+                if name not in found and variable in given and not given[variable].get("skipped"):
+                    found[name] = part(given[variable])
+    return found
+
+
+def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
+    """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {} where the host has no results."""
+    found: t.Dict[str, Data] = {}
+    for host in hosts:
+        given = hostvars[host]
+        probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
+        drift = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
+        found[str(host)] = {"drift": drift, "probe": probe} if "pings" in probe else {}
+    return found
+
+
+def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
+    """The plan of the mesh, from whichever host has it; empty where none has."""
+    for host in hosts:
+        given = hostvars[host]
+        if "__mesh_r_plan" in given and given["__mesh_r_plan"].get("mesh"):
+            return dict(given["__mesh_r_plan"]["mesh"])
+    return {}
+
+
+def told(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
+    """{capabilities, applied} as the playbook that compares noted them on hosts."""
+    found: t.Dict[str, t.List[str]] = {"capabilities": [], "applied": []}
+    for host in hosts:
+        given = hostvars[host]
+        for name, variable in (("capabilities", "__verify_capabilities"), ("applied", "__verify_applied")):
+            found[name] += [str(one) for one in (given[variable] if variable in given else ()) if one not in found[name]]
+    return found

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Everything that one run found out about a fabric, as one verdict with its parts. Verify and status ask here and nowhere else. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import mesh_verdict
+from .verdict import PROVEN, Verdict, combine, of_capability, told, unannounced
+
+Facts = t.Mapping[str, t.Any]
+
+MESH = "mesh"
+#: What the mesh writes into clusters, by the names of its plans.
+MESH_PLANS = ("annotations", "pools")
+LOAD_BALANCERS = "loadbalancers"
+
+
+def judge(facts: Facts) -> t.Dict[str, Verdict]:
+    """Part -> verdict: of the mesh where there are nodes, and of each capability that is on.
+
+    facts: ``mesh`` (of mesh_plan), ``found`` {host: {drift, probe}} (see mesh_verdict.judge), ``declared`` [host], ``capabilities``
+    [name], ``plans`` {capability: a module's result}, ``applied`` [names of plans whose changes were carried out].
+    """
+    mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
+    declared, capabilities = facts.get("declared") or (), list(facts.get("capabilities") or ())
+    plans, applied = facts.get("plans") or {}, facts.get("applied") or ()
+    parts: t.Dict[str, Verdict] = {}
+    if declared or mesh.get("nodes"):
+        if mesh.get("nodes"):
+            verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and _is_alone(mesh))
+        else:
+            verdict = Verdict(unproven=("the mesh was not planned, so nothing was held against it",))
+        written = {name: of_capability(name, plans[name], name in applied) for name in MESH_PLANS if name in plans}
+        parts[MESH] = combine({MESH: verdict, **written})
+    for name in capabilities:
+        if name == MESH:
+            continue
+        parts[name] = of_capability(name, plans.get(name), name in applied)
+        if name == LOAD_BALANCERS:
+            parts[name] = combine({name: parts[name], "announced": unannounced(name, plans.get(name), announcing(mesh, found))})
+    return parts
+
+
+def _is_alone(mesh: Facts) -> bool:
+    """One cluster, which has nobody to be joined with; a KubeSpan mesh joins the nodes of one cluster, too."""
+    return not mesh_verdict.is_kubespan(mesh) and len(mesh.get("clusters") or ()) < 2
+
+
+def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[str, t.Set[str]]:
+    """Cluster -> networks that speakers of its nodes announce, where a neighbour listens."""
+    networks: t.Dict[str, t.Set[str]] = {}
+    for host, row in found.items():
+        cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
+        networks.setdefault(str(cluster), set()).update(announced((row.get("probe") or {}).get("bgp")))
+    return networks
+
+
+def announced(bgp: t.Any) -> t.List[str]:
+    """What a speaker announces: nothing while no neighbour is connected."""
+    if not isinstance(bgp, t.Mapping) or not any(row.get("state") == "Established" for row in bgp.get("sessions") or ()):
+        return []
+    return [str(network) for network in bgp.get("announces") or ()]
+
+
+def shown(parts: t.Mapping[str, Verdict]) -> t.Dict[str, t.Any]:
+    """{value, broken, unproven, parts: {name: {value, reasons: count}}, lines: for people}: a verdict as data."""
+    whole = combine(parts)
+    return {
+        "value": whole.value,
+        "broken": list(whole.broken),
+        "unproven": list(whole.unproven),
+        "parts": {name: {"value": part.value, "reasons": len(part.broken) + len(part.unproven)} for name, part in parts.items()},
+        "lines": _table(parts) + told(whole),
+    }
+
+
+def _table(parts: t.Mapping[str, Verdict]) -> t.List[str]:
+    """One line for each part, where there are several."""
+    if len(parts) < 2:
+        return []
+    width = max(map(len, parts))
+    lines = []
+    for name, part in parts.items():
+        count = len(part.broken) + len(part.unproven)
+        lines.append("{0}  {1}{2}".format(name.ljust(width), part.value, "" if part.value == PROVEN else " ({0})".format(count)))
+    return lines + [""]

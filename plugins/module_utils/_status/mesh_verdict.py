@@ -1,0 +1,225 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The mesh's part of the verdict: what every node found, held against the plan of the whole. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .verdict import Verdict, counted, refusal_text
+
+Facts = t.Mapping[str, t.Any]
+Found = t.Mapping[str, t.Mapping[str, t.Any]]
+
+#: A session older than this no longer carries traffic (WireGuard's own limit), so the last handshake must be younger.
+HANDSHAKE_SECONDS = 180
+#: One pod is named where many are alike.
+NAMED = 3
+
+
+def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone: bool = False) -> Verdict:
+    """The verdict of a mesh. ``alone``: there is one cluster and other work than joining it, so peers and pings are not missed.
+
+    ``found``: host -> {"drift": result of node_dataplane in check mode, "probe": result of node_probe}; a host that should
+    have been looked at and has no results maps to {}. ``declared``: the hosts of the inventory that are nodes.
+    """
+    broken: t.List[str] = []
+    unproven: t.List[str] = []
+    for failure in topology.get("failures") or ():
+        broken.append("cluster {0}: {1} [{2}]".format(failure["cluster"], failure["message"], failure["reason"]))
+    unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or ()]
+    left_out = sorted(set(declared) - set(found))
+    if left_out:
+        unproven.append("{0} not looked at ({1}): run it without --limit".format(counted(len(left_out), "node"), _named(left_out)))
+    for host in sorted(found):
+        if not found[host]:
+            broken.append("{0}: could not be verified (unreachable or failed)".format(host))
+            continue
+        probe = found[host].get("probe") or {}
+        broken += drift_lines(host, found[host].get("drift") or {})
+        broken += handshake_lines(topology, host, probe)
+        broken += path_lines(topology, host, probe)
+        broken += stray_lines(topology, host, probe)
+        broken += ping_lines(host, probe)
+        broken += unit_lines(host, probe)
+        if not alone:
+            unproven += no_peer_lines(topology, host)
+            unproven += no_ping_lines(topology, host, probe, found)
+        unproven += unread_lines(host, found[host])
+    if not found and not left_out:
+        unproven.append("no host of this run is a node of the mesh, so nothing was looked at")
+    return Verdict(tuple(broken), tuple(unproven))
+
+
+def _named(names: t.Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+
+
+def is_kubespan(topology: Facts) -> bool:
+    """A KubeSpan mesh is one of nodes, whichever cluster they are of."""
+    return topology.get("mode") == "kubespan"
+
+
+def apart(topology: Facts, host: str, other: str) -> bool:
+    """Whether two hosts reach each other through the mesh."""
+    nodes = topology["nodes"]
+    return host != other and (is_kubespan(topology) or nodes[host]["cluster"] != nodes[other]["cluster"])
+
+
+def peer_names(topology: Facts, host: str) -> t.Dict[t.Tuple[str, str], str]:
+    """(device, public key) -> cluster/node, for the peers that a host should have."""
+    if is_kubespan(topology):
+        own, device = topology["nodes"][host], topology["kubespan"].get("device", "kubespan")
+        return {
+            (device, str(row["public_key"])): "{0}/{1}".format(row["cluster"], row["node"])
+            for row in topology["kubespan"]["affiliates"]
+            if (row["cluster"], row["node"]) != (own["cluster"], own["node_name"])
+        }
+    cluster = topology["clusters"][topology["nodes"][host]["cluster"]]
+    return {
+        (part["device"], str(peer["public_key"])): "{0}/{1}".format(remote, peer.get("node", "?"))
+        for remote, part in cluster["remotes"].items()
+        for peer in part["peers"]
+    }
+
+
+def drift_lines(host: str, result: Facts) -> t.List[str]:
+    """What differs on a host, and what its own plan refused: it is somebody else's and in our way."""
+    changes = (result.get("plan") or {}).get("changes") or ()
+    lines = ["{0}: {1} {2} is not as wanted ({3})".format(host, c["kind"], c["id"], c["action"]) for c in changes]
+    return lines + ["{0}: {object}: {message} [{reason}]".format(host, **r) for r in result.get("refused") or ()]
+
+
+def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+    """Peers that are missing, or that did not answer lately, with the way that packets would have to find open."""
+    seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
+    lines = []
+    for key, name in sorted(peer_names(topology, host).items(), key=_by_name):
+        peer = seen.get(key)
+        if peer is None:
+            lines.append("{0}: {1} is no peer of {2}".format(host, name, key[0]))
+        elif peer["handshake_age"] is None:
+            lines.append("{0}: no handshake with {1}: {2}".format(host, name, udp_text(peer)))
+        elif peer["handshake_age"] > HANDSHAKE_SECONDS:
+            lines.append("{0}: last handshake with {1} is {2} s old: {3}".format(host, name, peer["handshake_age"], udp_text(peer)))
+    return lines
+
+
+def udp_text(peer: Facts) -> str:
+    """Which packets got no answer, and what to look at."""
+    if not peer.get("endpoint"):
+        return "it has no endpoint to send to"
+    port = str(peer["endpoint"]).rpartition(":")[2]
+    own = "port {0}".format(peer["listen_port"]) if peer.get("listen_port") else "its port"
+    return "UDP from {0} {1} to {2} got no answer; check firewalls and security groups for UDP port {3} into the peer{4}, and that it is up".format(
+        peer.get("source") or "this node", own, peer["endpoint"], port, " and " + own + " into this node" if peer.get("listen_port") else ""
+    )
+
+
+def path_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+    """Ranges of peers whose packets the kernel sends elsewhere."""
+    found = probe.get("paths") or {}
+    lines = [
+        "{0}: packets for {1} (asked for {2}{3}) do not leave by {4}: {5}".format(
+            host, row["range"], row["address"], " from " + row["source"] if row["source"] else "", row["device"], row["text"]
+        )
+        for row in found.get("elsewhere") or ()
+    ]
+    return lines + (["{0}: {1:,} more such ranges".format(host, found["more"])] if found.get("more") else [])
+
+
+def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+    """Pods whose addresses the mesh cannot carry, since they are not from the ranges of their Node."""
+    strays = probe.get("strays") or ()
+    if not strays:
+        return []
+    return ["{0}: {1}".format(host, stray_text(strays, topology["nodes"].get(host, {}).get("pod_cidrs") or ()))]
+
+
+def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
+    """The finding, with what to set."""
+    return (
+        "{0} with an address outside its Node's spec.podCIDR {1} ({2}): the mesh cannot carry them [pods_outside_node_range]. The CNI must take "
+        "addresses from spec.podCIDR: Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes"
+    ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
+
+
+def ping_lines(host: str, probe: Facts) -> t.List[str]:
+    """Pairs of pods that do not reach each other."""
+    return [
+        "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
+        for ping in probe.get("pings") or ()
+        if not ping["ok"]
+    ]
+
+
+def unit_lines(host: str, probe: Facts) -> t.List[str]:
+    """Units of ours that failed, or that should run all the time and do not."""
+    lines = []
+    for unit in probe.get("units") or ():
+        if unit_is_bad(unit):
+            lines.append("{0}: unit {1} is {2} ({3})".format(host, unit["name"], unit.get("active"), unit.get("result")))
+    return lines
+
+
+def unit_is_bad(unit: Facts) -> bool:
+    """Whether a unit of ours is not as it should be."""
+    watching = str(unit.get("name")).endswith("-watch.service") and unit.get("enabled") == "enabled"
+    return unit.get("active") == "failed" or (watching and unit.get("active") not in ("active", "activating"))
+
+
+def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
+    """Clusters to which a node has no peer at all: nobody is behind its device."""
+    if host not in topology["nodes"]:
+        return ["{0}: the plan of the mesh does not know it".format(host)]
+    if is_kubespan(topology):
+        return [] if peer_names(topology, host) else ["{0}: no peer is planned, so it is no part of a mesh".format(host)]
+    remotes = topology["clusters"][topology["nodes"][host]["cluster"]]["remotes"]
+    lines = [
+        "{0}: no peer of cluster {1} is planned{2}".format(host, name, ": " + str(part["reason"]) if part.get("reason") else "; all its nodes are refused "
+                                                           "or publish nothing")
+        for name, part in sorted(remotes.items())
+        if not part["peers"]
+    ]  # fmt: skip
+    return lines or ([] if remotes else ["{0}: there is no other cluster, so it is no part of a mesh".format(host)])
+
+
+def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found) -> t.List[str]:
+    """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
+    if probe.get("pings") is None:
+        return ["{0}: nothing was pinged from there".format(host)]
+    if not probe.get("pods"):
+        seen = "; addresses that other network namespaces have there: {0}".format(_named(probe["others"])) if probe.get("others") else ""
+        ranges = ", ".join(topology["nodes"].get(host, {}).get("pod_cidrs") or ())
+        where = "no pod and no address in its pod ranges {0}".format(ranges) if ranges else "no pod range (its Node has no spec.podCIDR)"
+        return ["{0}: has {1}, so nothing was pinged from there; start a pod on it{2}".format(host, where, seen)]
+    if host not in topology["nodes"]:
+        return []
+    reached = {ping["node"] for ping in probe["pings"]}
+    missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in reached]
+    with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
+    if with_pods:
+        return ["{0}: no pod there has an address of the same IP version as those of {1}, so they were not pinged".format(host, _named(with_pods))]
+    if not reached:
+        return ["{0}: pinged no pod of another {1}".format(host, "node" if is_kubespan(topology) else "cluster")]
+    return []
+
+
+def unread_lines(host: str, row: Facts) -> t.List[str]:
+    """What could not be read on a node."""
+    probe = row.get("probe") or {}
+    lines = ["{0}: could not read {1}: {2}".format(host, error.get("section"), error.get("message")) for error in probe.get("errors") or ()]
+    if "plan" not in (row.get("drift") or {}) and not (row.get("drift") or {}).get("refused"):
+        lines.append("{0}: was not compared with the plan".format(host))
+    if probe.get("pending"):
+        lines.append("{0}: a change waits for its confirmation and may be taken back".format(host))
+    if probe.get("paths") is None and not any(error.get("section") == "paths" for error in probe.get("errors") or ()):
+        lines.append("{0}: its kernel was not asked where packets for its peers go".format(host))
+    return lines
+
+
+def _by_name(item: t.Tuple[t.Tuple[str, str], str]) -> t.Tuple[str, t.Tuple[str, str]]:
+    return item[1], item[0]

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a verification found, as tables for people: the worst first, and no longer than a screen. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import evidence
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names
+from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted
+
+Facts = t.Mapping[str, t.Any]
+Found = t.Mapping[str, t.Mapping[str, t.Any]]
+
+#: Rows of a table that a screen holds. The file has all.
+ROWS = 40
+#: A matrix of more hosts than this is wider than a screen; then the worst pairs are told.
+WIDE = 12
+PAIRS = 10
+
+
+def build(facts: Facts, allow_unproven: bool = False) -> t.Dict[str, t.Any]:
+    """Judge one verification. ``facts``: of evidence.judge.
+
+    Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others,
+    "parts": {name: {value, reasons}}, "text": bounded tables and the verdict, "full": the same with every row}.
+    """
+    parts = evidence.judge(facts)
+    shown = evidence.shown(parts)
+    whole = combine(parts)
+    ok = whole.value == PROVEN or (whole.value == UNPROVEN and allow_unproven)
+    problems = list(whole.broken or (() if ok else whole.unproven))
+    if not ok and not whole.broken:
+        problems.append("not proven is no success: mend what is named, or accept it with {0}: true".format(ALLOW))
+    texts = []
+    for rows in (ROWS, 0):
+        mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
+        tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows)] if mesh.get("nodes") else []
+        texts.append("\n\n".join([table for table in tables if table] + ["\n".join(shown["lines"])]))
+    return {
+        "verdict": whole.value,
+        "ok": ok,
+        "problems": problems,
+        "warnings": list(whole.unproven) if ok or whole.broken else [],
+        "parts": shown["parts"],
+        "text": texts[0],
+        "full": texts[1],
+    }
+
+
+def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], host: str) -> t.List[t.Dict[str, str]]:
+    """The pods that a host shall reach through the mesh: [{node, address}]."""
+    return [
+        {"node": other, "address": address}
+        for other in sorted(pods)
+        if other in topology["nodes"] and apart(topology, host, other)
+        for pod in pods[other]
+        for address in pod["addresses"]
+    ]
+
+
+def _nodes_table(topology: Facts, found: Found, most: int) -> str:
+    """One row a peer. ``most``: so many rows, those in trouble first; 0: all, in the order of nodes."""
+    rows: t.List[t.Tuple[t.Any, t.Tuple[str, ...]]] = []
+    for host in sorted(found, key=lambda name: (topology["nodes"].get(name, {}).get("cluster") or "", name)):
+        names = peer_names(topology, host) if host in topology["nodes"] else {}
+        cluster = topology["nodes"].get(host, {}).get("cluster") or "?"
+        peers = (found[host].get("probe") or {}).get("peers") or ()
+        for peer in sorted(peers, key=lambda p: names.get((p["device"], p["public_key"]), "~")):
+            age = peer["handshake_age"]
+            name = names.get((peer["device"], peer["public_key"]))
+            rows.append((_badness(name, age), (
+                cluster, host, name or peer["public_key"][:12] + "...", peer["endpoint"] or "-", ",".join(peer["allowed_ips"]),
+                "never" if age is None else "{0} s ago".format(age),
+            )))  # fmt: skip
+        if not peers:
+            rows.append(((0, 0), (cluster, host, "-", "-", "-", "-")))
+    if not rows:
+        return ""
+    heads = ("CLUSTER", "NODE", "PEER", "ENDPOINT", "ALLOWED IPS", "HANDSHAKE")
+    if not most or len(rows) <= most:
+        return _table([heads] + [row for unused, row in rows])
+    worst = sorted(rows, key=_by_badness)[:most]
+    note = "{0:,} of {1:,} peers, the worst first; {2} answered lately (mesh_report_file and -v have every row)"
+    fresh = sum(1 for badness, unused in rows if badness[0] == 2)
+    return _table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), "{0:,}".format(fresh))
+
+
+def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
+    """Sorts the worst first: never, unknown or stale, then by age."""
+    if age is None:
+        return 0, 0
+    return (1 if name is None or age > HANDSHAKE_SECONDS else 2), -age
+
+
+def _by_badness(row: t.Tuple[t.Tuple[int, int], t.Tuple[str, ...]]) -> t.Tuple[t.Any, ...]:
+    return row[0], row[1]
+
+
+def _matrix(topology: Facts, found: Found, most: int) -> str:
+    """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed."""
+    hosts = sorted(host for host in found if host in topology["nodes"])
+    if len(hosts) > WIDE:
+        return _worst_pairs(hosts, found, most)
+    rows = [tuple(["PING pod to pod"] + hosts)]
+    for host in hosts:
+        pings = (found[host].get("probe") or {}).get("pings") or ()
+        row = [host]
+        for other in hosts:
+            cell = [ping for ping in pings if ping["node"] == other]
+            if not cell:
+                row.append("-" if apart(topology, host, other) else ".")
+            elif all(ping["ok"] for ping in cell):
+                row.append("ok {0:.1f} ms".format(max(ping["milliseconds"] or 0 for ping in cell)))
+            else:
+                row.append("FAIL")
+        rows.append(tuple(row))
+    return _table(rows) if len(rows) > 1 else ""
+
+
+def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
+    pairs = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
+    good = sum(1 for unused, ping in pairs if ping["ok"])
+    text = "ping pod to pod: {0:,} of {1:,} pairs answer; {2} take part".format(good, len(pairs), counted(len(hosts), "node"))
+    ranked = sorted(pairs, key=_by_answer)[: PAIRS if most else None]
+    rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
+    rows += [(host, ping["node"], ping["target"], "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL") for host, ping in ranked]
+    return text + ((":" if not most else ", the worst first:") + "\n" + _table(rows) if pairs else "")
+
+
+def _by_answer(pair: t.Tuple[str, t.Mapping[str, t.Any]]) -> t.Tuple[t.Any, ...]:
+    return pair[1]["ok"], -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]
+
+
+def _table(rows: t.Sequence[t.Sequence[str]]) -> str:
+    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a fabric is: proven, not proven (why), or broken. The one place that decides, for verify, status and their exit codes. Pure.
+
+Proven means that everything was looked at and is as the inventory asks. What nobody could look at, and what was left out, is
+no proof of anything: it makes the whole not proven, however green the rest is.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+PROVEN, UNPROVEN, BROKEN = "proven", "not proven", "broken"
+#: The words that people read first.
+HEADLINES = {PROVEN: "all green", UNPROVEN: "not proven", BROKEN: "broken"}
+#: The variable that accepts what is not proven.
+ALLOW = "verify_allow_unproven"
+#: So many reasons are shown; the lists have all of them.
+SHOWN = 40
+
+
+class Verdict(t.NamedTuple):
+    """Reasons, by what they make of the whole."""
+
+    broken: t.Tuple[str, ...] = ()
+    unproven: t.Tuple[str, ...] = ()
+
+    @property
+    def value(self) -> str:
+        """Broken comes before not proven, and that before proven."""
+        return BROKEN if self.broken else UNPROVEN if self.unproven else PROVEN
+
+
+def combine(parts: t.Mapping[str, Verdict]) -> Verdict:
+    """One verdict over several parts. Nothing at all proves nothing."""
+    if not parts:
+        return Verdict(unproven=("nothing was looked at: no host is a node (multicluster_cluster) and multicluster_capabilities names nothing",))
+    return Verdict(
+        tuple(reason for name in parts for reason in parts[name].broken), tuple(reason for name in parts for reason in parts[name].unproven)
+    )
+
+
+def of_capability(name: str, result: t.Any, applied: bool = False) -> Verdict:
+    """What the result of a capability's module says.
+
+    ``result``: a module's result, or None where there is none; ``applied``: its changes were carried out, otherwise they are
+    what differs from the inventory.
+    """
+    if not isinstance(result, t.Mapping):
+        return Verdict(unproven=("{0}: it is on, and was not compared".format(name),))
+    broken = ["{0}: cluster {1}: {2} [{3}]".format(name, row.get("cluster"), row.get("message"), row.get("reason")) for row in result.get("failures") or ()]
+    if result.get("failed") and not broken:
+        broken.append("{0}: {1}".format(name, result.get("msg") or "failed"))
+    for change in () if applied else (result.get("plan") or {}).get("changes") or ():
+        broken.append("{0}: {1} {2} is not as wanted ({3})".format(name, change.get("kind"), change.get("id"), change.get("action")))
+    unproven = [refusal_text(name, row) for row in result.get("refused") or ()]
+    return Verdict(tuple(broken), tuple(dict.fromkeys(unproven)))
+
+
+def refusal_text(where: str, row: t.Mapping[str, t.Any]) -> str:
+    """One refusal as a reason."""
+    return "{0}: refused {1}: {2} [{3}]".format(where, row.get("object"), row.get("message"), row.get("reason"))
+
+
+def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collection[str]]) -> Verdict:
+    """Addresses of Services that we announce ourselves and that no node announces to anybody.
+
+    ``announcing``: cluster -> the networks that speakers of its nodes announce to neighbours that listen.
+    """
+    found = []
+    given = (result.get("load_balancers") or {}) if isinstance(result, t.Mapping) else {}
+    for cluster, row in sorted(given.items()):
+        missing = [network for network in row.get("announce") or () if network not in announcing.get(cluster, ())]
+        if missing:
+            message = "{0}: cluster {1}: nobody announces {2}: give nodes of the cluster neighbours (bgp_speaker_neighbors) and run site"
+            found.append(message.format(name, cluster, ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
+    return Verdict(unproven=tuple(found))
+
+
+def told(verdict: Verdict) -> t.List[str]:
+    """The headline and the reasons, as lines for people."""
+    headline = HEADLINES[verdict.value]
+    if verdict.value == BROKEN:
+        headline += ": {0}".format(counted(len(verdict.broken), "problem"))
+    if verdict.value == UNPROVEN:
+        headline += ": {0}".format(counted(len(verdict.unproven), "reason"))
+    lines = [headline] + _some(verdict.broken)
+    if verdict.unproven:
+        lines += (["not proven besides:"] if verdict.broken else []) + _some(verdict.unproven)
+    if verdict.value == UNPROVEN:
+        lines.append("Nothing was found broken, and the above could not be proven. Mend it, or accept it with {0}: true.".format(ALLOW))
+    return lines
+
+
+def counted(count: int, word: str) -> str:
+    """``1 reason``, ``2 reasons``."""
+    return "{0:,} {1}{2}".format(count, word, "" if count == 1 else "s")
+
+
+def _some(reasons: t.Sequence[str]) -> t.List[str]:
+    lines = ["  " + reason for reason in reasons[:SHOWN]]
+    return lines + (["  ... and {0:,} more".format(len(reasons) - SHOWN)] if len(reasons) > SHOWN else [])

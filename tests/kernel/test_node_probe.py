@@ -1,0 +1,156 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where packets for a peer's ranges go: the kernel's own word, with routes and rules of others in the way."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+
+import pytest
+
+KEY = base64.b64encode(bytes([7]) * 32).decode()
+DEVICE = "wireguard.gcp"
+RANGES = ["10.4.7.0/24", "10.4.8.0/24", "fd04::/64"]
+
+
+@pytest.fixture(name="meshed")
+def meshed_fixture(implementation, node, tmp_path):
+    """A node with a device, one peer, an uplink, and a pod behind a link of its own."""
+    node.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0p")
+    for name in ("eth0", "eth0p"):
+        node.run("ip", "link", "set", name, "up")
+    node.run("ip", "address", "add", "10.66.23.31/24", "dev", "eth0")
+    node.run("ip", "route", "add", "default", "via", "10.66.23.1")
+    node.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+    node.flow("wireguard_device", {
+        "name": DEVICE, "implementation": implementation, "listen_port": 51821, "private_key_file": str(tmp_path / "key"), "generate_key": True,
+        "peers": [{"public_key": KEY, "endpoint": "10.22.22.27:51821", "allowed_ips": RANGES, "persistent_keepalive": 0, "preshared_key": None}],
+    }, False)  # fmt: skip
+    node.run("ip", "link", "set", DEVICE, "up")
+    for cidr in ("10.4.0.0/16", "fd04::/48"):
+        node.run("ip", "route", "add", cidr, "dev", DEVICE, "protocol", "109")
+    node.run("sh", "-c", "mkdir -p /run/netns && ip netns add pod && ip link add pod0 type veth peer name eth0 netns pod")
+    node.run("ip", "link", "set", "pod0", "up")
+    node.run("ip", "-n", "pod", "address", "add", "198.18.3.10/32", "dev", "eth0")
+    node.run("ip", "-n", "pod", "link", "set", "eth0", "up")
+    node.run("ip", "route", "add", "198.18.3.10/32", "dev", "pod0")
+    return node
+
+
+def probe(node, **more):
+    request = {"pod_cidrs": ["198.18.3.0/24"], "cluster_cidrs": ["198.18.0.0/16"], "max_pods": 1, "targets": [], "devices": [DEVICE], "tries": 1,
+               "wait_seconds": 1}  # fmt: skip
+    found = node.flow("node_probe", dict(request, **more))
+    assert found["errors"] == [] and not found.pyroute2
+    return found
+
+
+@contextlib.contextmanager
+def planted(node, *commands):
+    """Something of somebody else, for a while."""
+    for command in commands:
+        node.run(*("ip " + command).split())
+    yield
+    for command in reversed(commands):
+        node.run(*("ip " + command.replace(" add ", " del ", 1)).split())
+
+
+def test_all_leaves_by_the_tunnel(meshed):
+    found = probe(meshed)
+    assert found["paths"] == {"asked": 5, "elsewhere": [], "more": 0}, "three ranges from the host, two of them from the pod"
+    assert [pod["addresses"] for pod in found["pods"]] == [["198.18.3.10"]] and found["strays"] == []
+    peer = found["peers"][0]
+    assert (peer["source"], peer["listen_port"], peer["handshake_age"]) == ("10.66.23.31", 51821, None)
+
+
+HALF = "10.4.7.128/25"
+LIES = {
+    "route": (["route add 10.4.7.128/25 dev eth0"], "10.4.7.0/24", "by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main protocol 3"),
+    "single address": (["route add 10.4.8.77/32 via 10.66.23.1"], "10.4.8.0/24", "by eth0 via 10.66.23.1; it is taken by route 10.4.8.77/32"),
+    "same range": (["route add 10.4.7.0/24 dev eth0"], "10.4.7.0/24", "it is taken by route 10.4.7.0/24 dev eth0"),
+    "blackhole": (["route add blackhole 10.4.7.128/25"], "10.4.7.0/24", "the kernel has no way: Invalid argument; it is taken by route blackhole"),
+    "unreachable": (["route add unreachable 10.4.8.0/24"], "10.4.8.0/24", "it is taken by route unreachable 10.4.8.0/24"),
+    "an address of our own": (["address add 10.4.7.200/32 dev lo"], "10.4.7.0/24", "the kernel takes it as local; it is taken by route local 10.4.7.200/32"),
+    "IPv6": (["-6 route add fd04:0:0:0:8000::/66 dev eth0"], "fd04::/64", "it is taken by route fd04::8000:0:0:0/66 dev eth0"),
+    "rule": (["route add default dev eth0 table 100", "rule add to 10.4.7.128/25 table 100 priority 50"], "10.4.7.0/24",
+             "it is taken by route 0.0.0.0/0 dev eth0 table 100 protocol 3 by rule 50: from all to 10.4.7.128/25 table 100"),
+    "rule for all": (["route add 10.4.8.64/26 dev eth0 table 100", "rule add table 100 priority 50"], "10.4.8.0/24",
+                     "it is taken by route 10.4.8.64/26 dev eth0 table 100"),
+    "rule for pods": (["route add default dev eth0 table 100", "rule add from 198.18.3.0/24 table 100 priority 50"], "10.4.7.0/24",
+                      "it is taken by route 0.0.0.0/0 dev eth0 table 100 protocol 3 by rule 50: from 198.18.3.0/24 table 100"),
+    "rule for some pods": (["route add default dev eth0 table 100", "rule add from 198.18.3.128/25 table 100 priority 50"], "10.4.7.0/24",
+                           "protocol 3 by rule 50: from 198.18.3.128/25 table 100"),
+    "rule for the pods' link": (["route add default dev eth0 table 100", "rule add iif pod0 table 100 priority 50"], "10.4.7.0/24",
+                                "rule 50: from all iif pod0 table 100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_is_sent_elsewhere_is_found_with_what_takes_it(meshed, name):
+    commands, cidr, words = LIES[name]
+    with planted(meshed, *commands):
+        rows = probe(meshed)["paths"]["elsewhere"]
+        told = [row["text"] for row in rows if row["range"] == cidr and row["device"] == DEVICE]
+        assert any(words in text for text in told), rows
+        where = json.loads(meshed.run("ip", "-j", "route", "show", "table", "all"))
+        assert where, "ip sees the same kernel"
+    assert probe(meshed)["paths"]["elsewhere"] == []
+
+
+def test_what_is_not_in_the_way_is_no_finding(meshed):
+    """Wider routes, routes of one's own cluster, and rules that lead nowhere."""
+    with planted(meshed, "route add 10.0.0.0/8 dev eth0", "route add 198.18.4.0/24 dev eth0", "rule add from 192.0.2.0/24 table 100 priority 50",
+                 "rule add to 10.4.7.128/25 table 101 priority 51"):  # fmt: skip
+        assert probe(meshed)["paths"]["elsewhere"] == []
+
+
+def test_without_forwarding_the_pods_are_cut_off(meshed):
+    meshed.run("sysctl", "-qw", "net.ipv4.ip_forward=0")
+    rows = probe(meshed)["paths"]["elsewhere"]
+    assert rows and all(row["source"] == "198.18.3.10" and "is forwarding on" in row["text"] for row in rows)
+
+
+def test_packets_with_a_mark_take_the_table_of_the_mark(meshed):
+    """As in a KubeSpan mesh: the rule and the table decide, not the main table."""
+    meshed.run("ip", "route", "del", "10.4.0.0/16", "dev", DEVICE)
+    assert probe(meshed)["paths"]["elsewhere"]
+    with planted(meshed, "route add default dev " + DEVICE + " table 180", "-6 route add default dev " + DEVICE + " table 180",
+                 "rule add fwmark 0x40/0x60 table 180 priority 32500", "-6 rule add fwmark 0x40/0x60 table 180 priority 32500",
+                 "route add 10.4.7.128/25 dev eth0"):  # fmt: skip
+        assert probe(meshed, mark=0x40)["paths"]["elsewhere"] == [], "a route in the main table takes nothing from the mesh"
+        with planted(meshed, "route add default dev eth0 table 100", "rule add to 10.4.7.128/25 table 100 priority 40"):
+            rows = probe(meshed, mark=0x40)["paths"]["elsewhere"]
+            assert rows and "rule 40: from all to 10.4.7.128/25 table 100" in rows[0]["text"]
+
+
+def test_thousands_of_ranges_are_cheap(meshed):
+    wide = ["10.{0}.{1}.0/24".format(10 + number // 250, number % 250) for number in range(5000)]
+    lines = "\n".join("route add {0} dev {1} protocol 109".format(cidr.replace(".0/24", ".0/25"), "eth0") for cidr in wide[::50])
+    meshed.run("wg", "set", DEVICE, "peer", KEY, "allowed-ips", ",".join(wide))
+    meshed.run("ip", "route", "add", "10.0.0.0/8", "dev", DEVICE)
+    meshed.run("ip", "-batch", "-", stdin=lines)
+    found = probe(meshed)
+    assert found["paths"]["asked"] == 10000 and len(found["paths"]["elsewhere"]) == 20 and found["paths"]["more"] == 80
+    print("10,000 questions and 5,000 ranges: {0:.2f} s for the whole probe".format(found.seconds))
+
+
+def test_pods_outside_the_nodes_range_are_found(meshed):
+    """By their namespaces, and by the host's routes to them, whichever the CNI leaves to be seen."""
+    meshed.run("sh", "-c", "ip netns add stray && ip link add pod1 type veth peer name eth0 netns stray && ip link set pod1 up")
+    meshed.run("ip", "-n", "stray", "address", "add", "198.18.99.5/32", "dev", "eth0")
+    assert probe(meshed)["strays"] == ["198.18.99.5"]
+    meshed.run("ip", "route", "add", "198.18.99.6/32", "dev", "pod1")
+    assert probe(meshed)["strays"] == ["198.18.99.5", "198.18.99.6"]
+    assert probe(meshed, pod_cidrs=["198.18.0.0/16"])["strays"] == []
+    none = probe(meshed, pod_cidrs=["198.18.200.0/24"], cluster_cidrs=[])
+    assert none["pods"] == [] and len(none["others"]) > 1
+
+
+def test_a_device_that_is_gone_is_named_and_the_rest_is_read(meshed):
+    found = meshed.flow("node_probe", {"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "targets": [], "devices": [DEVICE, "wireguard.azr"], "tries": 1,
+                                       "wait_seconds": 1})  # fmt: skip
+    assert [row["section"] for row in found["errors"]] == ["wireguard.azr"] and len(found["peers"]) == 1 and found["paths"]["asked"]

@@ -1,0 +1,340 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict: a table of lies, each of which was green once or could have been, and what must be said of it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pathlib
+import sys
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, report
+from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, told
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import verified  # noqa: E402  # pylint: disable=wrong-import-position
+
+CHANGE = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
+REFUSAL = {"object": "gcp/gcp-2", "reason": "claimed_twice", "message": "its range is that of another"}
+FAILURE = {"cluster": "gcp", "reason": "unreachable", "message": "connection refused", "operation": "list nodes"}
+
+
+def probe(facts, host="aws-1"):
+    return facts["found"][host]["probe"]
+
+
+def no_pods(facts):
+    for host in facts["found"]:
+        probe(facts, host).update(pods=[], pings=[])
+
+
+def one_node_without_pods(facts):
+    probe(facts, "gcp-2").update(pods=[], pings=[], others=["192.168.7.5"])
+    for host in ("aws-1", "aws-2"):
+        probe(facts, host)["pings"] = [ping for ping in probe(facts, host)["pings"] if ping["node"] != "gcp-2"]
+
+
+def no_peer_at_all(facts):
+    for cluster in facts["mesh"]["clusters"].values():
+        for part in cluster["remotes"].values():
+            part["peers"] = []
+    for host in facts["found"]:
+        probe(facts, host).update(peers=[])
+
+
+def every_node_refused(facts):
+    no_peer_at_all(facts)
+    facts["mesh"]["refused"] = [dict(REFUSAL, object=host) for host in verified.HOSTS]
+
+
+def one_node_refused(facts):
+    facts["mesh"]["refused"] = [REFUSAL]
+
+
+def unreadable_cluster(facts):
+    facts["mesh"]["failures"] = [FAILURE]
+
+
+def silent_host(facts):
+    facts["found"]["gcp-2"] = {}
+
+
+def limited_run(facts):
+    del facts["found"]["gcp-2"]
+
+
+def run_limited_to_clusters(facts):
+    facts.update(mesh={}, found={})
+
+
+def not_compared(facts):
+    facts["found"]["aws-1"]["drift"] = {}
+
+
+def drifted(facts):
+    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = [{"action": "create", "kind": "route", "id": "10.4.0.0/16", "fields": []}]
+
+
+def foreign_table(facts):
+    facts["found"]["aws-1"]["drift"]["refused"] = [{"object": "table x", "reason": "not_ours", "message": "somebody's"}]
+
+
+def ping_fails(facts):
+    probe(facts)["pings"][0].update(ok=False, milliseconds=None)
+
+
+def never_shook_hands(facts):
+    probe(facts)["peers"][0]["handshake_age"] = None
+
+
+def stale(facts):
+    probe(facts)["peers"][0]["handshake_age"] = 181
+
+
+def peer_missing(facts):
+    del probe(facts)["peers"][0]
+
+
+def sent_elsewhere(facts):
+    probe(facts)["paths"]["elsewhere"] = [{"range": "10.4.7.0/24", "device": "wireguard.gcp", "address": "10.4.7.129", "source": None,
+                                           "text": "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main"}]  # fmt: skip
+
+
+def kernel_not_asked(facts):
+    probe(facts)["paths"] = None
+
+
+def unreadable_rules(facts):
+    probe(facts).update(paths=None, errors=[{"section": "paths", "message": "this needs root"}])
+
+
+def pods_of_another_range(facts):
+    probe(facts)["strays"] = ["10.2.99.5"]
+
+
+def unit_failed(facts):
+    probe(facts)["units"][0]["active"] = "failed"
+
+
+def watcher_stopped(facts):
+    probe(facts)["units"].append({"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled"})
+
+
+def other_family(facts):
+    for ping in list(probe(facts)["pings"]):
+        probe(facts)["pings"].remove(ping)
+
+
+def annotations_differ(facts):
+    facts["plans"]["annotations"] = verified.result(plan={"changes": [CHANGE]})
+
+
+def service_differs(facts):
+    facts["plans"]["services"] = verified.result(plan={"changes": [CHANGE]})
+
+
+def service_refused(facts):
+    facts["plans"]["services"] = verified.result(refused=[REFUSAL])
+
+
+def sets_unreadable(facts):
+    facts["plans"]["policy"] = verified.result(failures=[FAILURE])
+
+
+def names_failed(facts):
+    facts["plans"]["dns"] = {"failed": True, "msg": "no ConfigMap coredns"}
+
+
+def tenants_not_compared(facts):
+    del facts["plans"]["tenants"]
+
+
+def nobody_announces(facts):
+    probe(facts)["bgp"] = None
+
+
+def announced_to_nobody(facts):
+    probe(facts)["bgp"]["sessions"] = [{"neighbor": "10.66.23.1", "state": "Active"}]
+
+
+def nothing_at_all(facts):
+    facts.update(mesh={}, found={}, declared=[], capabilities=[], plans={})
+
+
+LIES = {
+    no_pods: (UNPROVEN, "start a pod"),
+    one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
+    no_peer_at_all: (UNPROVEN, "no peer of cluster gcp is planned"),
+    every_node_refused: (UNPROVEN, "[claimed_twice]"),
+    one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
+    unreadable_cluster: (BROKEN, "cluster gcp: connection refused [unreachable]"),
+    silent_host: (BROKEN, "gcp-2: could not be verified"),
+    limited_run: (UNPROVEN, "1 node not looked at (gcp-2): run it without --limit"),
+    run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
+    not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
+    drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
+    foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
+    ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
+    never_shook_hands: (BROKEN, "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls"),
+    stale: (BROKEN, "aws-1: last handshake with gcp/gcp-1 is 181 s old: UDP from 10.66.23.31"),
+    peer_missing: (BROKEN, "aws-1: gcp/gcp-1 is no peer of wireguard.gcp"),
+    sent_elsewhere: (BROKEN, "aws-1: packets for 10.4.7.0/24 (asked for 10.4.7.129) do not leave by wireguard.gcp: the kernel sends it by eth0; it is"),
+    kernel_not_asked: (UNPROVEN, "aws-1: its kernel was not asked"),
+    unreadable_rules: (UNPROVEN, "aws-1: could not read paths: this needs root"),
+    pods_of_another_range: (BROKEN, "1 pod with an address outside its Node's spec.podCIDR 10.2.3.0/24 (10.2.99.5)"),
+    unit_failed: (BROKEN, "aws-1: unit multicluster-network-default.service is failed"),
+    watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),
+    other_family: (UNPROVEN, "aws-1: no pod there has an address of the same IP version as those of gcp-1, gcp-2"),
+    annotations_differ: (BROKEN, "annotations: Service gcp/s/x is not as wanted"),
+    service_differs: (BROKEN, "services: Service gcp/s/x is not as wanted (create)"),
+    service_refused: (UNPROVEN, "services: refused gcp/gcp-2"),
+    sets_unreadable: (BROKEN, "policy: cluster gcp: connection refused [unreachable]"),
+    names_failed: (BROKEN, "dns: no ConfigMap coredns"),
+    tenants_not_compared: (UNPROVEN, "tenants: it is on, and was not compared"),
+    nobody_announces: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1/32"),
+    announced_to_nobody: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1/32"),
+    nothing_at_all: (UNPROVEN, "nothing was looked at"),
+}  # fmt: skip
+
+
+def judged(*plants, allow=False):
+    facts = copy.deepcopy(verified.facts())
+    for plant in plants:
+        plant(facts)
+    return report.build(facts, allow)
+
+
+def test_what_was_looked_at_and_is_right_is_proven():
+    built = judged()
+    assert (built["verdict"], built["ok"], built["problems"], built["warnings"]) == (PROVEN, True, [], [])
+    assert built["text"].splitlines()[-1] == "all green" and built["text"].count("ok 0.4 ms") == 8
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_no_lie_is_green(lie):
+    value, words = LIES[lie]
+    built = judged(lie)
+    assert built["verdict"] == value and not built["ok"]
+    assert any(words in problem for problem in built["problems"]), built["problems"]
+    assert "all green" not in built["text"] and words in built["text"]
+    if value == UNPROVEN:
+        # what to do about it stands where it is read, and the exit code follows the variable
+        assert "verify_allow_unproven: true" in built["text"] and "verify_allow_unproven" in built["problems"][-1]
+        allowed = judged(lie, allow=True)
+        assert allowed["ok"] and allowed["verdict"] == UNPROVEN and not allowed["problems"] and "all green" not in allowed["text"]
+        assert any(words in warning for warning in allowed["warnings"])
+    else:
+        assert not judged(lie, allow=True)["ok"]
+
+
+INDEPENDENT = (one_node_refused, unreadable_cluster, foreign_table, stale, unit_failed, pods_of_another_range, service_refused, sets_unreadable,
+               names_failed, tenants_not_compared, nobody_announces)  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(INDEPENDENT, 2)), ids=lambda pair: "{0.__name__}-{1.__name__}".format(*pair))
+def test_the_worse_of_two_counts_and_both_are_told(pair):
+    built = judged(*pair)
+    values = {LIES[lie][0] for lie in pair}
+    assert built["verdict"] == (BROKEN if BROKEN in values else UNPROVEN)
+    assert all(LIES[lie][1] in built["text"] for lie in pair)
+
+
+def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():
+    facts = verified.facts()
+    facts["mesh"]["clusters"] = {"aws": {"remotes": {}}}
+    for host in ("gcp-1", "gcp-2"):
+        del facts["mesh"]["nodes"][host], facts["found"][host]
+    facts["declared"] = ["aws-1", "aws-2"]
+    for host in facts["declared"]:
+        probe(facts, host).update(peers=[], pings=[])
+    assert report.build(facts)["verdict"] == PROVEN
+    assert report.build(dict(facts, capabilities=[]))["verdict"] == UNPROVEN
+
+
+def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
+    facts = verified.facts()
+    service_differs(facts)
+    facts["applied"] = ["services"]
+    assert report.build(facts)["verdict"] == PROVEN
+    service_refused(facts)
+    assert report.build(facts)["verdict"] == UNPROVEN
+
+
+def test_each_part_has_its_own_verdict():
+    built = judged(service_differs, no_pods)
+    assert {name: part["value"] for name, part in built["parts"].items()} == {
+        "mesh": UNPROVEN, "services": BROKEN, "dns": PROVEN, "policy": PROVEN, "loadbalancers": PROVEN, "tenants": PROVEN,
+    }  # fmt: skip
+
+
+def test_combining():
+    good, doubt, bad = Verdict(), Verdict(unproven=("a",)), Verdict(broken=("b",))
+    for parts in itertools.permutations((good, doubt, bad)):
+        assert combine(dict(enumerate(map(lambda part: part, parts)))).value == BROKEN
+    assert combine({"x": good, "y": doubt}).value == UNPROVEN and combine({"x": good}).value == PROVEN and combine({}).value == UNPROVEN
+
+
+def test_many_reasons_are_bounded_on_the_screen():
+    lines = told(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))))
+    assert lines[0] == "broken: 500 problems" and lines[-1] == "  ... and 460 more" and len(lines) == 42
+
+
+def large(nodes):
+    """Two clusters with so many nodes each: one peer is stale, one pair does not answer."""
+    facts = verified.facts()
+    hosts = {"{0}-{1:03d}".format(cluster, number): cluster for cluster in ("aws", "gcp") for number in range(nodes)}
+    mesh = facts["mesh"]
+    mesh["nodes"] = {host: {"cluster": cluster, "node_name": host, "pod_cidrs": ["10.0.0.0/24"]} for host, cluster in hosts.items()}
+    facts.update(declared=list(hosts), found={})
+    for local in ("aws", "gcp"):
+        remote = "gcp" if local == "aws" else "aws"
+        there = [host for host, cluster in hosts.items() if cluster == remote]
+        mesh["clusters"][local]["remotes"][remote]["peers"] = [{"node": host, "public_key": verified.key(host)} for host in there]
+        for host in (host for host, cluster in hosts.items() if cluster == local):
+            row = copy.deepcopy(verified.probe("aws-1" if local == "aws" else "gcp-1"))
+            row["peers"] = [dict(row["peers"][0], public_key=verified.key(other), handshake_age=5) for other in there]
+            row["pings"] = [dict(row["pings"][0], node=other) for other in there]
+            facts["found"][host] = {"drift": verified.result(), "probe": row}
+    facts["found"]["aws-001"]["probe"]["bgp"] = {"announces": ["203.0.113.1/32"], "sessions": [{"state": "Established"}]}
+    return facts
+
+
+def test_the_tables_of_a_large_fabric_fit_a_screen_and_name_the_worst():
+    facts = large(25)
+    assert report.build(facts)["verdict"] == PROVEN
+    facts["found"]["gcp-007"]["probe"]["peers"][3]["handshake_age"] = 4000
+    facts["found"]["aws-009"]["probe"]["pings"][5].update(ok=False, milliseconds=None)
+    built = report.build(facts)
+    lines = built["text"].splitlines()
+    assert len(lines) < 80 and len(built["full"].splitlines()) > 2500
+    assert "4000 s ago" in lines[1] and "40 of 1,250 peers, the worst first; 1,249 answered lately" in built["text"]
+    assert "ping pod to pod: 1,249 of 1,250 pairs answer; 50 nodes take part, the worst first:" in built["text"]
+    after = lines[next(number for number, line in enumerate(lines) if line.startswith("FROM")) + 1]
+    assert after.split() == ["aws-009", "gcp-005", "10.4.7.10", "FAIL"]
+    assert max(map(len, lines)) < 250
+
+
+def test_a_mesh_of_nodes_misses_its_peers_too():
+    """KubeSpan: one mesh of all nodes, also inside a cluster."""
+    facts = verified.facts()
+    rows = [{"cluster": cluster, "node": name, "public_key": verified.key(name)} for name, (cluster, dummy, dummy_cidr) in verified.HOSTS.items()]
+    facts["mesh"].update(mode="kubespan", kubespan={"affiliates": rows}, clusters={"aws": {"remotes": {}}, "gcp": {"remotes": {}}})
+    for host in facts["found"]:
+        every = [name for name in verified.HOSTS if name != host]
+        row = probe(facts, host)
+        row["peers"] = [dict(row["peers"][0], device="kubespan", public_key=verified.key(name)) for name in every]
+        row["pings"] = [dict(row["pings"][0], node=name) for name in every]
+    assert report.build(facts)["verdict"] == PROVEN
+    facts["mesh"]["kubespan"]["affiliates"] = []
+    built = report.build(facts)
+    assert built["verdict"] == UNPROVEN and "aws-1: no peer is planned, so it is no part of a mesh" in built["problems"]
+
+
+def test_networks_count_as_announced_where_a_neighbour_listens():
+    facts = verified.facts()
+    assert evidence.announcing(facts["mesh"], facts["found"]) == {"aws": {"203.0.113.1/32"}, "gcp": set()}
