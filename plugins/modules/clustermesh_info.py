@@ -30,13 +30,12 @@ options:
     elements: dict
     default: []
   management:
-    description: The cluster with C(ClusterMesh) objects that define meshes.
+    description: The cluster with C(ClusterMesh) objects that define meshes. An empty dictionary is none.
     type: dict
     suboptions:
       cluster:
         description: Its name in O(clusters).
         type: str
-        required: true
       namespace:
         description: Take the objects of this namespace only.
         type: str
@@ -61,6 +60,21 @@ options:
     default: always
   own_endpoint_routes:
     description: Announce an internal address that is also the Peer's endpoint.
+    type: bool
+    default: false
+  kilo_endpoints:
+    description:
+      - Whether the endpoint that Kilo itself announces (C(kilo.squat.ai/endpoint)) is used for a node that has no other one. V(public)
+        leaves private addresses out, which other clusters may not reach, V(any) takes them too.
+    type: str
+    choices: [public, any, never]
+    default: public
+  node_keepalive:
+    description: Whether the keepalive is written to Nodes; what is missing is a warning otherwise.
+    type: bool
+    default: false
+  force_internal_ip:
+    description: Whether C(kilo.squat.ai/force-internal-ip) is written where it is needed; what is missing is a warning otherwise.
     type: bool
     default: false
   roaming_keepalive:
@@ -202,7 +216,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 def argument_spec() -> dict:
     """All options."""
     management = {
-        "cluster": {"type": "str", "required": True},
+        "cluster": {"type": "str"},
         "namespace": {"type": "str"},
         "names": {"type": "list", "elements": "str", "default": []},
         "use_secrets": {"type": "bool", "default": False},
@@ -214,6 +228,9 @@ def argument_spec() -> dict:
         "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
         "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
         "own_endpoint_routes": {"type": "bool", "default": False},
+        "kilo_endpoints": {"type": "str", "choices": ["public", "any", "never"], "default": "public"},
+        "node_keepalive": {"type": "bool", "default": False},
+        "force_internal_ip": {"type": "bool", "default": False},
         "roaming_keepalive": {"type": "int", "default": 25},
         "all_pod_cidrs": {"type": "bool", "default": False},
         "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},

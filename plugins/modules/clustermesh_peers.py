@@ -38,13 +38,12 @@ options:
     elements: dict
     default: []
   management:
-    description: The cluster with C(ClusterMesh) objects that define meshes.
+    description: The cluster with C(ClusterMesh) objects that define meshes. An empty dictionary is none.
     type: dict
     suboptions:
       cluster:
         description: Its name in O(clusters).
         type: str
-        required: true
       namespace:
         description: Take the objects of this namespace only.
         type: str
@@ -92,6 +91,28 @@ options:
     type: str
     choices: [before_external_ip, before_annotations, never]
     default: before_external_ip
+  kilo_endpoints:
+    description:
+      - Whether the endpoint that Kilo itself announces (C(kilo.squat.ai/endpoint)) is used for a node that has no other one. V(public)
+        leaves private addresses out, which other clusters may not reach, V(any) takes them too.
+    type: str
+    choices: [public, any, never]
+    default: public
+  node_keepalive:
+    description:
+      - Write C(kilo.squat.ai/persistent-keepalive) to the Nodes of every cluster that has C(persistentKeepalive), or whose nodes may roam.
+        Kilo sends the keepalive of its own Node and not that of a Peer. It also makes other nodes of the cluster take learnt endpoints.
+      - When false, those that this fabric wrote are removed. It needs the right to patch nodes.
+    type: bool
+    default: false
+  force_internal_ip:
+    description:
+      - Write C(kilo.squat.ai/force-internal-ip=-) to Nodes whose internal address, from which Kilo sends, is also their endpoint. No tunnel can
+        carry that address, so the nodes' own traffic to pods of other clusters is lost. Kilo then sends from the WireGuard address.
+      - With the granularity C(location) such a node becomes a location of its own.
+      - When false, those that this fabric wrote are removed. It needs the right to patch nodes.
+    type: bool
+    default: false
   roaming_keepalive:
     description: Seconds of keepalive for a Peer without endpoint when no cluster of the mesh sets one.
     type: int
@@ -261,7 +282,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 def argument_spec() -> dict:
     """All options."""
     management = {
-        "cluster": {"type": "str", "required": True},
+        "cluster": {"type": "str"},
         "namespace": {"type": "str"},
         "names": {"type": "list", "elements": "str", "default": []},
         "use_secrets": {"type": "bool", "default": False},
@@ -279,6 +300,9 @@ def argument_spec() -> dict:
             "choices": ["before_external_ip", "before_annotations", "never"],
             "default": "before_external_ip",
         },
+        "kilo_endpoints": {"type": "str", "choices": ["public", "any", "never"], "default": "public"},
+        "node_keepalive": {"type": "bool", "default": False},
+        "force_internal_ip": {"type": "bool", "default": False},
         "roaming_keepalive": {"type": "int", "default": 25},
         "all_pod_cidrs": {"type": "bool", "default": False},
         "group_locations": {"type": "bool", "default": True},

@@ -158,6 +158,10 @@ def test_cold_unchanged_changed_absent(mesh):
     annotate(mesh["eu"], "eu-2", clustermesh_endpoint="eu-2.example.net:4500")
     before = marks(mesh)
     result = clustermesh.run(request_for(mesh))
+    assert [(row["object"], row["reason"]) for row in result["refused"]] == [("eu/eu-2", "endpoint_unresolved")]
+    assert not result["changed"] and writes(mesh, before) == {}
+    assert result["targets"]["us"]["keep"] == [{"name": "prod--eu--eu-2", "reason": "endpoint_unresolved"}]
+    result = clustermesh.run(request_for(mesh, strict_endpoints=False))
     assert result["plan"]["update"] == 2 and set(writes(mesh, before)) == {"us", "ap"}
     assert result["stats"]["requests"] == {"eu": {"list": 2}, "us": {"apply": 1, "list": 2}, "ap": {"apply": 1, "list": 2}}
     assert result["targets"]["us"]["update"] == [{"name": "prod--eu--eu-2", "reason": "differs in endpoint"}]
@@ -465,3 +469,67 @@ def test_info_tells_what_is_wrong(mesh):
     assert result["drift"]["us"]["update"] == [{"name": "prod--eu--eu-1", "reason": "differs in endpoint"}]
     assert result["drift"]["eu"]["delete"] == [{"name": "prod--us--us-2", "reason": "node us-2: WGIPInvalid"}]
     assert result["meshes"]["prod"]["clusters"][1] == {"name": "us", "registeredPeers": 1, "skippedNodes": 1}
+
+
+# --- what Kilo takes from its own Nodes -----------------------------------------------------------------------------
+
+
+def notes_of(server, name):
+    return {key.partition("/")[2]: value for key, value in server.client().get("/api/v1/nodes/" + name)["metadata"]["annotations"].items()}
+
+
+def test_nodes_get_keepalive_and_internal_address_on_request_and_lose_them_again(mesh):
+    meshes = [{"name": "prod", "clusters": [entry("eu"), entry("us", persistentKeepalive=20), entry("ap")]}]
+    annotate(mesh["eu"], "eu-1", internal_ip="198.51.20.1/24")
+    annotate(mesh["us"], "us-2", persistent_keepalive="7")
+    result = clustermesh.run(request_for(mesh, meshes=meshes))
+    assert len(result["warnings"]) == 2 and "persistent-keepalive" not in notes_of(mesh["us"], "us-1")
+
+    asked = dict(meshes=meshes, node_keepalive=True, force_internal_ip=True)
+    before = marks(mesh)
+    result = clustermesh.run(request_for(mesh, **asked), check=True)
+    assert result["changed"] and writes(mesh, before) == {}
+    result = clustermesh.run(request_for(mesh, **asked))
+    assert notes_of(mesh["us"], "us-1")["persistent-keepalive"] == "20" and notes_of(mesh["eu"], "eu-1")["force-internal-ip"] == "-"
+    assert notes_of(mesh["us"], "us-2")["persistent-keepalive"] == "7" and ("us/us-2", "adoptable") in reasons(result)
+    assert not result["warnings"] and {change["kind"] for change in result["plan"]["changes"]} == {"node"}
+    assert "keepalive" not in str(notes_of(mesh["eu"], "eu-1"))
+    annotate(mesh["eu"], "eu-1", internal_ip="")  # as Kilo does then
+    before = marks(mesh)
+    assert clustermesh_info.run(request_for(mesh, **asked))["in_sync"]
+    assert not clustermesh.run(request_for(mesh, **asked))["changed"] and writes(mesh, before) == {}
+
+    result = clustermesh.run(request_for(mesh, meshes=meshes))
+    assert "force-internal-ip" not in notes_of(mesh["eu"], "eu-1") and "persistent-keepalive" not in notes_of(mesh["us"], "us-1")
+    clustermesh.run(request_for(mesh, **asked))
+    clustermesh.run(request_for(mesh, state="absent", **asked))
+    assert "force-internal-ip" not in notes_of(mesh["eu"], "eu-1") and notes_of(mesh["us"], "us-2")["persistent-keepalive"] == "7"
+
+
+def test_a_cluster_that_nobody_can_reach_fails_the_run_and_the_others_are_joined(mesh):
+    for number in (1, 2):
+        mesh["us"].client().merge_patch(
+            "/api/v1/nodes/us-%d/status" % number, {"status": {"addresses": [{"type": "InternalIP", "address": "192.168.30.%d" % number}]}}, "kubelet"
+        )
+        annotate(mesh["us"], "us-%d" % number, endpoint="192.168.30.%d:51820" % number)
+    result = clustermesh.run(request_for(mesh))
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("us", "NodeNoEndpoint")]
+    assert "clustermesh_kilo_endpoints" in result["failures"][0]["message"] and result["plan"]["create"] == 8
+    report = clustermesh_info.run(request_for(mesh))
+    ready = next(row for row in report["meshes"]["prod"]["conditions"] if row["type"] == "Ready")
+    assert ready["status"] == "False" and "us (NodeNoEndpoint)" in ready["message"]
+    result = clustermesh.run(request_for(mesh, kilo_endpoints="any"))
+    assert not result["failures"] and result["plan"]["create"] == 4
+    assert peers_of(mesh["eu"])["prod--us--us-1"]["spec"]["endpoint"] == {"dnsOrIP": {"ip": "192.168.30.1"}, "port": 51820}
+    assert "192.168.30.1/32" not in peers_of(mesh["eu"])["prod--us--us-1"]["spec"]["allowedIPs"]
+
+
+def test_a_peer_that_kilo_refuses_is_made_anew(mesh):
+    clustermesh.run(request_for(mesh))
+    before = peers_of(mesh["us"])["prod--eu--eu-1"]["metadata"]["uid"]
+    client = mesh["us"].client()
+    client.merge_patch(PEERS + "/prod--eu--eu-1", {"spec": {"allowedIPs": ["10.20.1.0/24", "junk"]}}, "kubectl")
+    result = clustermesh.run(request_for(mesh))
+    peer = peers_of(mesh["us"])["prod--eu--eu-1"]
+    assert not result["failures"] and peer["metadata"]["uid"] != before and "junk" not in peer["spec"]["allowedIPs"]
+    assert clustermesh_info.run(request_for(mesh))["in_sync"]

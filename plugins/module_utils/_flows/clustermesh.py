@@ -17,12 +17,15 @@ from .._kubernetes.objects import WRITES
 from .._linux.resolve import resolve
 from .._mesh.kilo_accepts import names_of
 from .._mesh.kilo_diff import next_delay
+from .._mesh.kilo_notes import our_notes
 from .._mesh.kilo_plan import RELEASE, MeshPlan, PeerWrite, plan_mesh
 from .._mesh.kilo_sources import Gathered, Settings
 from .._mesh.kilo_values import PEERS
 from .._mesh.node_listing import read_listing
+from .._plan.annotations import Patch, plan_annotations
 from .._plan.objects import field_manager
 from .._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
+from . import node_annotations
 from .clustermesh_objects import Management
 
 NODES = "/api/v1/nodes"
@@ -30,7 +33,8 @@ NODES = "/api/v1/nodes"
 _GONE = frozenset(("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused"))
 _OPTIONS = (
     "endpoint_policy", "internal_ip_routes", "own_endpoint_routes", "roaming_keepalive", "all_pod_cidrs", "group_locations", "anchor_choice",
-    "learnt_endpoints", "strict_keys", "strict_endpoints", "keep_transient", "state", "adopt", "max_deletes", "purge_meshes",
+    "learnt_endpoints", "kilo_endpoints", "node_keepalive", "force_internal_ip", "strict_keys", "strict_endpoints", "keep_transient", "state",
+    "adopt", "max_deletes", "purge_meshes",
 )  # fmt: skip
 
 
@@ -53,7 +57,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     meshes = list(request.get("meshes") or ()) + management.meshes
     leaving = [mesh for mesh in meshes if settings.state != "present" or mesh.get("deleting")]
     staying = [mesh for mesh in meshes if settings.state == "present" and not mesh.get("deleting")]
-    gathered, refused = gather(clusters, meshes, nodes_too=bool(staying))
+    gathered, refused = gather(clusters, meshes, nodes_too=bool(staying) or settings.state == "absent")
     settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_mesh(staying, gathered, settings)
     if leaving:
@@ -62,9 +66,12 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     plan.plan.refused.extend(refused)
     whole = plan.plan
     management.first_steps(whole, settings.state, check)
+    noted, patches = plan_notes(plan, gathered, settings)
     done = whole if check else apply(clusters, plan, settings.manager)
+    done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
     state = "bootstrap" if plan.bootstrapping else "synced" if staying else "done"
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
+    clusters.failures.extend(without_peers(plan))
     result = done.result()
     result.update(
         targets=shown(plan),
@@ -88,6 +95,28 @@ def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
     for name, count in second.adoptable.items():
         adoptable[name] = adoptable.get(name, 0) + count
     return first._replace(writes=writes, adoptable=adoptable)
+
+
+def plan_notes(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+    """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
+    whole, patches = Plan(), {}
+    for name, objects in sorted(gathered.objects.items()):
+        wanted = plan.notes.get(name, {})
+        doomed = our_notes(objects, settings.manager, wanted) if settings.state != "released" else {}
+        for state, notes in (("present", wanted), ("absent", doomed)):
+            part, todo = plan_annotations(name, notes, objects, settings.manager, state=state, adopt=settings.adopt)
+            part.unchanged = 0  # the result counts Peers
+            whole.extend(part)
+            patches.setdefault(name, []).extend(todo)
+    return whole, patches
+
+
+def without_peers(plan: MeshPlan) -> t.List[t.Dict[str, t.Any]]:
+    """A failure for each cluster that no other one can reach."""
+    return [
+        {"cluster": name, "operation": "find endpoints", "reason": "NodeNoEndpoint", "message": plan.lonely[name], "status": None}
+        for name in sorted(plan.lonely)
+    ]
 
 
 # --- gather ---------------------------------------------------------------------------------------------------------
@@ -114,6 +143,7 @@ def gather(
     nodes: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
     peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
     ready: t.Dict[str, t.Set[str]] = {}
+    objects: t.Dict[str, t.Dict[str, t.Any]] = {}
     refused: t.List[Refusal] = []
     for name, answer in answers.items():
         for error in answer.get("errors", ()):
@@ -129,6 +159,7 @@ def gather(
                 continue
             refused.extend(listing.refused)
             nodes[name] = [listing.nodes[node] for node in sorted(listing.nodes)]
+            objects[name] = {str(node["metadata"].get("name")): node for node in answer[NODES].items if isinstance(node.get("metadata"), dict)}
             ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
     for name in _without_access(clusters, meshes, unreachable):
         message = "it is in a mesh, and there is no access to it: add it to clusters"
@@ -136,7 +167,7 @@ def gather(
             {"cluster": name, "operation": "use the cluster", "reason": "no_access", "message": message, "status": None}
         )
         unreachable[name] = "no_access"
-    return Gathered(nodes, peers, unreachable, ready), refused
+    return Gathered(nodes, peers, unreachable, ready, objects), refused
 
 
 def _without_access(

@@ -12,7 +12,7 @@ import typing as t
 from .._kubernetes.clusters import Clusters
 from .._mesh.kilo_plan import plan_mesh
 from .._mesh.kilo_report import report
-from .clustermesh import gather, looked_up, settings_of, shown
+from .clustermesh import gather, looked_up, plan_notes, settings_of, shown
 from .clustermesh_objects import Management
 
 
@@ -24,6 +24,8 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     gathered, refused = gather(clusters, meshes)
     settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_mesh(meshes, gathered, settings)
+    noted = plan_notes(plan, gathered, settings)[0]
+    plan.plan.extend(noted)
     result = plan.plan.result()
     result.update(
         report(meshes, gathered, settings, plan),

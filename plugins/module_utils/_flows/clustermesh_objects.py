@@ -49,6 +49,8 @@ class Management:
         one = cls(clusters, request)
         name = one._options.get("cluster")
         if not name:
+            if any(one._options.get(key) for key in ("namespace", "names", "use_secrets")):
+                raise ValueRefused("unknown_cluster", "management (clustermesh_management) names no cluster with ClusterMesh objects")
             return one
         if name not in clusters.clients:
             if not any(failure["cluster"] == name for failure in clusters.failures):

@@ -18,7 +18,7 @@ import typing as t
 from .._values.addresses import special_kind
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
-from .kilo_endpoints import doubtful, is_subdomain, parse_endpoint, resolve_endpoint
+from .kilo_endpoints import ANY, doubtful, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
 from .kilo_values import KEY, Entry, Node, annotation, canonical_cidr, cidr_or_none, ip_or_none
 
 MALFORMED, UNRESOLVED = "key_malformed", "endpoint_unresolved"
@@ -127,7 +127,7 @@ def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Se
                 found.setdefault(name)
         for node in nodes.get(cluster, ()):
             try:
-                host = parse_endpoint(resolve_endpoint(node).text)["dnsOrIP"].get("dns")
+                host = parse_endpoint(resolve_endpoint(with_kilo_endpoint(node, ANY)).text)["dnsOrIP"].get("dns")
             except ValueRefused:
                 continue
             if host is not None and doubtful({"dnsOrIP": {"dns": host}}) is None:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 
@@ -19,6 +20,7 @@ from .kilo_values import (
     CLUSTERMESH_ENDPOINT,
     DEFAULT_PORT,
     DISCOVERED_ENDPOINTS,
+    ENDPOINT,
     FORCE_ENDPOINT,
     Node,
     addresses,
@@ -28,10 +30,16 @@ from .kilo_values import (
 
 INVALID, NONE = "NodeEndpointInvalid", "NodeNoEndpoint"
 SOURCES = ((CLUSTERMESH_ENDPOINT, "clustermesh-endpoint"), (FORCE_ENDPOINT, "force-endpoint"))
-EXTERNAL_IP = "external-ip"
+EXTERNAL_IP, KILO = "external-ip", "kilo-endpoint"
+#: Where Kilo's own word for a node's endpoint is taken from, when nothing else is there.
+NO_KILO, PUBLIC, ANY = "never", "public", "any"
 LEARNT = "discovered"
 #: Bytes and entries of one node's discovered-endpoints that are looked at (threat T21).
 MAX_DISCOVERED_TEXT, MAX_DISCOVERED = 1 << 20, 20000
+
+#: The key of a flattened node under which its Kilo endpoint stands.
+REACHED_AT = "reached_at"
+_PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")))
 
 _DIGITS = re.compile(r"[0-9]+\Z", re.ASCII)
 
@@ -96,7 +104,8 @@ def parse_endpoint(text: object) -> PeerEndpoint:
 def resolve_endpoint(node: Node, port: object = 0) -> Resolved:
     """The node's endpoint from the first source that is not empty. Raises NodeEndpointInvalid or NodeNoEndpoint.
 
-    A malformed annotation is final: no lower source is looked at. ``port`` (0: 51820) only joins an ExternalIP.
+    A malformed annotation is final: no lower source is looked at. ``port`` (0: 51820) only joins an ExternalIP. Last comes
+    what ``with_kilo_endpoint`` found.
     """
     for key, source in SOURCES:
         text = annotation(node, key)
@@ -106,12 +115,33 @@ def resolve_endpoint(node: Node, port: object = 0) -> Resolved:
     number = port or DEFAULT_PORT
     found = list(addresses(node, "ExternalIP"))
     chosen = next((text for text, address in found if address.version == 4), found[0][0] if found else None)
+    if chosen is None and node.get(REACHED_AT):
+        return Resolved(node[REACHED_AT], KILO)
     if chosen is None:
         message = 'node "{0}" has neither {1} nor {2} nor an ExternalIP'.format(
             node.get("name"), CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT
         )
         raise ValueRefused(NONE, message)
     return Resolved(join_host_port(chosen, number), EXTERNAL_IP)
+
+
+def with_kilo_endpoint(node: Node, which: str) -> Node:
+    """The node with the endpoint that Kilo itself announces for it, so that it is found when nothing else is.
+
+    ``which``: never; public: unless it is a private address, which other clusters may not reach; any.
+    """
+    text = annotation(node, ENDPOINT)
+    found = dict(node)
+    found.pop(REACHED_AT, None)
+    if which == NO_KILO or not text:
+        return found
+    try:
+        address = endpoint_address(parse_endpoint(text))
+    except ValueRefused:
+        return found
+    if which == ANY or address is None or not any(address in network for network in _PRIVATE if network.version == address.version):
+        found[REACHED_AT] = text
+    return found
 
 
 def join_host_port(host: str, port: object) -> str:

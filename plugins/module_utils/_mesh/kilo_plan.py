@@ -14,12 +14,14 @@ from .._plan.objects import owners
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .kilo_accepts import endpoint_name, refused_by_kilo
 from .kilo_diff import changed_fields, diff_peers, same_spec
-from .kilo_endpoints import SOURCES, collect_discovered, endpoint_address, enrich_endpoint
+from .kilo_endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .kilo_meshes import mesh_id
 from .kilo_nodes import DUPLICATE
+from .kilo_notes import Notes, wanted_notes
 from .kilo_peers import manifest, peer_endpoint, with_endpoint, without
 from .kilo_sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .kilo_status import Outcome
+from .kilo_values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT, annotation
 
 RELEASE = "release"
 KIND = "Peer"
@@ -52,7 +54,10 @@ class Kept(t.NamedTuple):
 
 
 class MeshPlan(t.NamedTuple):
-    """``writes`` of each target in order; ``outcomes`` of each mesh by id; ``anchors`` {mesh: {cluster: node}}."""
+    """``writes`` of each target in order; ``outcomes`` of each mesh by id; ``anchors`` {mesh: {cluster: node}}.
+
+    ``notes`` {cluster: {node: annotations}} for Nodes; ``lonely`` {cluster: what to do} of clusters without any Peer.
+    """
 
     plan: Plan
     writes: t.Dict[str, t.List[PeerWrite]]
@@ -61,6 +66,8 @@ class MeshPlan(t.NamedTuple):
     anchors: t.Dict[str, t.Dict[str, str]]
     bootstrapping: bool
     adoptable: t.Dict[str, int]
+    notes: Notes = {}
+    lonely: t.Mapping[str, str] = {}
 
 
 class _Run:
@@ -149,11 +156,27 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())
     bootstrapping = bootstrapping or any(kept.reason == DUPLICATE for kept in run.kept)  # soon over
-    return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable)
+    notes = wanted_notes(sources, gathered, settings, run.plan.warnings)
+    lonely = {key[1]: _lonely(source, gathered) for key, source in sources.plans.items() if source.without_endpoint}
+    return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable, notes, lonely)
 
 
 def _key(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
     return item[0]
+
+
+def _lonely(source: SourcePlan, gathered: Gathered) -> str:
+    cluster = source.entry["name"]
+    names = sorted(name for name, reason in source.reasons.items() if reason == NONE)
+    found = {str(node["name"]): annotation(node, ENDPOINT) for node in gathered.nodes[cluster]}
+    private = [found[name] for name in names if found.get(name)]
+    text = (
+        "none of the {0} nodes of cluster {1} gets a Peer, since other clusters could not reach one: no node has an endpoint. Write it with "
+        "kubectl annotate node {2} {3}=ADDRESS:{4}"
+    ).format(len(source.reasons), cluster, names[0], CLUSTERMESH_ENDPOINT, source.entry.get("wireguardPort") or DEFAULT_PORT)
+    if private:
+        text += ", or set clustermesh_kilo_endpoints to any where the others reach the private addresses that Kilo found ({0})".format(", ".join(private[:3]))
+    return text + ", or set clustermesh_endpoint_policy to roam for nodes behind NAT"
 
 
 def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Container[t.Any]) -> None:
@@ -377,13 +400,15 @@ def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) 
     problem = next((finding.message for finding in sources.findings if ident in finding.meshes), None)
     if problem is not None:
         return Outcome(problem, [], [], {})
-    clusters, skipped, unreachable = [], [], {}
+    clusters, skipped, unreachable, lonely = [], [], {}, {}
     for entry in mesh["clusters"]:
         name = entry["name"]
         source = sources.plans.get((mesh["name"], name))
         if source is not None:
             clusters.append((name, len(source.peers), len(source.reasons)))
             skipped.extend(("{0}/{1}".format(name, node), reason) for node, reason in source.reasons.items())
+            if source.without_endpoint:
+                lonely[name] = NONE
         if name in gathered.unreachable:
             unreachable[name] = gathered.unreachable[name]
-    return Outcome(None, clusters, skipped, unreachable)
+    return Outcome(None, clusters, skipped, unreachable, lonely)

@@ -13,7 +13,7 @@ from .kilo_endpoints import collect_discovered
 from .kilo_plan import MeshPlan
 from .kilo_sources import Gathered, Settings, Target, peer_spec
 from .kilo_status import conditions
-from .kilo_values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, annotation
+from .kilo_values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, annotation
 
 
 def report(
@@ -26,6 +26,7 @@ def report(
     sources = {
         (mesh.get("name"), entry.get("name")) for mesh in meshes for entry in mesh.get("clusters") or () if isinstance(entry, dict)
     }
+    pending = _pending(gathered, plan)
     for name in sorted(gathered.peers):
         target = Target(name, gathered.peers[name], settings.manager)
         stale[name], foreign[name] = [], []
@@ -40,7 +41,7 @@ def report(
     return {
         "meshes": {
             ident: {
-                "conditions": conditions(outcome),
+                "conditions": conditions(outcome._replace(pending=pending.get(ident.rpartition("/")[2], 0))),
                 "clusters": [
                     {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
                 ],
@@ -52,6 +53,21 @@ def report(
         "handshakes": handshakes,
         "force_endpoints": force_endpoints(gathered),
     }
+
+
+def _pending(gathered: Gathered, plan: MeshPlan) -> t.Dict[str, int]:
+    """Mesh name to the number of Peers that a run would write."""
+    found: t.Dict[str, int] = {}
+    for target, writes in plan.writes.items():
+        names = {write.name for write in writes}
+        meshes = {write.name: write.manifest["metadata"]["labels"].get(MESH_LABEL) for write in writes if write.manifest}
+        for obj in gathered.peers.get(target, ()):
+            labels, ident = obj["metadata"].get("labels"), str(obj["metadata"].get("name"))
+            if ident in names and ident not in meshes and isinstance(labels, dict):
+                meshes[ident] = labels.get(MESH_LABEL)
+        for mesh in meshes.values():
+            found[str(mesh)] = found.get(str(mesh), 0) + 1
+    return found
 
 
 def _handshakes(target: Target, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:

@@ -17,7 +17,7 @@ from .claims import label_of
 from .kilo_accepts import WORDS, check_node, plain_pods, plain_ranges
 from .kilo_claims import Checked, Source, check_kilo
 from .kilo_diff import Existing
-from .kilo_endpoints import INVALID
+from .kilo_endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
 from .kilo_locations import Grouped, announced, by_location, grouped
 from .kilo_meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .kilo_nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
@@ -48,6 +48,9 @@ class Settings(t.NamedTuple):
     group_locations: bool = True
     anchor_choice: str = "sticky"
     learnt_endpoints: str = "before_external_ip"
+    kilo_endpoints: str = PUBLIC
+    node_keepalive: bool = False
+    force_internal_ip: bool = False
     resolved: t.Mapping[str, t.Sequence[str]] = {}
     strict_keys: bool = True
     strict_endpoints: bool = True
@@ -70,13 +73,15 @@ class Settings(t.NamedTuple):
 class Gathered(t.NamedTuple):
     """What was read: flattened nodes of each cluster in the order of names, Peers of each target, why others failed.
 
-    A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` says why.
+    A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` says why. ``objects``
+    has the Nodes of each cluster by name, as listed.
     """
 
     nodes: t.Mapping[str, t.List[Node]]
     peers: t.Mapping[str, t.List[t.Dict[str, t.Any]]]
     unreachable: t.Mapping[str, str]
     ready: t.Mapping[str, t.Container[str]] = {}
+    objects: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]] = {}
 
 
 class Target:
@@ -138,6 +143,11 @@ class SourcePlan(t.NamedTuple):
     extras: t.List[str]
     left_out: t.Mapping[str, t.Container[str]]
     bootstrapping: bool
+
+    @property
+    def without_endpoint(self) -> bool:
+        """True when the whole cluster is left out, at least partly for want of endpoints, and has no Peer that stays."""
+        return not self.peers and not self.kept and NONE in self.reasons.values()
 
     def routes(self, name: str) -> t.List[str]:
         """Every range of a node's Peer, those that its configured endpoint kept out included."""
@@ -268,7 +278,7 @@ def _draft(
             if length in ("32", "128") and ip_or_none(address) is not None:
                 holders.setdefault(address, node)
     # what a node announces is settled here, so that everything behind takes its ranges as they are
-    nodes = [announced(node, settings.all_pod_cidrs) for node in nodes]
+    nodes = [with_kilo_endpoint(announced(node, settings.all_pod_cidrs), settings.kilo_endpoints) for node in nodes]
     if settings.strict_endpoints:
         nodes, entry = [plain_pods(node) for node in nodes], plain_ranges(entry)
     groups = Grouped(nodes, {}, {})

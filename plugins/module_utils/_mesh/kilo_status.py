@@ -45,13 +45,16 @@ class Outcome(t.NamedTuple):
     """What a mesh's run found: everything its status tells.
 
     ``problem``: the first message of the validation, or None. ``clusters``: [(name, Peers, skipped nodes)] of the sources
-    that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}.
+    that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}. ``lonely``: {cluster: reason} of
+    those without any Peer. ``pending``: how many Peers differ from what was planned.
     """
 
     problem: t.Optional[str]
     clusters: t.List[t.Tuple[str, int, int]]
     skipped: t.List[t.Tuple[str, str]]
     unreachable: t.Mapping[str, str]
+    lonely: t.Mapping[str, str] = {}
+    pending: int = 0
 
 
 def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
@@ -67,7 +70,13 @@ def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
         found.append(_condition(READY, "False", "Degraded", "not reconciled: " + names))
         found.append(_condition(REACHABLE, "False", "ClustersUnreachable", names))
     else:
-        found.append(_condition(READY, "True", "Reconciled", "all clusters reconciled successfully"))
+        if outcome.lonely:
+            names = ", ".join("{0} ({1})".format(name, outcome.lonely[name]) for name in sorted(outcome.lonely))
+            found.append(_condition(READY, "False", "Degraded", "no node gets a Peer: " + names))
+        elif outcome.pending:
+            found.append(_condition(READY, "False", "OutOfSync", "Peers that differ: {0}".format(outcome.pending)))
+        else:
+            found.append(_condition(READY, "True", "Reconciled", "all clusters reconciled successfully"))
         found.append(_condition(REACHABLE, "True", "AllReachable", "all clusters answered"))
     if outcome.skipped:
         lines = ["{0}: {1}".format(name, reason) for name, reason in sorted(outcome.skipped)]

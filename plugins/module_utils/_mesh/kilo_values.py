@@ -29,7 +29,8 @@ WIREGUARD_IP, KEY = GROUP + "/wireguard-ip", GROUP + "/key"
 CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT = GROUP + "/clustermesh-endpoint", GROUP + "/force-endpoint"
 DISCOVERED_ENDPOINTS, FORCE_INTERNAL_IP = GROUP + "/discovered-endpoints", GROUP + "/force-internal-ip"
 GRANULARITY, LOCATION = GROUP + "/granularity", GROUP + "/location"
-INTERNAL_IP = GROUP + "/internal-ip"
+INTERNAL_IP, ENDPOINT = GROUP + "/internal-ip", GROUP + "/endpoint"
+PERSISTENT_KEEPALIVE = GROUP + "/persistent-keepalive"
 
 DEFAULT_PORT = 51820
 
