@@ -77,6 +77,10 @@ options:
         description: UDP port.
         type: int
         required: true
+      listen_port_known:
+        description: Without it, a device that the confirmed state has keeps its port there, and only a new one gets O(devices[].listen_port).
+        type: bool
+        default: true
       private_key_file:
         description: File of the private key; made on the node when it is not there, never read by anybody else.
         type: path
@@ -394,6 +398,7 @@ DEVICE = {
     "mtu": {"type": "int", "default": 1420},
     "txqueuelen": {"type": "int", "default": 1000},
     "listen_port": {"type": "int", "required": True},
+    "listen_port_known": {"type": "bool", "default": True},
     "private_key_file": {"type": "path", "required": True, "no_log": False},
     "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
     "addresses": {"type": "list", "elements": "str"},

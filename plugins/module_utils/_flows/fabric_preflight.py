@@ -37,7 +37,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     """
     request = unpacked(request)
     definition = request["definition"]
-    fabric, findings = load_fabric({"name": request["fabric"], "clusters": definition.get("clusters") or {}, "nodes": definition.get("nodes") or {}})
+    fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
     wrong = errors(findings)
     mesh = request.get("mesh") or {}
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
@@ -52,7 +52,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "inventory": [finding._asdict() for finding in wrong],
             "grants": fabric.grants(),
             "nodes": nodes,
-            "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan")) for host in nodes},
+            "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
             "workloads": workloads,
@@ -107,15 +107,15 @@ def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[st
     return found
 
 
-def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Data]:
-    """The WireGuard devices that a node of a cluster shall have, as far as the inventory tells."""
+def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Optional[t.Mapping[str, t.Any]], mesh: t.Mapping[str, t.Any]) -> t.List[Data]:
+    """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory tells."""
     if kubespan is not None:
         layout = dict(Layout()._asdict(), **kubespan)
         return [{"name": layout["device"], "listen_port": layout["port"], "mtu": MTU}]
     if cluster not in fabric.clusters:
         return []
     try:
-        remotes = fabric.remotes(cluster)
+        remotes = (mesh.get("clusters") or {}).get(cluster, {}).get("remotes") or fabric.remotes(cluster)
     except (KeyError, TypeError, ValueError):
         return []  # what is wrong with the inventory is said already
     return [{"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"]} for dummy, part in sorted(remotes.items())]

@@ -31,9 +31,7 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
     definition = request["definition"]
-    fabric, findings = load_fabric(
-        {"name": request["fabric"], "clusters": definition.get("clusters") or {}, "nodes": definition.get("nodes") or {}}
-    )
+    fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
     wrong = errors(findings)
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])

@@ -7,8 +7,8 @@
 
 gather -> plan -> apply -> verify over the same functions that the single modules use (ruling 30). ``desired``:
 
-    fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, private_key_file, implementation,
-    routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
+    fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, listen_port_known,
+    private_key_file, implementation, routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
     persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names];
     tables: [of node_tables];
     kubespan: of kubespan_node, None for no such mesh, or {"state": as resolved before} at boot;
@@ -166,10 +166,10 @@ class _Work:
     """The parts of one run. The order of the plan is the order of the writes."""
 
     def __init__(self, desired: t.Mapping[str, t.Any]) -> None:
-        self.desired = desired
         self.fabric: str = desired["fabric"]
-        self.wanted: t.List[Data] = list(desired.get("devices") or ())
         self.previous = persistence.load_state(self.fabric)
+        self.wanted: t.List[Data] = [dataplane.with_own_port(device, self.previous) for device in desired.get("devices") or ()]
+        self.desired = dict(desired, devices=self.wanted)
         self.stats: Data = {}
         self.node: t.Optional[kubespan_node.Node] = None
         self.kubespan: t.Optional[kubespan.Part] = None

@@ -49,6 +49,15 @@ def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool) -> t
     }
 
 
+def with_own_port(device: t.Mapping[str, t.Any], previous: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+    """A device whose port the plan could not know keeps that of the confirmed state: ``listen_port_known: false``."""
+    kept = {key: value for key, value in device.items() if key != "listen_port_known"}
+    if not device.get("listen_port_known", True):
+        before = {row["name"]: row for row in (previous or {}).get("devices", ())}
+        kept["listen_port"] = before.get(device["name"], {}).get("listen_port") or device["listen_port"]
+    return kept
+
+
 def without_deferred(device: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A device with only those peers that can be configured now; deferred ones are no change of this call.
 

@@ -10,7 +10,7 @@ A cluster's variables (all optional but pod_cidrs):
 pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs
     What the cluster is granted: lists of networks, or one as text.
 wireguard_port, wireguard_mtu
-    UDP port and MTU of the device that nodes of the *other* clusters use towards this one.
+    UDP port (0: found by listen_ports) and MTU of the device that nodes of the *other* clusters use towards this one.
 wireguard_ports, wireguard_mtus
     {remote: value}: exceptions on this cluster's own nodes.
 device_alias
@@ -24,6 +24,7 @@ from __future__ import annotations
 import typing as t
 
 from .fabric_checks import Finding, check_definition
+from .listen_ports import listen_ports
 from .semaphore_device import TXQUEUELEN, device_of, routes_of
 
 GRANTS = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
@@ -59,12 +60,12 @@ class Fabric:
         """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""
         return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
 
-    def remotes(self, local: str) -> t.Dict[str, t.Dict[str, t.Any]]:
-        """What every node of a cluster has per remote, by name.
+    def remotes(self, local: str, announced: t.Optional[t.Mapping[str, int]] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
+        """What every node of a cluster has per remote, by name. announced: ports that work now, see listen_ports.
 
         {device, listen_port, mtu, txqueuelen, pod_subnets, routes: [{dst, dev, scope, table}], private_key_file}.
         """
-        mine = self.clusters[local]
+        mine, ports = self.clusters[local], listen_ports(self.clusters, local, announced)
         found = {}
         for name in sorted(self.clusters):
             if name == local:
@@ -73,7 +74,7 @@ class Fabric:
             device = device_of(name, remote["device_alias"])
             found[name] = {
                 "device": device,
-                "listen_port": mine["wireguard_ports"].get(name, remote["wireguard_port"]),
+                "listen_port": ports[name],
                 "mtu": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
                 "txqueuelen": TXQUEUELEN,
                 "pod_subnets": list(remote["pod_cidrs"]),
@@ -91,8 +92,8 @@ def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Fin
     """The fabric of an inventory and everything that is wrong with it, sorted.
 
     definition: {"name": str, "clusters": {name: {variables}}, "nodes": {host: {"multicluster_cluster": cluster,
-    "node_name": name}}}. The Fabric holds what could be read and is fit for use only when no finding is an error
-    (``errors``).
+    "node_name": name}}, "findings": [{where, variable, word, message, level}], those of the inventory as a whole}. The Fabric
+    holds what could be read and is fit for use only when no finding is an error (``errors``).
     """
     name, clusters, nodes, findings = check_definition(definition)
     return Fabric(name, clusters, nodes), findings

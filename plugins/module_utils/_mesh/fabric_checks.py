@@ -14,8 +14,10 @@ from .._values.names import check_interface_name, parse_cluster_name, parse_subd
 from .._values.ranges import overlapping_pairs
 from .._values.refused import ValueRefused, quoted
 from . import semaphore_config
-from .fabric_variables import Finding, Variables, misspelt
+from .fabric_variables import Finding, Variables, misspelt, read_findings
+from .inventory_groups import SHADOWED
 from .key_file import KEY_DIRECTORY
+from .listen_ports import listen_ports
 from .semaphore_annotations import ADDRESS_TYPES, DEFAULT_PORT
 from .semaphore_device import DEFAULT_MTU, check_device_name, device_of
 from .semaphore_peers import SOURCES
@@ -59,7 +61,16 @@ def check_definition(
     _overlaps(clusters, findings)
     _views(clusters, findings)
     nodes = _nodes(definition.get("nodes") or {}, clusters, findings)
+    findings = _with_inventory(findings, read_findings(definition.get("findings")))
     return name, clusters, nodes, sorted(set(findings), key=lambda item: (item.level, item.where, item.variable, item))
+
+
+def _with_inventory(findings: t.List[Finding], given: t.List[Finding]) -> t.List[Finding]:
+    """All findings; what is only the consequence of another one is left out."""
+    shadowed = {finding.where for finding in given if finding.word == SHADOWED and finding.level == "error"}
+    named = {finding.variable for finding in given}
+    own = [finding for finding in findings if not (finding.word == "pod_subnet_missing" and finding.where in shadowed)]
+    return given + [finding for finding in own if not (finding.word == "misspelt_variable" and finding.variable in named)]
 
 
 def _fabric_name(name: object, findings: t.List[Finding]) -> str:
@@ -83,7 +94,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
     if not cluster["pod_cidrs"] and not values.given("pod_cidrs"):
         message = "write pod_cidrs, the networks of the cluster's pods, for example pod_cidrs: [10.2.0.0/16]"
         findings.append(Finding(where, "pod_cidrs", "pod_subnet_missing", message))
-    cluster["wireguard_port"] = values.integer("wireguard_port", "port_out_of_range") or DEFAULT_PORT
+    cluster["wireguard_port"] = values.integer("wireguard_port", "port_out_of_range")
     cluster["wireguard_mtu"] = values.integer("wireguard_mtu", "mtu_out_of_range") or DEFAULT_MTU
     for variable, word, default in (
         ("wireguard_ports", "port_out_of_range", DEFAULT_PORT),
@@ -209,7 +220,7 @@ _ELSEWHERE = ("pod_subnet_missing", "pod_subnet_overlap", "pod_subnet_invalid")
 
 def semaphore_view(clusters: Clusters, local: str) -> t.Dict[str, t.Any]:
     """The configuration that a Semaphore agent in this cluster would have, in semaphore_config's normal form."""
-    mine = clusters[local]
+    mine, ports = clusters[local], listen_ports(clusters, local)
     remotes = []
     for name in sorted(clusters):
         if name != local:
@@ -221,7 +232,7 @@ def semaphore_view(clusters: Clusters, local: str) -> t.Dict[str, t.Any]:
                     "kubeConfigPath": "inventory",
                     "podSubnet": (remote["pod_cidrs"] or [""])[0],
                     "podSubnets": remote["pod_cidrs"],
-                    "wgListenPort": mine["wireguard_ports"].get(name, remote["wireguard_port"]),
+                    "wgListenPort": ports[name],
                     "wgDeviceMTU": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
                     "resyncPeriodSeconds": 0,
                 }

@@ -49,6 +49,16 @@ class Finding(t.NamedTuple):
     level: str = "error"
 
 
+def read_findings(given: object) -> t.List[Finding]:
+    """Findings that were made where the whole inventory is known, as dictionaries."""
+    rows = given if isinstance(given, (list, tuple)) else ()
+    return [
+        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "word", "message")), level=str(row.get("level") or "error"))
+        for row in rows
+        if isinstance(row, dict)
+    ]
+
+
 class Variables:
     """The variables of one inventory host. A value of the wrong form becomes a finding and its default."""
 

@@ -20,6 +20,7 @@ from .._values.keys import parse_key
 from .._values.refused import ValueRefused
 from .claims import OVERLAY_RANGES, Claim, Holders, OverlayGuard, check_claims, label_of
 from .fabric import Fabric
+from .listen_ports import announced_ports, written_port
 from .node_listing import Listing, read_listing
 from .semaphore_annotations import PATTERNS, cluster_of_key, endpoint, key_of
 from .semaphore_peers import peer, pod_cidrs_of, read_published
@@ -37,7 +38,7 @@ def plan_mesh(
 
     Returns::
 
-        clusters: {local: {remotes: {remote: {device, listen_port, mtu, txqueuelen, routes, private_key_file,
+        clusters: {local: {remotes: {remote: {device, listen_port, listen_port_known, mtu, txqueuelen, routes, private_key_file,
                    peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
                    complete: bool, reason: None or text}}}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
@@ -52,7 +53,7 @@ def plan_mesh(
     """
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
     refused = [refusal for listing in read.values() for refusal in listing.refused]
-    remotes = {cluster: fabric.remotes(cluster) for cluster in fabric.clusters}
+    remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
     nodes = _nodes(fabric, read, remotes, refused)
     hosts = {(node["cluster"], node["node_name"]): node for node in nodes.values()}
     ranges = _pod_ranges(fabric, read)
@@ -92,6 +93,19 @@ def plan_mesh(
     }
 
 
+def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """What every node of a cluster has per remote.
+
+    ``listen_port_known: false`` where nobody wrote a port and the nodes' own could not be read: a node keeps what it has.
+    """
+    own = [listing.nodes[name] for name in sorted(set(fabric.hosts_of(local).values())) if name in listing.nodes]
+    remotes = fabric.remotes(local, announced_ports(own, fabric.clusters))
+    return {
+        name: dict(settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name)))
+        for name, settings in remotes.items()
+    }
+
+
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
     """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
     topology = plan_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
@@ -104,7 +118,7 @@ def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
 def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
     """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
-    devices: [{name, remote, mtu, txqueuelen, listen_port, private_key_file, routes: [cidr], peers, peers_known}].
+    devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known}].
     """
     node = topology["nodes"][host]
     devices = []
@@ -116,6 +130,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
                 "mtu": settings["mtu"],
                 "txqueuelen": settings["txqueuelen"],
                 "listen_port": settings["listen_port"],
+                "listen_port_known": settings["listen_port_known"],
                 "private_key_file": settings["private_key_file"],
                 "routes": [route["dst"] for route in settings["routes"]],
                 "overlay": topology["overlay"],

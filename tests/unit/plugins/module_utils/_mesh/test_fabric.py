@@ -105,7 +105,7 @@ def test_exceptions_per_remote_and_aliases() -> None:
         (seed(aws={"wireguard_ports": {"gcp": 70000}}), ("clusters/aws", "wireguard_ports", "port_out_of_range")),
         (seed(aws={"wireguard_ports": {"mars": 1}}), ("clusters/aws", "wireguard_ports", "unknown_cluster")),
         (seed(aws={"wireguard_ports": [1]}), ("clusters/aws", "wireguard_ports", "bad_type")),
-        (seed(merit=merit(wireguard_port=51820)), ("clusters/merit", "wireguard_port", "duplicate_listen_port")),
+        (seed(merit=merit(), gcp={"wireguard_port": 51822}), ("clusters/merit", "wireguard_port", "duplicate_listen_port")),
         (seed(merit=merit(device_alias="gcp")), ("clusters/merit", "device_alias", "duplicate_device_alias")),
         (seed(merit=merit(device_alias="toolong")), ("clusters/merit", "device_alias", "device_name_too_long")),
         (seed(merit=merit(device_alias="a_b")), ("clusters/merit", "device_alias", "cluster_name_not_dns_label")),
@@ -171,7 +171,7 @@ def test_what_is_allowed() -> None:
 
 
 def test_one_port_named_once_in_a_large_fabric() -> None:
-    clusters = {"c{0}".format(n): {"pod_cidrs": ["10.{0}.0.0/16".format(n)]} for n in range(20)}
+    clusters = {"c{0}".format(n): {"pod_cidrs": ["10.{0}.0.0/16".format(n)], "wireguard_port": 51820} for n in range(20)}
     findings = load_fabric({"clusters": clusters})[1]
     assert {item.word for item in findings} == {"duplicate_listen_port"}
     assert len(findings) == len({item.where for item in findings}) <= 20

@@ -82,6 +82,7 @@ def test_the_seed() -> None:
             "mtu": 1420,
             "txqueuelen": 1000,
             "listen_port": 51821,
+            "listen_port_known": True,
             "private_key_file": "/var/lib/semaphore-wireguard/wireguard.gcp.key",
             "routes": ["10.4.0.0/16"],
             "overlay": ["10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16", "10.5.0.0/16"],

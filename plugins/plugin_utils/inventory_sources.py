@@ -1,0 +1,81 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What each of several inventories says alone. Only files are read, no program is run and no plugin that asks anybody."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
+from ansible.plugins.loader import inventory_loader
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_sources import Claim
+
+_VARIABLE = "multicluster_cluster"
+#: Where kubespray and Ansible itself say how a host is reached, the first that is there counts.
+_ADDRESSES = ("ansible_host", "access_ip", "ip")
+_SKIPPED = ("group_vars", "host_vars")
+_PLUGINS = ("ansible.builtin.yaml", "ansible.builtin.ini")
+
+
+def read_sources(paths: t.Sequence[str], loader: t.Any) -> t.Dict[str, t.Dict[str, Claim]]:
+    """{inventory: {host: Claim}} of the inventories that are files or folders of files; others are left out."""
+    found = {}
+    for path in paths:
+        if os.path.exists(path):
+            data, base = InventoryData(), path if os.path.isdir(path) else os.path.dirname(path)
+            for file in _files(path):
+                _parse(file, data, loader)
+            data.reconcile_inventory()
+            found[path] = _claims(data, base, loader)
+    return found
+
+
+def _files(path: str) -> t.List[str]:
+    if not os.path.isdir(path):
+        return [path]
+    names = sorted(name for name in os.listdir(path) if not name.startswith(".") and name not in _SKIPPED)
+    return [file for name in names for file in _files(os.path.join(path, name))]
+
+
+def _parse(file: str, data: InventoryData, loader: t.Any) -> None:
+    """Add a file's hosts and groups. What cannot be read here was said by Ansible already, or is asked of somebody else."""
+    if os.access(file, os.X_OK):
+        return
+    for name in _PLUGINS:
+        plugin = inventory_loader.get(name)
+        try:
+            if plugin.verify_file(file):
+                plugin.parse(data, loader, file, cache=False)
+                return
+        except (AnsibleError, OSError, ValueError, TypeError, AttributeError):
+            continue
+
+
+def _claims(data: InventoryData, base: str, loader: t.Any) -> t.Dict[str, Claim]:
+    said = {name: _said(group.vars, base, "group_vars", name, loader) for name, group in data.groups.items()}
+    claims = {}
+    for name, host in data.hosts.items():
+        own = _said(host.vars, base, "host_vars", name, loader)
+        groups = sorted(host.get_groups(), key=lambda group: (group.depth, group.priority, group.name))
+        rows = [(group.name, said[group.name][_VARIABLE]) for group in groups if said[group.name].get(_VARIABLE)]
+        if own.get(_VARIABLE):
+            rows.append(("", own[_VARIABLE]))
+        group, cluster = rows[-1] if rows else ("", None)
+        address = next((own[key] for key in _ADDRESSES if own.get(key)), None)
+        claims[name] = Claim(cluster, group, address)
+    return claims
+
+
+def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, loader: t.Any) -> t.Dict[str, str]:
+    """What a group or host says of our variable and of addresses; templates say nothing."""
+    values = dict(inline)
+    try:
+        for file in loader.find_vars_files(os.path.join(base, folder), name):
+            values.update(loader.load_from_file(file, cache="none", unsafe=True) or {})
+    except (AnsibleError, OSError, ValueError, TypeError):
+        pass  # such as a vault whose password is not given; Ansible itself complains where it matters
+    return {key: str(values[key]) for key in (_VARIABLE, *_ADDRESSES) if isinstance(values.get(key), str) and "{{" not in values[key]}

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The names of every variable of the collection, from the two places that declare them: argument specs, and playbooks/vars."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import typing as t
+
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known
+
+#: The collection as it is installed.
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
+    """``{prefixes, shared_prefixes, foreign, variables: {name: {description, default, of, command_line, choices}}}``."""
+    return _load(root / "playbooks" / "vars" / "run_variables.yml")
+
+
+def role_options(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """``{role: {option: its specification}}``, all entry points together."""
+    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for path in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
+        options = found.setdefault(path.parts[-3], {})
+        for entry in _load(path)["argument_specs"].values():
+            options.update(entry.get("options") or {})
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def known_variables(root: pathlib.Path = ROOT) -> Known:
+    """Everything that an inventory may say to us."""
+    table, roles = run_variables(root), role_options(root)
+    rows = table["variables"]
+    shared = tuple(table["shared_prefixes"])
+    prefixes = {role + "_" for role in roles} | set(table["prefixes"])
+    return Known(
+        names=frozenset(rows) | frozenset(name for options in roles.values() for name in options),
+        prefixes=tuple(sorted(prefixes - set(shared))),
+        shared=shared,
+        foreign=frozenset(table["foreign"]),
+        command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
+        choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
+        of_hosts=frozenset(name for name, row in rows.items() if row.get("of") in ("node", "cluster")),
+    )
+
+
+def _load(path: pathlib.Path) -> t.Any:
+    with path.open("rb") as stream:
+        return yaml.load(stream, Loader=_Loader)  # noqa: S506 a safe loader, see above

@@ -1,0 +1,275 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Mistakes that people make in an inventory, each as a file: `validate` names the place, the user's variable, the cause and the mend."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import inventories
+import pytest
+
+GOOD = """\
+clusters:
+  hosts:
+    aws: {kubeconfig: /k, pod_cidrs: [10.2.0.0/16], service_cidrs: [10.3.0.0/16], node_cidrs: [10.66.23.0/24]}
+    gcp: {kubeconfig: /k, pod_cidrs: [10.4.0.0/16], service_cidrs: [10.5.0.0/16], node_cidrs: [10.22.22.0/24]}
+  vars: {ansible_connection: local}
+aws_nodes: {vars: {multicluster_cluster: aws}, hosts: {aws-1: {}, aws-2: {}}}
+gcp_nodes: {vars: {multicluster_cluster: gcp}, hosts: {gcp-1: {}}}
+"""
+
+
+class Mistake(t.NamedTuple):
+    """``old`` of the good inventory written as ``new``, or ``files`` beside it; what must be said, and where."""
+
+    name: str
+    where: str
+    variable: str
+    says: t.Tuple[str, ...]
+    old: str = ""
+    new: str = ""
+    files: t.Mapping[str, str] = {}
+    level: str = "error"
+
+
+def of_all(text: str) -> t.Mapping[str, str]:
+    return {"group_vars/all.yml": text}
+
+
+MISTAKES = [
+    # names that are nobody's
+    Mistake("capability misspelt", "all hosts", "multicluster_capabilities", ("did you mean services?",), files=of_all("multicluster_capabilities: [service]")),
+    Mistake("capabilities misspelt", "all hosts", "multicluster_capabilites", ("did you mean multicluster_capabilities?",),
+            files=of_all("multicluster_capabilites: [services]")),
+    Mistake("capability unheard of", "all hosts", "multicluster_capabilities", ("'ingress' is none of services, dns, policy",),
+            files=of_all("multicluster_capabilities: [services, ingress]")),
+    Mistake("capabilities as text", "all hosts", "multicluster_capabilities", ("is a list", "multicluster_capabilities: [dns]"),
+            files=of_all("multicluster_capabilities: dns")),
+    Mistake("serial misspelt", "all hosts", "multicluster_serail", ("did you mean multicluster_serial?",), files=of_all("multicluster_serail: 1")),
+    Mistake("serial where it does nothing", "all hosts", "multicluster_serial", ("no effect in the inventory", "-e multicluster_serial="),
+            files=of_all("multicluster_serial: 1")),
+    Mistake("option of a role misspelt", "group clusters", "service_mirror_create_namespce", ("did you mean service_mirror_create_namespace?",),
+            files={"group_vars/clusters.yml": "service_mirror_create_namespce: true"}),
+    Mistake("option of a node misspelt", "group aws_nodes", "node_dataplane_adpot", ("did you mean node_dataplane_adopt?",),
+            files={"group_vars/aws_nodes.yml": "node_dataplane_adpot: true"}),
+    Mistake("option of one host misspelt", "host aws-1", "node_dataplane_adpot", ("did you mean node_dataplane_adopt?",),
+            files={"host_vars/aws-1.yml": "node_dataplane_adpot: true"}),
+    Mistake("a node in clusters", "group aws_nodes", "multicluster_clusters", ("did you mean multicluster_cluster?",),
+            "vars: {multicluster_cluster: aws}", "vars: {multicluster_clusters: aws}"),
+    Mistake("an option of the module instead of the role's", "all hosts", "service_mirror_create_namespaces", ("service_mirror_create_namespace?",),
+            files=of_all("service_mirror_create_namespaces: true")),
+    Mistake("an option that is not there", "all hosts", "mesh_frobnicate_everything", ("no variable of this collection",),
+            files=of_all("mesh_frobnicate_everything: 1")),
+    Mistake("a name in capitals", "all hosts", "mesh_Adopt", ("did you mean mesh_adopt?",), files=of_all("mesh_Adopt: true")),
+    Mistake("prefix misspelt", "all hosts", "multiclster_fabric", ("did you mean multicluster_fabric?",),
+            files=of_all("multiclster_fabric: x"), level="warning"),
+    Mistake("prefix of a role misspelt", "all hosts", "node_dataplan_adopt", ("did you mean node_dataplane_adopt?",),
+            files=of_all("node_dataplan_adopt: true"), level="warning"),
+    Mistake("kind of the mesh", "all hosts", "multicluster_mesh", ("'kubespam' is none of semaphore, kubespan; did you mean kubespan?",),
+            files=of_all("multicluster_mesh: kubespam")),
+    Mistake("kind of the lock", "all hosts", "multicluster_lock", ("'fabrik' is none of controller, fabric, none; did you mean fabric?",),
+            files=of_all("multicluster_lock: fabrik")),
+    Mistake("near a name that kubespray shares", "all hosts", "coredns_global_zones", ("did you mean coredns_global_zone?",),
+            files=of_all("coredns_global_zones: true")),
+    # clusters
+    Mistake("variable of a cluster misspelt", "clusters/aws", "pod_cidr", ("did you mean pod_cidrs?",), "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16]",
+            "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16], pod_cidr: 10.2.0.0/16", level="warning"),
+    Mistake("pods without range", "clusters/aws", "pod_cidrs", ("write pod_cidrs", "for example"), "pod_cidrs: [10.2.0.0/16], ", ""),
+    Mistake("a range that is none", "clusters/aws", "pod_cidrs", ("10.2.0.0/33", "write networks such as"), "[10.2.0.0/16]", "[10.2.0.0/33]"),
+    Mistake("overlapping pods", "clusters/gcp", "pod_cidrs", ("10.2.0.0/16", "clusters/aws", "do not overlap"), "[10.4.0.0/16]", "[10.2.0.0/16]"),
+    Mistake("services in pods", "clusters/gcp", "service_cidrs", ("10.2.9.0/24", "clusters/aws", "do not overlap"), "[10.5.0.0/16]", "[10.2.9.0/24]"),
+    Mistake("everything", "clusters/aws", "pod_cidrs", ("which no cluster can own",), "[10.2.0.0/16]", "[0.0.0.0/0]"),
+    Mistake("a name too long for devices", "clusters/frankfurt", "device_alias", ("device_alias", "5"),
+            "    gcp: {kubeconfig: /k,", "    frankfurt: {pod_cidrs: [10.8.0.0/16]}\n    gcp: {kubeconfig: /k,"),
+    Mistake("a name that is no name", "clusters/a_b", "inventory_hostname", ("a_b",),
+            "    gcp: {kubeconfig: /k,", "    a_b: {pod_cidrs: [10.8.0.0/16], device_alias: ab}\n    gcp: {kubeconfig: /k,"),
+    Mistake("equal ports", "clusters/ibm", "wireguard_port", ("51900", "wireguard_port", "clusters/ibm"), "service_cidrs: [10.5.0.0/16], ",
+            "service_cidrs: [10.5.0.0/16], wireguard_port: 51900, ",
+            files={"third.yml": "clusters: {hosts: {ibm: {pod_cidrs: [10.8.0.0/16], wireguard_port: 51900, multicluster_cluster: ibm}}}"}),
+    Mistake("port out of range", "clusters/gcp", "wireguard_port", ("99999",), "service_cidrs: [10.5.0.0/16]", "wireguard_port: 99999"),
+    Mistake("MTU out of range", "clusters/gcp", "wireguard_mtu", ("100",), "service_cidrs: [10.5.0.0/16]", "wireguard_mtu: 100"),
+    Mistake("exception for a stranger", "clusters/gcp", "wireguard_ports", ("'asw' is not a cluster of this fabric",), "service_cidrs: [10.5.0.0/16]",
+            "wireguard_ports: {asw: 51830}"),
+    Mistake("address type", "clusters/gcp", "endpoint_address_type", ("InternalIP, ExternalIP",), "service_cidrs: [10.5.0.0/16]",
+            "endpoint_address_type: External"),
+    Mistake("relative folder of keys", "clusters/gcp", "key_dir", ("absolute path",), "service_cidrs: [10.5.0.0/16]", "key_dir: keys"),
+    Mistake("one cluster", "fabric", "clusters", ("at least two clusters", "group clusters"), "    gcp: {kubeconfig: /k, pod_cidrs: [10.4.0.0/16], "
+            "service_cidrs: [10.5.0.0/16], node_cidrs: [10.22.22.0/24]}\n", ""),
+    Mistake("group misnamed", "fabric", "clusters", ("at least two clusters", "group clusters"), "clusters:\n", "cluster:\n"),
+    Mistake("a group with a cluster's name", "clusters/aws", "inventory_hostname", ("a group has the name of this cluster's host", "rename the group"),
+            files={"00-nodes.yml": "aws: {hosts: {aws-1: {}}}"}),
+    # nodes
+    Mistake("a node of an unknown cluster", "nodes/gcp-1", "multicluster_cluster", ("'gpc' is not in group clusters, which has aws, gcp",),
+            "multicluster_cluster: gcp", "multicluster_cluster: gpc"),
+    Mistake("a cluster without hosts", "clusters/gcp", "multicluster_cluster", ("no host has multicluster_cluster: gcp", "write it for the hosts"),
+            "vars: {multicluster_cluster: gcp}", "vars: {}", level="warning"),
+    Mistake("two hosts are one node", "nodes/aws-2", "node_name", ("'aws-1' and 'aws-2' are both node 'n1'", "write node_name"), "aws-1: {}, aws-2: {}",
+            "aws-1: {node_name: n1}, aws-2: {node_name: n1}"),
+    Mistake("a node's name that is none", "nodes/gcp-1", "node_name", ("write node_name",), "gcp-1: {}", "gcp_1: {}, gcp-1: {node_name: Gcp_1}"),
+    Mistake("one machine under two names", "nodes/aws-3", "ansible_host", ("10.66.23.31", "'aws-1'", "remove one"), "aws-1: {}, aws-2: {}",
+            "aws-1: {ansible_host: 10.66.23.31}, aws-2: {}, aws-3: {ansible_host: 10.66.23.31}"),
+]  # fmt: skip
+
+
+def ids(mistake: Mistake) -> str:
+    return mistake.name
+
+
+def test_the_good_inventory_is_good(tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD})
+    assert inventories.validate([tmp_path])[:2] == ([], [])
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=ids)
+def test_a_mistake_is_named_with_its_mend(mistake, tmp_path):
+    assert mistake.old in GOOD, "the example changed"
+    inventories.write(tmp_path, dict({"hosts.yml": GOOD.replace(mistake.old, mistake.new, 1) if mistake.old else GOOD}, **mistake.files))
+    errors, warnings, dummy = inventories.validate([tmp_path])
+    if mistake.level == "error":
+        said = [finding["message"] for finding in errors if (finding["where"], finding["variable"]) == (mistake.where, mistake.variable)]
+    else:
+        begin = "{0}: {1}: ".format(mistake.where, mistake.variable)
+        said = [text for text in warnings if text.startswith(begin)]
+        assert errors == []
+    assert any(all(text in message for text in mistake.says) for message in said), (errors, warnings)
+
+
+def test_the_table_has_no_mistake_twice():
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) >= 30
+
+
+# --- several inventories ----------------------------------------------------------------------------------------------
+
+CLUSTERS = GOOD.split("aws_nodes:")[0]
+
+
+def kubespray(cluster: str, hosts: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """An inventory as kubespray's sample has it, with our one variable."""
+    lines = "".join("{0} ansible_host={1}\n".format(name, address) for name, address in hosts.items())
+    names = "\n".join(hosts)
+    groups = "[kube_control_plane]\n{0}\n[etcd]\n{0}\n[kube_node]\n{0}\n[k8s_cluster:children]\nkube_control_plane\nkube_node\n".format(names)
+    return {
+        "inventory.ini": lines + groups,
+        "group_vars/k8s_cluster/ours.yml": "multicluster_cluster: {0}\n".format(cluster),
+        "group_vars/k8s_cluster/k8s-cluster.yml": "kube_network_plugin: calico\ncoredns_k8s_external_zone: k8s_external.local\n",
+    }
+
+
+def two_kubesprays(folder, aws, gcp):
+    inventories.write(folder, {"clusters.yml": CLUSTERS})
+    inventories.write(folder / "aws", kubespray("aws", aws))
+    inventories.write(folder / "gcp", kubespray("gcp", gcp))
+    return [folder / "clusters.yml", folder / "aws" / "inventory.ini", folder / "gcp" / "inventory.ini"]
+
+
+def test_the_last_of_two_inventories_takes_all_hosts(tmp_path):
+    sources = two_kubesprays(tmp_path, {"a1": "10.66.23.31", "a2": "10.66.23.32"}, {"g1": "10.22.22.27"})
+    errors, warnings, dummy = inventories.validate(sources)
+    (finding,) = errors
+    assert (finding["where"], finding["variable"], finding["word"]) == ("group k8s_cluster", "multicluster_cluster", "cluster_overruled")
+    for text in ("aws/inventory.ini says cluster 'aws' for a1, a2", "gcp/inventory.ini says 'gcp' for group k8s_cluster", "aws_nodes", "inventory_dir"):
+        assert text in finding["message"]
+
+
+def test_the_mend_that_is_named_mends_it(tmp_path):
+    sources = two_kubesprays(tmp_path, {"a1": "10.66.23.31"}, {"g1": "10.22.22.27"})
+    for cluster in ("aws", "gcp"):
+        inventories.write(tmp_path / cluster, {"group_vars/k8s_cluster/ours.yml": 'multicluster_cluster: "{{ inventory_dir | basename }}"\n'})
+    errors, warnings, mesh = inventories.validate(sources)
+    assert (errors, warnings) == ([], [])
+    assert {host: node["cluster"] for host, node in mesh["nodes"].items()} == {"a1": "aws", "g1": "gcp"}
+
+
+def test_a_host_that_two_inventories_claim(tmp_path):
+    sources = two_kubesprays(tmp_path, {"node1": "10.66.23.31"}, {"node1": "10.22.22.27"})
+    errors, warnings, dummy = inventories.validate(sources)
+    (finding,) = [row for row in errors if row["word"] == "claimed_twice"]
+    assert finding["where"] == "nodes/node1"
+    for text in ("aws/inventory.ini (cluster aws, 10.66.23.31)", "gcp/inventory.ini (cluster gcp, 10.22.22.27)", "different names"):
+        assert text in finding["message"]
+
+
+def test_an_overlay_that_names_hosts_again_is_no_mistake(tmp_path):
+    inventories.write(tmp_path, {"base/hosts.yml": GOOD, "overlay/hosts.yml": "canaries: {hosts: {aws-1: {}, gcp-1: {}}}"})
+    assert inventories.validate([tmp_path / "base", tmp_path / "overlay"])[:2] == ([], [])
+
+
+def test_an_inventory_with_a_password_says_nothing_of_itself(tmp_path):
+    vault = "$ANSIBLE_VAULT;1.1;AES256\n3333\n"
+    inventories.write(tmp_path, {"base/hosts.yml": GOOD, "more/hosts.ini": "[spare]\nx1\n"})
+    inventories.write(tmp_path, {"more/group_vars/spare.yml": vault})
+    from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
+    from ansible.parsing.dataloader import DataLoader
+
+    found = read_sources([str(tmp_path / "base"), str(tmp_path / "more")], DataLoader())
+    assert found[str(tmp_path / "base")]["aws-1"].cluster == "aws"
+    assert found[str(tmp_path / "more")]["x1"] == (None, "", None)
+
+
+# --- what is no mistake -----------------------------------------------------------------------------------------------
+
+FOREIGN = """\
+coredns_k8s_external_zone: k8s_external.local
+coredns_kubernetes_extra_opts: ""
+coredns_external_zones: []
+coredns_ordinal_suffix: ""
+coredns_server: 10.0.0.1
+coredns_dual: true
+metallb_enabled: true
+kube_network_plugin: calico
+meshed: true
+meshes: [x]
+tenant_name: x
+multi_cluster: true
+preflights: 3
+node_exporter_version: 1
+load_balancer_address: 10.0.0.1
+loadbalancer_apiserver: {address: 10.0.0.1}
+awx_job_id: 7
+awx_user_name: admin
+awx_inventory_name: x
+awx_project_revision: abc
+awx_workflow_job_id: 3
+tower_job_id: 7
+"""
+
+
+def test_variables_of_others_are_left_alone(tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": FOREIGN})
+    assert inventories.validate([tmp_path])[:2] == ([], [])
+
+
+@pytest.mark.parametrize("pattern", ["status_page_url", "status_page_*"])
+def test_a_variable_that_only_looks_like_ours_can_be_declared_so(pattern, tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": "status_page_url: x\n"})
+    (finding,) = inventories.validate([tmp_path])[0]
+    assert "multicluster_foreign_variables: ['status_page_url']" in finding["message"]
+    inventories.write(tmp_path, {"group_vars/all.yml": "status_page_url: x\nmulticluster_foreign_variables: ['{0}']\n".format(pattern)})
+    assert inventories.validate([tmp_path])[:2] == ([], [])
+
+
+def test_what_the_command_line_gives_has_an_effect(tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD})
+    assert inventories.validate([tmp_path], {"multicluster_serial": 1, "multicluster_nodes": "aws_nodes"})[:2] == ([], [])
+    (finding,) = inventories.validate([tmp_path], {"multicluster_serail": 1})[0]
+    assert (finding["where"], finding["variable"]) == ("command line", "multicluster_serail")
+
+
+def test_a_name_is_said_once_for_a_thousand_hosts(tmp_path):
+    hosts = ", ".join("n{0}: {{}}".format(number) for number in range(1000))
+    variables = {"group_vars/all.yml": "mesh_adpot: true\n", "group_vars/aws_nodes.yml": "mesh_timout: 1\n"}
+    inventories.write(tmp_path, dict(variables, **{"hosts.yml": GOOD.replace("aws-1: {}, aws-2: {}", hosts)}))
+    errors = inventories.validate([tmp_path])[0]
+    assert [(row["where"], row["variable"]) for row in errors] == [("all hosts", "mesh_adpot"), ("group aws_nodes", "mesh_timout")]
+
+
+def test_hostile_names_are_shown_safely_and_bounded(tmp_path):
+    names = ["mesh_\x1b[31m{0}".format(number) for number in range(300)] + ["mesh_" + "x" * 900]
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.json": json.dumps(dict.fromkeys(names, 1))})
+    errors = inventories.validate([tmp_path])[0]
+    assert len(errors) == 101 and sum("more of this kind" in row["message"] for row in errors) == 1
+    assert not any("\x1b" in row["message"] for row in errors) and max(len(row["message"]) for row in errors) < 1000

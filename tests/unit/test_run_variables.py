@@ -1,0 +1,151 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The table of variables knows every one that the collection uses, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import typing as t
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options, run_variables
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KNOWN, TABLE, ROLES = known_variables(), run_variables(), role_options()
+ROWS = TABLE["variables"]
+PREFIXES = KNOWN.prefixes + KNOWN.shared
+PLUGINS = {path.stem for path in (ROOT / "plugins").glob("*/*.py")} | set(ROLES) | {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+TEXTS = {
+    path: path.read_text("utf-8")
+    for pattern in ("playbooks/*.yml", "roles/*/tasks/*.yml", "roles/*/defaults/*.yml", "roles/*/vars/*.yml", "roles/*/handlers/*.yml",
+                    "roles/*/templates/*", "extensions/awx/**/*.yml", "extensions/eda/**/*.yml")
+    for path in sorted(ROOT.glob(pattern))
+}  # fmt: skip
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"(?m)(^|\s)#.*$", "", text)
+
+
+def words(text: str) -> t.Set[str]:
+    """Names as variables are written, not those in paths or dotted names."""
+    found = re.findall(r"(?<![\w./-])[a-z]+_[a-z0-9_]+(?![\w/(-])", without_comments(text))
+    return {word for word in found if word.startswith(PREFIXES) and word not in PLUGINS}
+
+
+#: Words that are values or files, not variables.
+VALUES = {"mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave"}
+
+
+@pytest.mark.parametrize("path", sorted(TEXTS), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_variable_that_is_used_is_known(path):
+    unknown = words(TEXTS[path]) - KNOWN.names - VALUES
+    assert not unknown, "add them to playbooks/vars/run_variables.yml or to the role's argument_specs.yml"
+
+
+def strings_of(path: pathlib.Path) -> t.Set[str]:
+    return {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def test_filters_ask_the_inventory_for_what_is_known():
+    for path in sorted((ROOT / "plugins" / "filter").glob("*.py")):
+        asked = {text for text in strings_of(path) if re.fullmatch(r"[a-z][a-z0-9_]+", text) and text.startswith(PREFIXES) and text not in PLUGINS}
+        assert asked <= KNOWN.names, path.name
+
+
+def test_every_row_is_used():
+    used = set().union(*map(words, TEXTS.values()))
+    for folder in ("filter", "inventory", "action"):
+        for path in (ROOT / "plugins" / folder).glob("*.py"):
+            used |= strings_of(path)
+    assert sorted(set(ROWS) - used) == []
+
+
+def plays(path: pathlib.Path) -> t.Iterator[t.Dict[str, t.Any]]:
+    yield from (play for play in yaml.safe_load(path.read_text("utf-8")) if "hosts" in play)
+
+
+def test_what_ansible_reads_before_it_knows_hosts_comes_from_the_command_line():
+    before = set()
+    for path in PLAYBOOKS:
+        for play in plays(path):
+            for key in ("hosts", "serial", "max_fail_percentage", "strategy", "remote_user", "environment"):
+                before |= words(str(play.get(key, "")))
+    roles = {"clustermesh_clusters_group", "tenants_clusters_group"}  # their roles read these in the inventory too
+    assert before == {name for name, row in ROWS.items() if row.get("command_line")} | roles
+
+
+def test_defaults_are_those_of_the_playbooks():
+    """A row's default is what every `| default(...)` of a playbook says."""
+    said: t.Dict[str, t.Set[str]] = {}
+    for path, text in TEXTS.items():
+        if path.parent.name == "playbooks" and not path.name.startswith("awx_survey"):
+            for name, value in re.findall(r"([a-z_]+) \| default\(('[^']*'|\[\]|\{\}|[\w.]+)\)", text):
+                said.setdefault(name, set()).add(value.strip("'"))
+    shown = {name: str(ROWS[name].get("default")) for name in said if name in ROWS}
+    assert {name: values for name, values in said.items() if name in shown} == {name: {text.replace("False", "false")} for name, text in shown.items()}
+
+
+def test_what_the_role_says_of_a_variable_of_all_roles():
+    """multicluster_lock, _fabric and others stand in defaults of roles."""
+    said: t.Dict[str, t.Set[str]] = {}
+    for path, text in TEXTS.items():
+        if path.parent.name == "defaults":
+            for name, value in re.findall(r"(multicluster_[a-z_]+) \| default\(('[^']*'|\[\]|[\w.]+)\)", text):
+                said.setdefault(name, set()).add(value.strip("'"))
+    said["multicluster_fabric"].discard("multicluster")  # the name of accounts in a cluster, which are no fabric's
+    said.pop("multicluster_lock")  # the reconciler's own default excludes the whole fabric, since it is not alone by design
+    assert said and {name: {str(ROWS[name]["default"])} for name in said} == said
+
+
+def test_capabilities_are_those_of_the_playbooks():
+    asked = set()
+    for path, text in TEXTS.items():
+        asked.update(re.findall(r"'([a-z]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
+    assert asked == set(KNOWN.choices["multicluster_capabilities"]) == set(KNOWN.choices["status_capabilities"])
+
+
+def tasks(value: t.Any) -> t.Iterator[t.Dict[str, t.Any]]:
+    """Every dictionary of a file of tasks or plays."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from tasks(inner)
+
+
+def test_what_tasks_set_is_internal_or_known():
+    for path, text in TEXTS.items():
+        if path.parent.name in ("tasks", "playbooks"):
+            for task in tasks(yaml.safe_load(text)):
+                names = {task["register"]} if isinstance(task.get("register"), str) else set()
+                names |= set(task.get("ansible.builtin.set_fact") or ()) - {"cacheable"}
+                assert all(name.startswith("__") or name in KNOWN.names for name in names), path
+
+
+def test_every_row_is_complete():
+    assert set(TABLE) == {"prefixes", "shared_prefixes", "foreign", "variables"}
+    roles = {name for options in ROLES.values() for name in options}
+    for name, row in ROWS.items():
+        assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
+        assert set(row) <= {"description", "default", "of", "command_line", "choices"} and row["description"].endswith("."), name
+        assert row.get("of", "run") in ("run", "node", "cluster"), name
+        assert name not in roles, "an option of a role needs no row"
+    assert not set(TABLE["foreign"]) & KNOWN.names
+
+
+def test_names_of_kubespray_are_not_ours():
+    """All of kubespray's variables that begin with a prefix of ours."""
+    kubespray = set(
+        "coredns_additional_configs coredns_additional_error_config coredns_affinity coredns_default_zone_cache_block coredns_deployment_nodeselector "
+        "coredns_digest_checksum coredns_dual coredns_external_zones coredns_image_repo coredns_image_tag coredns_k8s_external_zone "
+        "coredns_kubernetes_extra_domains coredns_kubernetes_extra_opts coredns_ordinal_suffix coredns_pod_disruption_budget "
+        "coredns_pod_disruption_budget_max_unavailable coredns_replicas coredns_rewrite_block coredns_server coredns_server_by_mode "
+        "coredns_supported_versions coredns_svc_name".split()
+    )  # and coredns_version, which means the same to both
+    assert all(name.startswith(KNOWN.shared) for name in kubespray) and not kubespray & KNOWN.names
