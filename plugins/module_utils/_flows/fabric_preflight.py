@@ -14,7 +14,7 @@ from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import KubeError
 from .._loadbalancers.announcing import missing_backend, silence
 from .._loadbalancers.load_balancer_setting import parse_load_balancer
-from .._mesh.fabric import Fabric, errors, load_fabric
+from .._mesh.fabric import Fabric, load_fabric
 from .._mesh.kubespan_generations import Layout
 from .._status.preflight import ERROR, Limits, find
 from .fabric_status import unpacked
@@ -38,7 +38,6 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     request = unpacked(request)
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
-    wrong = errors(findings)
     mesh = request.get("mesh") or {}
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     workloads = clusters.read("list workloads", _workloads)
@@ -49,7 +48,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     }
     rows = find(
         {
-            "inventory": [finding._asdict() for finding in wrong],
+            "inventory": [finding._asdict() for finding in findings],
+            "without_host": mesh.get("without_host") or {},
             "grants": fabric.grants(),
             "nodes": nodes,
             "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},

@@ -16,11 +16,15 @@ from .._kubernetes.clusters import Clusters
 from .._mesh import kubespan_plan
 from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
 from .._mesh.fabric import Fabric, InventoryRefused, errors, load_fabric
+from .._mesh.node_listing import nodes_without_host
+from .._mesh.semaphore_annotations import announces
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
 from .._values.refused import ValueRefused
 
 NODES = "/api/v1/nodes"
+#: How many names a message has.
+SHOWN = 10
 
 
 def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
@@ -47,8 +51,11 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         topology = _without_listings(fabric, request)
         pools: t.Dict[str, t.Any] = {}
         stats: t.Dict[str, t.Any] = {"requests": {}}
+        missing: t.Dict[str, t.List[str]] = {}
     else:
         listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
+        missing = nodes_without_host(listings, _hosts(fabric), lambda annotations: any(announces(name, annotations) for name in fabric.clusters))
+        warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
             topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("records"))
         else:
@@ -56,12 +63,24 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
     return {
         "changed": False,
-        "mesh": to_wire(dict(topology, ip_pools=pools)),
+        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing)),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "warnings": warnings,
         "stats": stats,
     }
+
+
+def _hosts(fabric: Fabric) -> t.Dict[str, t.List[str]]:
+    return {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters}
+
+
+def _missing(cluster: str, names: t.Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN]) + (" and {0} more".format(len(names) - SHOWN) if len(names) > SHOWN else "")
+    return (
+        "cluster {0}: no host of the inventory stands for {1}, so pods there are not in the mesh; add a host with multicluster_cluster: {0} for each, "
+        "or write node_name where a host has another name than its Node"
+    ).format(cluster, shown)
 
 
 def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -44,7 +44,8 @@ class Limits(t.NamedTuple):
 def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
     """All of it: [{level, where, reason, message}], errors first.
 
-    facts: ``inventory`` [{where, variable, word, message}], ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
+    facts: ``inventory`` [{where, variable, word, message, level}], ``without_host`` {cluster: names of Nodes},
+    ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_status with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
     ``silent`` {cluster: why nobody announces the addresses of its Services}.
@@ -55,7 +56,11 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
         found.append({"level": level, "where": cut(where), "reason": cut(reason, 60), "message": cut(message, 500)})
 
     for row in facts.get("inventory") or ():
-        note(ERROR, row["where"], row["word"], "{0}: {1}".format(row["variable"], row["message"]))
+        level = WARNING if row.get("level") == "warning" else ERROR
+        note(level, row["where"], row["word"], "{0}: {1}".format(row["variable"], row["message"]))
+    for cluster, names in sorted((facts.get("without_host") or {}).items()):
+        for name in names:
+            note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so its pods are not in the mesh".format(name))
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():
