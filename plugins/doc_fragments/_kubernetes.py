@@ -102,7 +102,9 @@ options:
     type: str
     required: true
   adopt:
-    description: Take over what another field manager wrote under a wanted name. Without it such things are refused and stay.
+    description: >-
+      Take over what another field manager wrote under a wanted name. From then on we are the only one on record as its owner, and this option is not
+      needed any more. Without it such things are refused and stay.
     type: bool
     default: false
   max_deletes:
@@ -115,6 +117,12 @@ options:
     type: list
     elements: str
     default: []
+  leave_conflicts:
+    description: >-
+      A field of ours that somebody else changed, and that this run does not put right, is a failure of its cluster. With this
+      it is refused as V(conflict) instead.
+    type: bool
+    default: false
   fail_on_failures:
     description: >-
       Whether the task fails when a cluster could not be read or written. The other clusters are always finished first,

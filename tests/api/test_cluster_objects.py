@@ -105,10 +105,45 @@ def test_drift_is_repaired_where_nobody_else_took_the_field(server):
     client.merge_patch(path, {"metadata": {"labels": {"theirs": "x"}}}, "kubectl")
     assert not run(server, [ROLE])["changed"]
     client.merge_patch(path, {"rules": []}, "kubectl")
+    # nothing of it is ours any more
     assert reasons(run(server, [ROLE])) == [("ClusterRole aws/mcn:test", "not_ours")]
     assert run(server, [ROLE], adopt=True)["plan"]["update"] == 1
     role = client.get(path)
     assert role["rules"] == ROLE["rules"] and role["metadata"]["labels"] == {"theirs": "x"}
+    mark = server.mark()
+    assert not run(server, [ROLE])["changed"] and server.writes(mark) == []
+
+
+def test_a_field_of_ours_that_somebody_else_changed_fails_the_run(server):
+    """Unless the inventory says to leave it: a green run over something stale is worse than a red one."""
+    run(server, [CONFIG])
+    client, path = server.client(), "/api/v1/namespaces/default/configmaps/one"
+    client.merge_patch(path, {"data": {"a": "theirs"}}, "kubectl-patch")
+    mark = server.mark()
+    result = run(server, [CONFIG, ROLE])
+    assert [(row["reason"], "kubectl-patch" in row["message"]) for row in result["failures"]] == [("conflict", True)] and not result["refused"]
+    assert result["plan"]["create"] == 1, "the rest goes on"
+    result = run(server, [CONFIG], leave_conflicts=True)
+    assert reasons(result) == [("ConfigMap aws/default/one", "conflict")] and not result["failures"]
+    assert client.get(path)["data"]["a"] == "theirs" and len(server.writes(mark)) == 1
+    assert run(server, [CONFIG], adopt=True)["plan"]["update"] == 1
+    assert client.get(path)["data"]["a"] == "1" and not run(server, [CONFIG])["changed"]
+
+
+def test_what_is_as_wanted_becomes_ours_when_it_is_adopted(server):
+    client = server.client()
+    path = "/api/v1/namespaces/default/configmaps/one"
+    client.create("/api/v1/namespaces/default/configmaps", dict(CONFIG, data={"a": "1", "n": "5"}), "kubectl")
+    mark = server.mark()
+    assert not run(server, [CONFIG])["changed"] and server.writes(mark) == []
+    assert run(server, [CONFIG], adopt=True)["plan"]["update"] == 1
+    assert {entry["manager"] for entry in client.get(path)["metadata"]["managedFields"] if "f:data" in entry["fieldsV1"]} == {"multicluster.network/t"}
+    mark = server.mark()
+    for adopt in (True, False):
+        assert not run(server, [CONFIG], adopt=adopt)["changed"] and server.writes(mark) == []
+    # and what we no longer say goes, since nobody else is on record for it
+    assert run(server, [dict(CONFIG, data={"b": "2"})])["plan"]["update"] == 1
+    assert client.get(path)["data"] == {"b": "2"}
 
 
 def test_foreign_object_is_refused_and_the_rest_goes_on(server):

@@ -12,7 +12,7 @@ import typing as t
 from .._kubernetes.client import Client
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.objects import apply_writes, read_objects
-from .._plan.object_plan import Key, Read, Scope, Write, parse_manifest, plan_objects
+from .._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects
 from .._plan.objects import field_manager
 from .._plan.plan import Plan, Refusal
 from .._values.refused import ValueRefused, quoted
@@ -31,7 +31,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     whole.refused.extend(refused)
     if not request.get("skip_unserved"):
         _unserved_fail(clusters, whole)
-    done = whole if check else apply(clusters, whole, writes, manager)
+    if not request.get("leave_conflicts"):
+        conflicts_fail(clusters, whole)
+    done = whole if check else apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts")))
     result = done.result()
     result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings)
     return result
@@ -105,7 +107,16 @@ def plan(
 
 def _unserved_fail(clusters: Clusters, whole: Plan) -> None:
     """Without skip_unserved, a kind that the API server does not have is a failure of its cluster."""
-    for refusal in [refusal for refusal in whole.refused if refusal.reason == "kind_not_served"]:
+    _fail(clusters, whole, "kind_not_served")
+
+
+def conflicts_fail(clusters: Clusters, whole: Plan) -> None:
+    """A field of ours that somebody else changed is a failure of its cluster: what stands there is not what is wanted."""
+    _fail(clusters, whole, CONFLICT)
+
+
+def _fail(clusters: Clusters, whole: Plan, word: str) -> None:
+    for refusal in [refusal for refusal in whole.refused if refusal.reason == word]:
         whole.refused.remove(refusal)
         kind, dummy, ident = refusal.object.partition(" ")
         clusters.failures.append(
@@ -114,11 +125,13 @@ def _unserved_fail(clusters: Clusters, whole: Plan) -> None:
         )  # fmt: skip
 
 
-def apply(clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> Plan:
+def apply(
+    clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+) -> Plan:
     """Do the writes; returns the plan with only those changes that took place."""
 
     def one(name: str, client: Client) -> t.Any:
-        return apply_writes(client, writes[name], manager)
+        return apply_writes(client, writes[name], manager, leave_conflicts)
 
     applied = clusters.write("apply objects", [name for name, todo in writes.items() if todo], one)
     done = Plan()

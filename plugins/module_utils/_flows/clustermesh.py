@@ -13,16 +13,17 @@ from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
 from .._kubernetes.errors import BadAnswer, Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
 from .._kubernetes.fanout import in_flight
-from .._kubernetes.objects import WRITES
+from .._kubernetes.objects import WRITES, take_alone
 from .._linux.resolve import resolve
 from .._mesh.kilo_accepts import names_of
 from .._mesh.kilo_diff import next_delay
 from .._mesh.kilo_notes import our_notes
-from .._mesh.kilo_plan import RELEASE, MeshPlan, PeerWrite, plan_mesh
+from .._mesh.kilo_plan import RELEASE, THEIRS, MeshPlan, PeerWrite, plan_mesh
 from .._mesh.kilo_sources import Gathered, Settings
 from .._mesh.kilo_values import PEERS
 from .._mesh.node_listing import read_listing
 from .._plan.annotations import Patch, plan_annotations
+from .._plan.object_plan import CONFLICT
 from .._plan.objects import field_manager
 from .._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
 from . import node_annotations
@@ -67,7 +68,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     whole = plan.plan
     management.first_steps(whole, settings.state, check)
     noted, patches = plan_notes(plan, gathered, settings)
-    done = whole if check else apply(clusters, plan, settings.manager)
+    done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
     done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
     state = "bootstrap" if plan.bootstrapping else "synced" if staying else "done"
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
@@ -197,8 +198,11 @@ def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Setting
 # --- apply ----------------------------------------------------------------------------------------------------------
 
 
-def apply(clusters: Clusters, plan: MeshPlan, manager: str) -> Plan:
-    """Do the writes, all targets side by side; returns the plan with only those changes that took place."""
+def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: bool = False) -> Plan:
+    """Do the writes, all targets side by side; returns the plan with only those changes that took place.
+
+    Somebody who came between makes a write fail; with leave_conflicts it is refused.
+    """
 
     def one(name: str, client: Client) -> t.List[t.Optional[KubeError]]:
         return _write_all(client, plan.writes[name], manager)
@@ -212,9 +216,11 @@ def apply(clusters: Clusters, plan: MeshPlan, manager: str) -> Plan:
             if error is None:
                 continue
             failed.add(id(write.change))
-            if isinstance(error, Conflict) and error.reason == "Conflict" and write.manifest is not None:
-                message = error.message + "; set adopt to take it over"
-                done.refuse("Peer {0}".format(write.change.id), "not_ours", message)
+            label = "Peer {0}".format(write.change.id)
+            if isinstance(error, Conflict) and write.action == CREATE:
+                done.refuse(label, "not_ours", "has just been made by somebody else; " + error.message)
+            elif isinstance(error, Conflict) and leave_conflicts and write.action == UPDATE:
+                done.refuse(label, CONFLICT, error.message)
             else:
                 clusters.fail(error)
     done.changes = [change for change in plan.plan.changes if id(change) not in failed]
@@ -260,12 +266,12 @@ def _write(client: Client, write: PeerWrite, manager: str) -> None:
         client.merge_patch(path, {"metadata": {"managedFields": [{}], "resourceVersion": write.version}}, manager)
         return
     body = dict(write.manifest or {}, metadata=dict((write.manifest or {})["metadata"]))
-    if write.foreign:
-        # applying cannot take away what somebody else set
-        client.merge_patch(path, {"metadata": {"uid": write.uid}, "spec": {name: None for name in write.foreign}}, manager)
     if write.uid:
         body["metadata"]["uid"] = write.uid
-    client.apply(path, body, manager, force=write.force)
+    answer = client.apply(path, body, manager, force=write.force)
+    if write.uid:
+        # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
+        take_alone(client, path, body, answer, manager, THEIRS)
 
 
 # --- result ---------------------------------------------------------------------------------------------------------

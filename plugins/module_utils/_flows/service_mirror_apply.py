@@ -34,7 +34,7 @@ def write(
     if check:
         return whole
     make_namespaces(clusters, missing, namespace, manager)
-    done = cluster_objects.apply(clusters, whole, writes, manager)
+    done = cluster_objects.apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts")))
     done.changes = [change for change in whole.changes if change.kind == "Namespace"] + done.changes
     settle(clusters, writes, manager)
     return done

@@ -59,6 +59,7 @@ def owner_spec() -> t.Dict[str, t.Any]:
         "adopt": {"type": "bool", "default": False},
         "max_deletes": {"type": "int"},
         "confirm_empty": {"type": "list", "elements": "str", "default": []},
+        "leave_conflicts": {"type": "bool", "default": False},
         "fail_on_failures": {"type": "bool", "default": True},
     }
 

@@ -11,8 +11,9 @@ import itertools
 import time
 import typing as t
 
-from .._plan.object_plan import Key, Read, Scope, Write
+from .._plan.object_plan import CONFLICT, Key, Read, Scope, Write
 from .._plan.plan import Refusal
+from .._plan.sole_owner import sole_record, surplus
 from .client import Client, Resource
 from .errors import Conflict, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from .fanout import in_flight
@@ -102,10 +103,11 @@ def _listed(
     return found
 
 
-def apply_writes(client: Client, writes: t.Sequence[Write], manager: str) -> Applied:
+def apply_writes(client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False) -> Applied:
     """Do the writes of a plan, kind after kind in its order, a few at a time.
 
-    Server-side apply as ``manager``; forced only for writes that adopt. The first sign that the server is gone ends the
+    Server-side apply as ``manager``; forced only for writes that adopt, or whose object is ours alone. Whoever came between
+    makes the write fail; with leave_conflicts it is refused. The first sign that the server is gone ends the
     work on this cluster: the rest fails without being tried. A write that changed nothing on the server (it keeps the
     resource version) does not count as done.
     """
@@ -127,9 +129,11 @@ def apply_writes(client: Client, writes: t.Sequence[Write], manager: str) -> App
         batch = list(group)
         answers = in_flight([lambda write=write: one(write) for write in batch], WRITES)
         for write, answer in zip(batch, answers):
-            if isinstance(answer, Conflict) and answer.reason == "Conflict" and write.manifest is not None:
-                label = "{0} {1}".format(write.key.kind, write.change.id)
-                result.refused.append(Refusal(label, "not_ours", answer.message + "; set adopt to take it over"))
+            label = "{0} {1}".format(write.key.kind, write.change.id)
+            if isinstance(answer, Conflict) and write.manifest is not None and write.uid is None:
+                result.refused.append(Refusal(label, "not_ours", "has just been made by somebody else; " + answer.message))
+            elif isinstance(answer, Conflict) and leave_conflicts and write.manifest is not None:
+                result.refused.append(Refusal(label, CONFLICT, answer.message))
             elif isinstance(answer, KubeError):
                 result.failed.append(answer)
             elif answer is False:
@@ -149,6 +153,33 @@ def _operation(write: Write) -> str:
     return "{0} {1} {2}".format(write.change.action, write.key.kind, write.key.short)
 
 
+def take_alone(
+    client: Client, path: str, manifest: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any], manager: str,
+    kept: t.Collection[t.Tuple[str, ...]] = (), whole: bool = True,
+) -> t.Mapping[str, t.Any]:
+    """After an apply: nobody else stays on record for what is ours, and what others put there goes. The object as it is then.
+
+    ``found``: the server's answer to the apply. whole: all of the object is ours, not only what was applied. Nothing is sent
+    where there is nothing to do. Somebody who writes in between (a status, say) makes it try again.
+    """
+    for attempt in range(3):
+        record = sole_record(found, manager, kept, whole)
+        patch = surplus(manifest, found, manager, kept) if whole else {}
+        if record is None and not patch:
+            break
+        meta = found["metadata"]
+        metadata = {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion")}
+        if record is not None:
+            metadata["managedFields"] = record
+        try:
+            return client.merge_patch(path, dict(patch, metadata=metadata), manager)
+        except Conflict:
+            if attempt == 2:
+                raise
+            found = client.get(path)
+    return found
+
+
 def _write(client: Client, write: Write, manager: str) -> bool:
     """True when the server's state changed."""
     key = write.key
@@ -166,6 +197,8 @@ def _write(client: Client, write: Write, manager: str) -> bool:
         manifest["metadata"]["uid"] = write.uid
     try:
         answer = client.apply(path, manifest, manager, force=write.force)
+        if write.force and write.uid:
+            answer = take_alone(client, path, manifest, answer, manager, whole=write.alone)
     except Invalid:
         lists = _lists(write.manifest)
         if not write.force or not write.uid or not lists:
@@ -173,7 +206,8 @@ def _write(client: Client, write: Write, manager: str) -> bool:
         # What another hand put into a keyed list stays there beside ours, and both together may be no valid object (a port that got
         # another number keeps its name). The lists are put right as a whole, and then it is ours to apply.
         patched = client.merge_patch(path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager)
-        client.apply(path, manifest, manager, force=True)
+        answer = client.apply(path, manifest, manager, force=True)
+        take_alone(client, path, manifest, answer, manager, whole=write.alone)
         return patched.get("metadata", {}).get("resourceVersion") != write.version
     return write.version is None or answer.get("metadata", {}).get("resourceVersion") != write.version
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.budget import check_budget
-from .._plan.objects import owners
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
+from .._plan.sole_owner import others
 from .kilo_accepts import endpoint_name, refused_by_kilo
 from .kilo_diff import changed_fields, diff_peers, same_spec
 from .kilo_endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
@@ -25,12 +25,14 @@ from .kilo_values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT, annotatio
 
 RELEASE = "release"
 KIND = "Peer"
+#: Of a Peer of ours, this may be another's: the second key of a tunnel, which no cluster publishes.
+THEIRS = (("spec", "presharedKey"),)
 
 
 class PeerWrite(t.NamedTuple):
     """One write to one target. ``early``: before the creations, since it frees a key or range that one of them needs.
 
-    ``manifest`` None: delete, or hand back where the action is release. ``foreign`` fields are others' and must go.
+    ``manifest`` None: delete, or hand back where the action is release. ``force``: the Peer is ours, whoever wrote what is there.
     """
 
     change: Change
@@ -41,7 +43,6 @@ class PeerWrite(t.NamedTuple):
     uid: t.Optional[str]
     version: t.Optional[str]
     force: bool
-    foreign: t.Tuple[str, ...] = ()
     early: bool = False
 
 
@@ -92,16 +93,13 @@ class _Run:
         name = peer["name"]
         obj = target.objects[name]
         metadata, before = obj["metadata"], dict(peer_spec(obj))
-        extra = [field for field in before if field not in peer["spec"] and field != "presharedKey"]
-        foreign = tuple(f for f in extra if any(o != self.settings.manager for o in owners(obj, "spec", f)))
         shown = dict(peer["spec"])
         if "presharedKey" in before:
             before["presharedKey"] = shown["presharedKey"] = "(not shown)"
         change = Change(UPDATE, KIND, "{0}/{1}".format(target.name, name), before, shown)
         self.writes[target.name].append(
-            PeerWrite(change, UPDATE, name, reason, manifest(peer), metadata.get("uid"), metadata.get("resourceVersion"),
-                      self.settings.adopt, foreign)
-        )  # fmt: skip
+            PeerWrite(change, UPDATE, name, reason, manifest(peer), metadata.get("uid"), metadata.get("resourceVersion"), True)
+        )
 
     def remove(self, target: Target, name: str, reason: str, action: str = DELETE, early: bool = False) -> None:
         obj = target.objects[name]
@@ -315,10 +313,11 @@ def _compare(run: _Run, target: Target, peer: t.Mapping[str, t.Any], existing: t
     if "presharedKey" in spec:
         spec = {field: value for field, value in spec.items() if field != "presharedKey"}
     same = same_spec(spec, peer["spec"])
-    if same and not run.settings.adopt:
-        # the owner is only asked for where it matters: most Peers of most runs are as wanted
-        run.plan.unchanged += 1
-    elif same and target.ours(name):
+    # the owner is only asked for where it matters: most Peers of most runs are as wanted, and ours alone
+    beside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
+    if same and beside and target.ours(name):
+        run.update(target, peer, "{0} is on record as its owner, too".format(", ".join(beside)))
+    elif same and (not run.settings.adopt or target.ours(name)):
         run.plan.unchanged += 1
     elif same:
         run.update(target, peer, "taken over as it is")

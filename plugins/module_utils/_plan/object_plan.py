@@ -29,7 +29,10 @@ from .objects import (
 )
 from .pending import is_pending
 from .plan import CREATE, DELETE, UPDATE, Change, Plan
+from .sole_owner import others, surplus
 
+#: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.
+CONFLICT = "conflict"
 #: What others need comes first; deletions go the other way round. Kinds that are not named come last.
 ORDER = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role",
          "RoleBinding", "Secret", "ConfigMap")  # fmt: skip
@@ -59,7 +62,10 @@ class Scope(t.NamedTuple):
 
 
 class Write(t.NamedTuple):
-    """One write: its Change, the object, the manifest to apply (None: delete), uid and version of what was read."""
+    """One write: its Change, the object, the manifest to apply (None: delete), uid and version of what was read.
+
+    ``force``: it becomes ours, whoever owns what the manifest says. ``alone``: all of the object is ours, what the manifest leaves out too.
+    """
 
     change: Change
     key: Key
@@ -67,6 +73,7 @@ class Write(t.NamedTuple):
     uid: t.Optional[str]
     version: t.Optional[str]
     force: bool
+    alone: bool = False
 
 
 class Read(t.NamedTuple):
@@ -134,11 +141,14 @@ def plan_objects(
     adopt: bool = False,
     max_deletes: t.Optional[int] = None,
     confirm_empty: bool = False,
+    alone: bool = False,
 ) -> t.Tuple[Plan, t.List[Write]]:
     """The writes that make one cluster have the wanted objects, or, with state ``absent``, none of them.
 
     An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as wanted is left
-    alone, whoever made it. With ``adopt`` it is taken over. Objects in ``read.purgeable`` that are ours and not wanted
+    alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. One of
+    ours in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is ours: what
+    others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not wanted
     are deleted, within the budget (ruling 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
     """
     plan, writes = Plan(), []
@@ -161,11 +171,11 @@ def plan_objects(
         elif actual is None:
             manifest = dict(wanted[key])
             change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, ours=True))
-            writes.append(Write(change, key, manifest, None, None, adopt))
+            writes.append(Write(change, key, manifest, None, None, adopt, alone))
         elif _going(actual):
             plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
         else:
-            _compare(plan, writes, key, ident, wanted[key], actual, manager, adopt)
+            _compare(plan, writes, key, ident, wanted[key], actual, manager, adopt, alone)
 
     ours = {key for key in read.purgeable if key in read.objects and is_ours(read.objects[key], manager)}
     for key in sorted(key for key in ours if not _going(read.objects[key])):
@@ -215,13 +225,17 @@ def _compare(
     actual: t.Mapping[str, t.Any],
     manager: str,
     adopt: bool,
+    alone: bool,
 ) -> None:
     # equal in order is equal; only otherwise is the dearer question asked, which lists are keyed
     paths = differences(manifest, actual)
     if paths:
         paths = differences(manifest, actual, whole_tree(actual))
     stale = stale_fields(owned_tree(actual, manager, "Apply"), manifest)
-    if not paths and not stale:
+    extra = surplus(manifest, actual, manager) if alone else {}
+    owners = others(actual, manager) if alone else []
+    taking = adopt and not is_ours(actual, manager)
+    if not paths and not stale and not extra and not owners and not taking:
         plan.unchanged += 1
         return
     label = "{0} {1}".format(key.kind, ident)
@@ -233,15 +247,29 @@ def _compare(
         if taken:
             plan.refuse(
                 label,
-                "not_ours",
-                "another field manager owns {0} ({1}); set adopt to take it over".format(taken[0][0], quoted(taken[0][1])),
+                CONFLICT,
+                "{0} wrote {1}, which is ours; set adopt to put it right, or see to it that only one of us writes it".format(
+                    quoted(taken[0][1]), taken[0][0]
+                ),
             )
             return
-    before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
-    shape = merged_shape(after, paths + stale)
-    change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
     meta = actual["metadata"]
-    writes.append(Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt))
+    shape = merged_shape({}, [path for path in paths + stale + _ends(extra) if path])
+    if shape:
+        before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
+        change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
+    else:
+        # as wanted already, but for whose it is
+        change = Change(UPDATE, key.kind, ident, {"owner": ", ".join(owners) or None}, {"owner": manager})
+    writes.append(Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt or alone, alone))
+
+
+def _ends(patch: t.Mapping[str, t.Any], path: t.Tuple[str, ...] = ()) -> t.List[t.Tuple[str, ...]]:
+    """The paths that a merge patch changes."""
+    found: t.List[t.Tuple[str, ...]] = []
+    for name, value in patch.items():
+        found += _ends(value, path + (name,)) if isinstance(value, dict) else [path + (name,)]
+    return found
 
 
 def _shown(paths: t.Sequence[t.Tuple[str, ...]]) -> str:

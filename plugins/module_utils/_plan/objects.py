@@ -45,7 +45,8 @@ def field_manager(fabric: str) -> str:
 # -- managedFields -----------------------------------------------------------------------------------------------
 
 
-def _entries(obj: t.Mapping[str, t.Any]) -> t.Iterator[t.Mapping[str, t.Any]]:
+def record_of(obj: t.Mapping[str, t.Any]) -> t.Iterator[t.Mapping[str, t.Any]]:
+    """The entries of ``metadata.managedFields`` that can be read."""
     entries = obj.get("metadata", {}).get("managedFields")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("fieldsV1"), dict):
@@ -56,7 +57,7 @@ def owned_tree(obj: t.Mapping[str, t.Any], manager: str, operation: t.Optional[s
     """The fields that the manager owns, as one fieldsV1 tree; {} when it owns none. Status writes do not count."""
     trees = [
         entry["fieldsV1"]
-        for entry in _entries(obj)
+        for entry in record_of(obj)
         if entry.get("manager") == manager
         and operation in (None, entry.get("operation"))
         and entry.get("subresource") in (None, "")
@@ -66,7 +67,7 @@ def owned_tree(obj: t.Mapping[str, t.Any], manager: str, operation: t.Optional[s
 
 def whole_tree(obj: t.Mapping[str, t.Any]) -> Tree:
     """The fields that anybody owns: the server's own knowledge of which lists are keyed."""
-    return merge_trees([entry["fieldsV1"] for entry in _entries(obj)])
+    return merge_trees([entry["fieldsV1"] for entry in record_of(obj)])
 
 
 def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> t.List[str]:
@@ -75,7 +76,7 @@ def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> t.List
     With ``leaf`` only those that own it as one value, not those that own something inside it.
     """
     found = set()
-    for entry in _entries(obj):
+    for entry in record_of(obj):
         tree: t.Any = entry["fieldsV1"]
         for name in path:
             tree = tree.get("f:" + name) if isinstance(tree, dict) else None
@@ -103,7 +104,7 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     labels applied onto somebody's Namespace, do not make these ours, so no purge can ever take them.
     """
     mine = False
-    for entry in _entries(obj):
+    for entry in record_of(obj):
         if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
             mine = True
             for name in entry["fieldsV1"]:

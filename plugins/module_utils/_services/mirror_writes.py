@@ -12,6 +12,7 @@ import typing as t
 from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours, owned_tree
 from .._plan.plan import DELETE, UPDATE, Change, Plan
+from .._plan.sole_owner import others, surplus
 from .global_services import GLOBAL
 from .global_slices import MIRRORED_SLICE
 from .mirror_services import MIRRORED, Manifest, Object
@@ -58,19 +59,13 @@ def plan_writes(
     todo = {
         key: manifest
         for key, manifest in settled.manifests.items()
-        if key not in there or key in adopted or not _same(manifest, there[key])
+        if key not in there or key in adopted or not _same(manifest, there[key], manager)
     }
     plan.unchanged += len(settled.manifests) - len(todo)
     # whose an object is was settled before; what we own is repaired, whoever edited it
-    part, writes = plan_objects(local, todo, _read(there), manager, adopt=True)
+    part, writes = plan_objects(local, todo, _read(there), manager, adopt=True, alone=True)
     plan.refused.extend(part.refused)
     plan.unchanged += part.unchanged
-    for key in sorted(adopted - {write.key for write in writes}):
-        # as wanted already, but for whose it is
-        meta = there[key]["metadata"]
-        change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": None}, {"owner": manager})
-        writes.append(Write(change, key, dict(settled.manifests[key]), meta.get("uid"), meta.get("resourceVersion"), True))
-        plan.unchanged -= 1
     # a name that was free when it was looked at is not taken by force
     writes = [write._replace(force=False) if write.uid is None else write for write in writes]
     writes.sort(key=_making)
@@ -99,20 +94,21 @@ def _read(objects: t.Mapping[Key, Object]) -> Read:
     return Read(objects, _NOTHING, _NOTHING, {})
 
 
-def _same(manifest: Manifest, actual: Object) -> bool:
+def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
     """True when an object of ours plainly is as wanted. False says nothing: the slower comparison then knows.
 
-    Most objects of most runs end here. Nothing that we ever applied can be left over in these fields.
+    Most objects of most runs end here. Nothing that we ever applied can be left over in these fields, and what others write
+    they are on record for.
     """
     meta, found = manifest["metadata"], actual["metadata"]
-    if found.get("labels") != meta["labels"] or found.get("deletionTimestamp"):
+    if found.get("labels") != meta["labels"] or found.get("deletionTimestamp") or others(actual, manager):
         return False
     if manifest["kind"] != "Service":
         return not any(actual.get(name) != value for name, value in manifest.items() if name not in _APART)
     spec, wanted = actual.get("spec") or {}, manifest["spec"]
     if (found.get("annotations") or {}) != (meta.get("annotations") or {}):
         return False
-    if "sessionAffinity" not in wanted and spec.get("sessionAffinity", "None") != "None":
+    if surplus(manifest, actual, manager):
         return False
     return all(spec.get(name) == value for name, value in wanted.items())
 

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Objects that are ours alone: who else is on record as an owner, what somebody else put into them, and both undone. Pure.
+
+Server-side apply takes a field away only from whoever has another value in it: a former owner with an equal value stays on
+record beside us, and then we can neither remove that field nor change it without a conflict. So whoever takes an object over
+ends the record of everybody else. What others write into it later, they are on record for, which is how it is found.
+
+Metadata is everybody's, but for the labels and annotations that we applied; so is status.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .objects import merge_trees, record_of
+
+Object = t.Mapping[str, t.Any]
+Path = t.Tuple[str, ...]
+Patch = t.Dict[str, t.Any]
+
+_APART = frozenset(("f:metadata", "f:status"))
+#: What a Service has by default; another value is somebody's doing, whoever is on record for it.
+_DEFAULTS: t.Dict[str, t.Dict[Path, t.Any]] = {
+    "Service": {
+        ("spec", "sessionAffinity"): "None",
+        ("spec", "type"): "ClusterIP",
+        ("spec", "internalTrafficPolicy"): "Cluster",
+        ("spec", "publishNotReadyAddresses"): False,
+    }
+}
+#: What no server fills in.
+_NEVER: t.Dict[str, t.FrozenSet[Path]] = {
+    "Service": frozenset(
+        ("spec", name)
+        for name in ("selector", "externalIPs", "externalName", "loadBalancerIP", "loadBalancerSourceRanges", "loadBalancerClass",
+                     "sessionAffinityConfig", "topologyKeys", "trafficDistribution")
+    )
+}  # fmt: skip
+#: What a server chooses for an object, and keeps.
+_ASSIGNED: t.Dict[str, t.FrozenSet[Path]] = {
+    "Service": frozenset(("spec", name) for name in ("clusterIP", "clusterIPs", "ipFamily", "ipFamilies", "ipFamilyPolicy"))
+}
+#: Kinds in whose objects no server fills in anything.
+_PLAIN = frozenset(("Peer", "GlobalNetworkSet"))
+_NOTHING = object()
+
+
+def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> t.List[str]:
+    """Managers besides ours that are on record for something that is ours alone, sorted. ``kept``: paths that may be theirs."""
+    found: t.Set[str] = set()
+    mine: t.Optional[t.Set[Path]] = None
+    for entry in record_of(obj):
+        if entry.get("manager") == manager or entry.get("subresource"):
+            continue
+        for part, inner in entry["fieldsV1"].items():
+            if part in _APART:
+                if part == "f:metadata":
+                    mine = _our_metadata(obj, manager) if mine is None else mine
+                    if mine and not mine.isdisjoint(_leaves(inner, (part,))):
+                        found.add(str(entry.get("manager")))
+            elif not kept or any(not _within(leaf, kept) for leaf in _leaves(inner, (part,))):
+                found.add(str(entry.get("manager")))
+    return sorted(found)
+
+
+def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole: bool = True) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+    """``metadata.managedFields`` with nobody beside us; None where it is so already.
+
+    whole: everything but metadata and status is ours. Otherwise only what we applied is.
+    """
+    mine = _our_metadata(obj, manager)
+    content = set() if whole else _applied(obj, manager)
+    entries = (obj.get("metadata") or {}).get("managedFields") or []
+    made: t.List[t.Dict[str, t.Any]] = []
+    for entry in entries:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if not isinstance(tree, dict) or entry.get("manager") == manager or entry.get("subresource"):
+            made.append(entry)
+            continue
+        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
+        left = [leaf for leaf in leaves if leaf not in mine and (leaf[0] in _APART or _within(leaf, kept) or not (whole or _covered(leaf, content)))]
+        if len(left) == len(leaves):
+            made.append(entry)
+        elif any(leaf[-1] != "." for leaf in left):
+            made.append(dict(entry, fieldsV1=_tree(left)))
+    return made if len(made) != len(entries) or made != entries else None
+
+
+def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[Path] = ()) -> Patch:
+    """The merge patch that takes out of an object what neither the manifest says nor the server filled in; {} for nothing.
+
+    Absence is part of what a manifest means. What servers of newer releases fill in, nobody here knows: a field that no table
+    names counts only when somebody else is on record for it. A list that has too much is put right as a whole.
+    """
+    kind = str(manifest.get("kind") or actual.get("kind") or "")
+    theirs = merge_trees([entry["fieldsV1"] for entry in record_of(actual) if entry.get("manager") != manager and not entry.get("subresource")])
+    patch: Patch = {}
+    for name, value in actual.items():
+        if name not in ("apiVersion", "kind", "metadata", "status"):
+            part = _surplus(manifest.get(name), value, _inside(theirs, name), (name,), kind, kept)
+            if part is not _NOTHING:
+                patch[name] = part
+    return patch
+
+
+def _surplus(wanted: t.Any, actual: t.Any, theirs: t.Any, path: Path, kind: str, kept: t.Collection[Path]) -> t.Any:
+    if path in kept or path in _ASSIGNED.get(kind, ()):
+        return _NOTHING
+    if isinstance(actual, dict) and isinstance(wanted, dict):
+        patch: Patch = {}
+        for name, value in actual.items():
+            part = _surplus(wanted.get(name), value, _inside(theirs, name), path + (name,), kind, kept)
+            if part is not _NOTHING:
+                patch[name] = part
+        return patch or _NOTHING
+    if wanted is None:
+        default = _DEFAULTS.get(kind, {}).get(path, _NOTHING)
+        if default is not _NOTHING:
+            return _NOTHING if actual == default else None
+        known = path in _NEVER.get(kind, ()) or (kind in _PLAIN and path[0] == "spec")
+        return None if known or theirs is not None else _NOTHING
+    if isinstance(wanted, list) and isinstance(actual, list) and _too_much(wanted, actual, theirs):
+        return wanted
+    return _NOTHING
+
+
+def _too_much(wanted: t.List[t.Any], actual: t.List[t.Any], theirs: t.Any) -> bool:
+    """Whether a list has more entries than is wanted, or more in an entry that others are on record for."""
+    if len(actual) > len(wanted):
+        return True
+    items = theirs.values() if isinstance(theirs, dict) else ()
+    extra = {name[2:] for item in items if isinstance(item, dict) for name in item if name.startswith("f:")}
+    extra -= {"protocol", "targetPort"}  # these the server fills in, and whoever made the object is on record for them
+    pairs = [(one, other) for one, other in zip(wanted, actual) if isinstance(one, dict) and isinstance(other, dict)]
+    return any(name in extra and name not in one for one, other in pairs for name in other)
+
+
+# -- trees of fields as sets of paths --------------------------------------------------------------------------------
+
+
+def _inside(tree: t.Any, name: str) -> t.Any:
+    return tree.get("f:" + name) if isinstance(tree, dict) else None
+
+
+def _leaves(tree: t.Any, path: Path) -> t.List[Path]:
+    """The ends of a fieldsV1 tree, each as the names on the way."""
+    if not isinstance(tree, dict) or not tree or len(path) > 40:
+        return [path]
+    return [leaf for name, inner in tree.items() for leaf in _leaves(inner, path + (name,))]
+
+
+def _tree(leaves: t.Iterable[Path]) -> t.Dict[str, t.Any]:
+    tree: t.Dict[str, t.Any] = {}
+    for leaf in leaves:
+        node = tree
+        for name in leaf:
+            node = node.setdefault(name, {})
+    return tree
+
+
+def _within(leaf: Path, kept: t.Collection[Path]) -> bool:
+    return any(leaf[: len(path)] == tuple("f:" + name for name in path) for path in kept)
+
+
+def _covered(leaf: Path, mine: t.AbstractSet[Path]) -> bool:
+    """True when we own what is at the path, as one value, or the entry of a list that it is in."""
+    return any(leaf[:length] in mine for length in range(1, len(leaf) + 1))
+
+
+def _applied(obj: Object, manager: str) -> t.Set[Path]:
+    """What we applied: ends of the tree, and entries of lists as wholes."""
+    leaves = [leaf for entry in record_of(obj) if _ours(entry, manager) for part, inner in entry["fieldsV1"].items() for leaf in _leaves(inner, (part,))]
+    items = {leaf[: index + 1] for leaf in leaves for index, name in enumerate(leaf) if name[:2] in ("k:", "v:")}
+    return {leaf for leaf in leaves if leaf[-1] != "."} | items
+
+
+def _our_metadata(obj: Object, manager: str) -> t.Set[Path]:
+    """The labels and annotations that we applied."""
+    parts = [entry["fieldsV1"].get("f:metadata") for entry in record_of(obj) if _ours(entry, manager)]
+    leaves = [leaf for part in parts if part for leaf in _leaves(part, ("f:metadata",))]
+    return {leaf for leaf in leaves if len(leaf) > 2 and leaf[1] in ("f:labels", "f:annotations") and leaf[-1] != "."}
+
+
+def _ours(entry: Object, manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
