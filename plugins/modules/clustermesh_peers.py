@@ -42,7 +42,7 @@ options:
     type: dict
     suboptions:
       cluster:
-        description: Its name in O(clusters).
+        description: Its name in O(clusters). Without options there is no such cluster.
         type: str
       namespace:
         description: Take the objects of this namespace only.

@@ -287,6 +287,75 @@ def test_adoption_and_release(mesh):
     assert not clustermesh.run(request_for(mesh, state="absent"))["changed"] and writes(mesh, before) == {}
 
 
+def records(peer):
+    return {entry["manager"] for entry in peer["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+
+
+def test_an_adopted_peer_is_ours_alone_and_can_change(mesh):
+    """Its first writer with the same values stayed on record, and the next change was a conflict in a green run."""
+    client = mesh["us"].client()
+    clustermesh.run(request_for(mesh))
+    peer = peers_of(mesh["us"])["prod--eu--eu-1"]
+    client.delete(PEERS + "/prod--eu--eu-1")
+    client.create(PEERS, operator_peer("prod--eu--eu-1", "prod", "eu", peer["spec"]), "manager")
+    before = marks(mesh)
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}, "as wanted, and somebody else's"
+    assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 1
+    assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t"}
+    before = marks(mesh)
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}
+    annotate(mesh["eu"], "eu-1", key=key_of("another"))
+    result = clustermesh.run(request_for(mesh))
+    assert result["plan"]["update"] == 2 and not result["refused"] and not result["failures"]
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["publicKey"] == key_of("another")
+
+
+def test_a_peer_that_was_adopted_half_is_healed(mesh):
+    client = mesh["us"].client()
+    clustermesh.run(request_for(mesh))
+    peer = peers_of(mesh["us"])["prod--eu--eu-1"]
+    manifest = operator_peer("prod--eu--eu-1", "prod", "eu", peer["spec"])
+    client.apply(PEERS + "/prod--eu--eu-1", manifest, "manager")
+    assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t", "manager"}
+    assert clustermesh.run(request_for(mesh), check=True)["plan"]["update"] == 1
+    assert clustermesh.run(request_for(mesh))["plan"]["update"] == 1
+    assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t"}
+    before = marks(mesh)
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"persistentKeepalive": 7}, {"allowedIPs": ["10.99.0.0/16"]}, {"publicKey": key_of("theirs")}, {"endpoint": None},
+        {"endpoint": {"dnsOrIP": {"ip": "203.0.113.9"}, "port": 1}}, {"endpoint": {"dnsOrIP": {"dns": "a.example", "ip": None}}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_hand_changed_in_a_peer_is_repaired(mesh, edit):
+    clustermesh.run(request_for(mesh))
+    before = peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]
+    mesh["us"].client().merge_patch(PEERS + "/prod--eu--eu-1", {"spec": edit}, "kubectl-patch")
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"] != before
+    result = clustermesh.run(request_for(mesh))
+    assert result["plan"]["update"] == 1 and not result["refused"] and not result["failures"]
+    peer = peers_of(mesh["us"])["prod--eu--eu-1"]
+    assert peer["spec"] == before and records(peer) == {"multicluster.network/t"}
+    mark = marks(mesh)
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, mark) == {}
+
+
+def test_a_second_key_of_a_tunnel_stays_whose_it_is(mesh):
+    clustermesh.run(request_for(mesh))
+    secret = base64.b64encode(b"s" * 32).decode()
+    mesh["us"].client().merge_patch(PEERS + "/prod--eu--eu-1", {"spec": {"presharedKey": secret}}, "kubectl-patch")
+    before = marks(mesh)
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}
+    annotate(mesh["eu"], "eu-1", key=key_of("another"))
+    assert not clustermesh.run(request_for(mesh))["failures"]
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["presharedKey"] == secret
+
+
 def test_clustermesh_objects(mesh):
     client = mesh["eu"].client()
     body = {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh", "metadata": {"name": "prod", "namespace": "default"},

@@ -139,9 +139,12 @@ def as_parameter(one: Passed, given: t.Dict[str, t.Any]) -> t.Any:
     if one.module in {role.name for role in ROLES}:
         return given[one.option]
     # a type is what matters: which words an option knows is checked after it arrived
-    spec = {key: item for key, item in documented(one.module)[one.option].items() if key in ("type", "elements")}
+    option = documented(one.module)[one.option]
+    spec = {key: item for key, item in option.items() if key in ("type", "elements")}
     result = ArgumentSpecValidator({one.option: spec}).validate(given)
     assert not result.error_messages, result.error_messages
+    needed = [name for name, inner in (option.get("suboptions") or {}).items() if inner.get("required")]
+    assert not (needed and given[one.option] == {}), "{0}: without anything, {1} is required".format(one.variable, needed)
     return result.validated_parameters[one.option]
 
 
