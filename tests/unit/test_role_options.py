@@ -44,11 +44,9 @@ COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("node_dataplane", "kubespan"): "a node that leaves, or is in no such mesh, is given none",
     ("node_dataplane", "tables"): "a node that leaves has none",
     ("playbook_timer", "playbook_timer_environment"): "one variable beside those that the user gives",
-    ("run_lock", "clusters"): "read from the inventory by the name of a group",
     ("fabric_status", "page"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "document"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "metrics"): "no name is no file, and nothing but a file's path is an argument",
-    ("support_bundle", "secrets"): "what the user names beside what the inventory has",
     ("apinet_sync", "switches"): "a tenant that leaves has its addresses released, whatever else is chosen",
 }
 
@@ -111,6 +109,8 @@ def passed() -> t.List[Passed]:
                     else:
                         continue
                     for option, expression in arguments.items():
+                        if "hostvars" in names_in(expression):
+                            continue  # what the inventory says, looked up by the name of a group
                         for variable in sorted(names_in(expression) & set(options)):
                             found.append(Passed(role.name, variable, options[variable].get("type", "str"), module, option, expression))
     return found
