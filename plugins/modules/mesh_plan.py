@@ -15,8 +15,9 @@ description:
   - Validates the whole fabric of the inventory and reports all corrections at once, before any cluster is asked.
   - Reads the Node objects of every cluster with one complete list each, all clusters at the same time, and computes for
     every cluster the devices, routes and peers of its nodes. It writes nothing.
-  - What a cluster publishes is a claim. A claim outside the cluster's grants is refused by name and the rest goes on. Nodes that claim
-    one key, id or address are passed on as contested, with a warning; each node decides from its own confirmed state. Peers of a cluster that cannot be read completely are marked to be left as they are.
+  - What a cluster publishes is a claim. A claim outside the cluster's grants is refused by name and the rest
+    goes on. Nodes that claim one key, id or address are passed on as contested, with a warning. Each node decides from its own
+    confirmed state. Peers of a cluster that cannot be read completely are marked to be left as they are.
   - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
 extends_documentation_fragment:
   - multicluster.network._kubernetes

@@ -167,7 +167,8 @@ def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t
     settled = {"peers": world.peers(seat, kept)}
     assert not [peer for peer in settled["peers"] if peer.get("by_rank")]
     # from then on it is known, also when nobody reports and when the thief's host does
-    thief = {world.hostile + "-1": dict(encode(world.rows[(world.hostile, world.hostile + "-1")]), **_stolen(world, what)[(world.hostile, world.hostile + "-1")])}
+    liar = (world.hostile, world.hostile + "-1")
+    thief = {liar[1]: dict(encode(world.rows[liar]), **_stolen(world, what)[liar])}
     for later in (None, thief):
         kept, refused = world.decide(seat, world.plan(listings, later), settled)
         assert [row.object for row in refused] == ["{0}/{0}-1".format(world.hostile)]
