@@ -63,7 +63,7 @@ def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
     reasons: t.Dict[str, t.List[str]] = {}
     errors: t.List[str] = []
     for failure in _unique(row for result in results for row in result.get("failures") or ()):
-        reasons.setdefault(str(failure.get("cluster")), []).append(str(failure.get("reason") or FAILED))
+        reasons.setdefault(str(failure.get("cluster")), []).append(_line(str(failure.get("cause") or failure.get("reason") or FAILED))[:40])
         errors.append(_failure_line(capability, failure))
     if broken is None and not errors:
         broken = next((_message(result) for result in results if result.get("failed")), None)

@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-DOWN = {"cluster": "gcp", "operation": "list services", "reason": "unreachable", "message": "connection refused", "status": None}
+DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomplete", "cause": "unreachable", "message": "connection refused", "status": None}
 
 
 def told(**changed):
@@ -33,7 +33,7 @@ def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
     assert not found["ok"]
     assert found["text"] == [
         "CLUSTER  MESH  SERVICES", "gcp      ok    failed: unreachable", "aws      ok    ok",
-        "failed:", "  services, cluster gcp: cannot list services: connection refused [unreachable]",
+        "failed:", "  services, cluster gcp: cannot list services: connection refused [source_incomplete]",
     ]  # fmt: skip
 
 
