@@ -131,7 +131,8 @@ def run_outcome(
 def _why(given: t.Any) -> str:
     """Why a node is no longer part of the run, as far as its own result tells."""
     result = given[OF_NODES["mesh"]] if OF_NODES["mesh"] in given else {}
-    return str(result.get("msg") or "failed or not reached, see above") if result.get("failed") or result.get("unreachable") else "failed or not reached, see above"
+    told = result.get("msg") if result.get("failed") or result.get("unreachable") else ""
+    return str(told or "failed or not reached, see above")
 
 
 def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -16,8 +16,8 @@ DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomp
 
 
 def told(**changed):
-    base = {"asked": ["mesh", "services"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "services": [{}]}, "broken": {}, "nodes": {"n1": "aws", "n2": "gcp"},
-            "lost": {}, "verdict": {}}  # fmt: skip
+    base = {"asked": ["mesh", "services"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "services": [{}]}, "broken": {},
+            "nodes": {"n1": "aws", "n2": "gcp"}, "lost": {}, "verdict": {}}  # fmt: skip
     return judge(Told(**dict(base, **changed)))
 
 
@@ -54,7 +54,8 @@ def test_a_module_that_failed_without_naming_a_cluster_is_told():
 
 
 def test_a_failure_and_what_ended_the_capability_are_one_error():
-    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]}, broken={"services": "cluster gcp: connection refused"})
+    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
+                 broken={"services": "cluster gcp: connection refused"})
     assert len(found["errors"]) == 1 and found["cells"]["aws"]["services"] == "ok"
 
 
@@ -116,15 +117,18 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
 
 def test_the_filter_joins_what_the_roles_registered():
     hosts = {
-        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]}, "__capability_broken": {"services": "gcp: connection refused", "dns": "no such role"}},
+        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]}, 
+                "__capability_broken": {"services": "gcp: connection refused", "dns": "no such role"}},
         "gcp": {},
         "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
                "__mesh_report": {"ok": True}, "__capability_broken_here": {"loadbalancers": "no frr"}},
         "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
     }  # fmt: skip
-    found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, ["mesh", "services", "dns", "loadbalancers", "policy", "verify"], list(hosts), ["aws", "gcp", "n1"])
+    asked = ["mesh", "services", "dns", "loadbalancers", "policy", "verify"]
+    found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, asked, list(hosts), ["aws", "gcp", "n1"])
     assert found["cells"] == {
         "aws": {"mesh": "ok, refused 1", "services": "ok", "dns": "failed", "loadbalancers": "failed: node n1", "policy": "not asked", "verify": "ok"},
         "gcp": {"mesh": "failed: node n2", "services": "failed: unreachable", "dns": "failed", "loadbalancers": "ok", "policy": "not asked", "verify": "ok"},
     }
-    assert [line.split(":")[0] for line in found["errors"]] == ["mesh, node n2 of cluster gcp", "services, cluster gcp", "dns", "loadbalancers, node n1 of cluster aws"]
+    subjects = [line.split(":")[0] for line in found["errors"]]
+    assert subjects == ["mesh, node n2 of cluster gcp", "services, cluster gcp", "dns", "loadbalancers, node n1 of cluster aws"]
