@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 import struct
@@ -38,6 +39,22 @@ class NetlinkRefused(Exception):
     def __init__(self, number: int) -> None:
         self.errno = number
         super().__init__(os.strerror(number))
+
+
+def from_kernel(what: str) -> t.Callable[[t.Callable[..., t.Any]], t.Callable[..., t.Any]]:
+    """For what decodes the kernel's messages: one that is too short, or empty, is a LinuxError that names ``what``, and no traceback."""
+
+    def wrap(decode: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        @functools.wraps(decode)
+        def decoded(*arguments: t.Any, **named: t.Any) -> t.Any:
+            try:
+                return decode(*arguments, **named)
+            except (struct.error, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+                raise LinuxError("read", what, "the kernel's answer cannot be understood: {0}".format(error)) from None
+
+        return decoded
+
+    return wrap
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
@@ -188,6 +205,8 @@ class GenericSocket(NetlinkSocket):
         for payload in self.exchange(GENL_ID_CTRL, NLM_F_REQUEST | NLM_F_ACK, _generic(CTRL_CMD_GETFAMILY, 1) + name):
             for kind, value in attributes(payload[4:]):
                 if kind == CTRL_ATTR_FAMILY_ID:
+                    if len(value) < 2:
+                        break
                     return struct.unpack("=H", value[:2])[0]
         raise NetlinkRefused(errno.ENOENT)
 

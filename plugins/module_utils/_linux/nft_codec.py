@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import typing as t
 
-from .netlink import NLA_F_NESTED, attribute, attributes
+from .netlink import NLA_F_NESTED, attribute, attributes, from_kernel
 
 Data = t.Dict[str, t.Any]
 Span = t.Tuple[int, int]
@@ -105,6 +105,7 @@ def encode_table(name: str, owner: t.Optional[str] = None) -> bytes:
     return body + attribute(TABLE_USERDATA, owner_userdata(owner)) if owner else body
 
 
+@from_kernel("a table of nftables")
 def decode_table(body: bytes, family: int) -> Data:
     """``{family, name, handle, flags, owner}``."""
     found: Data = {"family": _FAMILY_NAMES.get(family, str(family)), "name": "", "handle": 0, "flags": 0, "owner": None}
@@ -130,6 +131,7 @@ def encode_chain(table: str, chain: t.Mapping[str, t.Any], owner: t.Optional[str
     return body + attribute(CHAIN_USERDATA, owner_userdata(owner)) if owner else body
 
 
+@from_kernel("a chain of nftables")
 def decode_chain(body: bytes) -> t.Tuple[str, Data]:
     """(table, ``{name, type, hook, priority, policy, device, owner}``); type, hook, policy None for a plain chain."""
     table = ""
@@ -165,6 +167,7 @@ def encode_set(table: str, item: t.Mapping[str, t.Any], number: int) -> bytes:
     return body + attribute(SET_USERDATA, _SET_USERDATA)
 
 
+@from_kernel("a set of nftables")
 def decode_set(body: bytes) -> t.Tuple[str, Data]:
     """(table, ``{name, type, length, flags}``); a type that is not in SET_TYPES is shown by its number."""
     table, kind_number = "", 0
@@ -229,6 +232,7 @@ def encode_flush(table: str, name: str) -> bytes:
     return attribute(LIST_TABLE, text(table)) + attribute(LIST_SET, text(name))
 
 
+@from_kernel("elements of nftables")
 def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> t.List[Span]:
     """Ranges, ascending, from all messages of a set's dump. Adjacent ones stay apart, as they are in the kernel."""
     marks: t.List[int] = []

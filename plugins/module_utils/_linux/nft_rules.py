@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import typing as t
 
-from .netlink import attribute, attributes
+from .netlink import attribute, attributes, from_kernel
 from .nft_codec import nest, read_text, read_u32, text, u32
 
 Data = t.Dict[str, t.Any]
@@ -90,6 +90,7 @@ def _encode_field(number: int, form: str, value: t.Any) -> bytes:
     return nest(number, nest(_DATA_VERDICT, attribute(_VERDICT_CODE, u32(value[0]))))
 
 
+@from_kernel("a rule of nftables")
 def decode_rule(body: bytes) -> Data:
     """``{table, chain, handle, rule: [statement]}``."""
     found: Data = {"table": "", "chain": "", "handle": 0, "rule": []}
@@ -104,6 +105,7 @@ def decode_rule(body: bytes) -> Data:
     return found
 
 
+@from_kernel("a rule of nftables")
 def decode_expressions(body: bytes) -> t.List[Expression]:
     """A rule's expressions themselves, for those who ask for single ones."""
     for kind, value in attributes(body):

@@ -14,7 +14,7 @@ import struct
 import typing as t
 
 from .errors import LinuxError, os_reason
-from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NetlinkRefused, NetlinkSocket, attribute, attributes, messages
+from .netlink import NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NetlinkRefused, NetlinkSocket, attribute, attributes, from_kernel, messages
 
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 NLM_F_REPLACE, NLM_F_CREATE = 0x100, 0x400
@@ -104,6 +104,7 @@ def _text(family: int, value: bytes) -> str:
     return socket.inet_ntop(family, value) if family == socket.AF_INET else str(ipaddress.ip_address(value))
 
 
+@from_kernel("a route")
 def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[str, t.Any]]:
     """A route of a dump as read_routes gives it, or None for one with a type of service. names: of devices by index."""
     family, length, _src, tos, table, protocol, scope, kind, _flags = _ROUTE.unpack_from(body)

@@ -21,7 +21,7 @@ import struct
 import typing as t
 
 from .errors import LinuxError
-from .netlink import NLM_F_ACK, NLM_F_REQUEST, NetlinkRefused, NetlinkSocket, attribute, attributes
+from .netlink import NLM_F_ACK, NLM_F_REQUEST, NetlinkRefused, NetlinkSocket, attribute, attributes, from_kernel
 
 Rule = t.Dict[str, t.Any]
 
@@ -66,6 +66,7 @@ def new_rule(version: int) -> Rule:
     return dict(rule, version=version, priority=0, action="to_table", invert=False, other=[])
 
 
+@from_kernel("a rule of policy routing")
 def decode_rule(body: bytes) -> Rule:
     """One answer of a dump."""
     family, dst_length, src_length, tos, table, _res1, _res2, action, flags = _HEADER.unpack_from(body)

@@ -18,7 +18,7 @@ import typing as t
 
 from .._values.keys import fingerprint, key_bytes
 from .errors import LinuxError
-from .netlink import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes
+from .netlink import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
 from .wg_values import NO_KEY, encode_key, handshake_time, merge_peer, new_dump, new_peer, read_preshared_key
 
 WG_CMD_GET_DEVICE, WG_CMD_SET_DEVICE = 0, 1
@@ -113,6 +113,7 @@ def _split(parts: t.List[bytes], limit: int, count: int = 1 << 30) -> t.List[t.L
     return groups
 
 
+@from_kernel("WireGuard")
 def decode_dump(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     """A device from all messages of its dump: a peer whose allowed IPs span several is one peer again.
 
@@ -133,6 +134,7 @@ def decode_dump(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     return dump
 
 
+@from_kernel("WireGuard")
 def decode_secrets(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     """Private and preshared keys of a dump, as wireguard.open_device says."""
     found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
