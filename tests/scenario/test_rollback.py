@@ -204,6 +204,56 @@ def test_a_batch_is_taken_back_with_its_lost_node(fabric):
     assert state(fabric, *fabric.nodes) == STATE["good"]
 
 
+SLOW_SSH = """#!/bin/sh
+# connections after the first FAST ones take SECONDS longer; the first one is the change itself
+case " $* " in *" -O "*) exec ssh "$@" ;; esac
+echo >>{count}
+[ "$(wc -l <{count})" -le {fast} ] || sleep {seconds}
+exec ssh "$@"
+"""
+
+
+def slow_controller(folder, fast, seconds):
+    """Variables of a controller that needs some seconds for each connection after the first ones."""
+    folder.mkdir()
+    program = folder / "ssh"
+    program.write_text(SLOW_SSH.format(count=folder / "count", fast=fast, seconds=seconds))
+    program.chmod(0o755)
+    return {"ansible_ssh_executable": str(program)}
+
+
+def mtu(fabric):
+    return int(fabric.sh(NODE, "cat", "/sys/class/net/wireguard.gcp/mtu").strip())
+
+
+def test_a_healthy_node_keeps_its_change_though_the_controller_is_slow(fabric, tmp_path):
+    """A confirmation that takes two thirds of the node's patience is no lost node."""
+    slow = slow_controller(tmp_path / "slow", 1, 2 * TIMER // 3)
+    change(fabric, NODE, {"mtu": 1300}, **slow).ok()
+    assert outcome(fabric, NODE) == "confirmed" and mtu(fabric) == 1300
+
+
+def test_what_the_controller_needs_is_measured_and_counted_in(fabric, tmp_path):
+    """Its confirmation comes too late; the change is made once more with the time that the node measured, and kept."""
+    run = change(fabric, NODE, {"mtu": 1310}, **slow_controller(tmp_path / "once", 1, TIMER + 10), node_dataplane_rollback_max_seconds=TIMER)
+    assert run.rc != 0 and mtu(fabric) == 1300
+    assert "it waited {0} s (node_dataplane_rollback_seconds), and the confirmation arrived ".format(TIMER) in run.out, run.out[-3000:]
+    change(fabric, NODE, {"mtu": 1310}, **slow_controller(tmp_path / "again", 1, TIMER + 10)).ok()
+    assert outcome(fabric, NODE) == "confirmed" and mtu(fabric) == 1310
+
+
+def test_check_mode_has_a_limit_of_its_own_and_names_it(fabric, tmp_path):
+    before = state(fabric, NODE)[NODE]
+    slow = slow_controller(tmp_path / "long", 0, 20)
+    assert play(fabric, "mesh", "--limit", NODE, "--check", node_dataplane_rollback_seconds=TIMER, **slow).ok().changed
+    run = play(fabric, "mesh", "--limit", NODE, "--check", node_dataplane_check_seconds=5, **slow)
+    words = NODE + ": comparing the node with the plan did not end within 5 s"
+    assert run.rc != 0 and words in run.out and "raise node_dataplane_check_seconds" in run.out, run.out[-3000:]
+    assert state(fabric, NODE)[NODE] == before and not pending(fabric, NODE)
+    play(fabric, "mesh", "--limit", NODE).ok()
+    assert state(fabric, NODE)[NODE] == STATE["good"][NODE]
+
+
 def test_the_path_through_the_tunnel_itself(fabric, tmp_path):
     """The controller reaches the node only over a device that the play takes down, or takes the address from."""
     fabric.play("mesh", "--limit", OTHER, variables={
