@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -263,6 +264,68 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
         told = host.node.run("cat", "/run/multicluster-network/mesh.json")
         assert "was not waited for any longer" in told and "process {0} ".format(holder.pid) in told
         assert holder.poll() is None
+
+
+BROKEN = pathlib.Path(__file__).parents[1] / "fixtures" / "hostile" / "journals.json"
+
+
+@pytest.mark.parametrize("row", json.loads(BROKEN.read_text())["journals"][::4], ids=lambda row: row["name"])
+def test_a_journal_that_cannot_be_read_is_kept_beside_and_the_node_goes_on(host, row):
+    """Whoever finds it says so by name: a play, a confirmation, the boot unit, the timer. None of them shows a traceback."""
+    host.run(wish())
+    before = host.seen()
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    text = row["text"].encode("utf-8", "surrogatepass")
+
+    def put(content=text):
+        host.node.run("sh", "-c", "cat > {0}/transaction.json && chmod 600 {0}/transaction.json".format(STATE), stdin=content.decode())
+
+    put()
+    checked = host.run(wish(), check=True)
+    assert any("journal_invalid" in text and row["says"] in text or "not JSON" in text for text in checked["warnings"]), checked["warnings"]
+    with pytest.raises(FlowFailed, match="journal_invalid"):
+        host.decide(made["transaction"]["id"])
+    again = host.run(wish())
+    assert any("transaction.invalid.json" in text for text in again["warnings"]), again["warnings"]
+    assert not host.pending() and host.node.run("stat", "-c", "%a %U", STATE + "/transaction.invalid.json").split() == ["600", "root"]
+    host.node.run("rm", STATE + "/transaction.invalid.json")
+    assert host.seen() == before
+    (unit,) = host.node.run("sh", "-c", "grep ExecStart= /etc/systemd/system/*.service").split("=", 1)[1:]
+    program = unit.split()[1]
+    for words in (unit.split()[1:], [program, "rollback", "mesh", made["transaction"]["id"]]):
+        made = host.run(wish(rollback_seconds=600, **CHANGED))
+        put()
+        if "rollback" in words:
+            words = [*words[:3], made["transaction"]["id"]]
+        host.node.run(sys.executable, "-B", *words)
+        assert not host.pending() and "transaction.invalid.json" in host.node.run("cat", "/run/multicluster-network/mesh.json")
+        host.node.run("rm", STATE + "/transaction.invalid.json")
+        assert host.seen() == before
+    host.run(wish(rollback_seconds=600, **CHANGED))
+    put()
+    assert host.decide(None, "revert")["outcome"] == "rolled_back" and not host.pending()
+    host.run(wish(devices=[], remove_keys=True))
+    places = "/var/lib /usr/local/lib /etc/systemd/system /run/multicluster-network"
+    assert host.node.run("sh", "-c", "find {0} -mindepth 1 -not -type d 2>/dev/null || true".format(places)) == ""
+
+
+def test_a_journal_that_another_user_wrote_is_not_believed(host):
+    host.run(wish())
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    host.node.run("chown", "65534", STATE + "/transaction.json")
+    with pytest.raises(FlowFailed, match="no file that root alone can have written"):
+        host.decide(made["transaction"]["id"])
+    assert any("root alone" in text for text in host.run(wish())["warnings"])
+
+
+def test_a_late_confirmation_says_how_late_it_was(host):
+    host.run(wish())
+    made = host.run(wish(rollback_seconds=2, **CHANGED))
+    host.settled()
+    with pytest.raises(FlowFailed, match="it waited 2 s .node_dataplane_rollback_seconds., and the confirmation arrived [0-9]+ s after"):
+        host.decide(made["transaction"]["id"])
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    assert host.decide(made["transaction"]["id"])["waited_seconds"] >= 0
 
 
 def test_a_reboot_in_between_boots_the_confirmed_state(host):

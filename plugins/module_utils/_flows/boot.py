@@ -39,7 +39,10 @@ def main(arguments: t.Sequence[str]) -> int:
 
 
 def _rollback(fabric: str, ident: str, after: float) -> int:
-    record = transaction.dead_man(fabric, ident, after)
+    try:
+        record = transaction.dead_man(fabric, ident, after)
+    except transaction.JournalInvalid as error:
+        record = node_dataplane.recover(fabric, error)
     sys.stdout.write(json.dumps(record, sort_keys=True) + "\n")
     return 0
 

@@ -56,7 +56,7 @@ def status_path(fabric: str, ending: str = "json") -> str:
 
 def wanted_state(fabric: str) -> t.Optional[Data]:
     """The KubeSpan part of the state that holds now; None when there is none."""
-    state = persistence.load_json(persistence.candidate_path(fabric)) if transaction.pending(fabric) is not None else None
+    state = persistence.load_json(persistence.candidate_path(fabric)) if transaction.pending_or_none(fabric) is not None else None
     found = (state or persistence.load_state(fabric) or {}).get("kubespan")
     return found if isinstance(found, dict) else None
 

@@ -79,11 +79,16 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
 
 def _left_open(fabric: str, check: bool) -> t.List[str]:
     """Take back what an earlier run left unconfirmed, so that this one starts from a confirmed state; or say so."""
-    if transaction.pending(fabric) is None:
-        return []
-    if check:
-        return ["a change of this node waits for its confirmation; this plan compares with what that change made"]
-    transaction.settle(fabric, "another run of the play came first")
+    try:
+        if transaction.pending(fabric) is None:
+            return []
+        if check:
+            return ["a change of this node waits for its confirmation; this plan compares with what that change made"]
+        transaction.settle(fabric, "another run of the play came first")
+    except transaction.JournalInvalid as error:
+        if check:
+            return ["{0}; the next run keeps it beside and goes on from the confirmed state".format(error)]
+        return [str(transaction.set_aside(fabric, error)["message"])]
     return ["an earlier change was never confirmed and was taken back first"]
 
 
@@ -111,14 +116,28 @@ def confirm(fabric: str, ident: str) -> Data:
 
 def revert(fabric: str, ident: t.Optional[str]) -> Data:
     """Take a change back now (None: whichever waits); ``changed`` is False when it was over. Raises one of FAILURES."""
-    record, changed = transaction.revert(fabric, ident, LOCK_SECONDS)
+    try:
+        record, changed = transaction.revert(fabric, ident, LOCK_SECONDS)
+    except transaction.JournalInvalid as error:
+        return dict(recover(fabric, error), changed=True)
     return dict(record, changed=changed)
+
+
+def recover(fabric: str, error: transaction.JournalInvalid) -> Data:
+    """After an invalid journal: keep it beside and bring the host to its confirmed state. Raises one of FAILURES."""
+    with HostLock(dataplane.alias_of(fabric), LOCK_SECONDS):
+        record = transaction.set_aside(fabric, error)
+    restore(persistence.load_state(fabric) or {"fabric": fabric, "devices": []})
+    return record
 
 
 def settle(fabric: str, message: str) -> t.Optional[Data]:
     """Bring an interrupted transaction to its end, for the boot unit. Raises one of FAILURES."""
     with HostLock(dataplane.alias_of(fabric), LOCK_SECONDS):
-        return transaction.settle(fabric, message)
+        try:
+            return transaction.settle(fabric, message)
+        except transaction.JournalInvalid as error:
+            return transaction.set_aside(fabric, error)
 
 
 def restore(state: t.Mapping[str, t.Any]) -> Data:
@@ -180,10 +199,6 @@ class _Work:
         todo = Plan()
         alias = dataplane.alias_of(self.fabric)
         last = dataplane.last_endpoints(self.previous)
-        if any(device.get("contested") or not device.get("peers_known", True) for device in self.wanted):
-            from . import node_contests
-
-            todo.refused.extend(node_contests.settle_peers(self.wanted, self.previous, node_contests.live_peers))
         self.devices = [
             _Device(dataplane.device_request(device, self.fabric, bool(self.desired.get("adopt"))), last.get(device["name"]))
             for device in self.wanted

@@ -15,6 +15,7 @@ import json
 import typing as t
 
 from .._linux import bundle, files, systemd
+from .._mesh.journal import is_state
 from .._plan.plan import Plan
 from .._plan.reconcile import reconcile
 
@@ -33,7 +34,6 @@ BOOT_FILES = (
     "_flows/kubespan_preflight.py",
     "_flows/kubespan_watch.py",
     "_flows/nft_table.py",
-    "_flows/node_contests.py",
     "_flows/node_dataplane.py",
     "_flows/node_tables.py",
     "_flows/persistence.py",
@@ -74,10 +74,10 @@ BOOT_FILES = (
     "_linux/wg_values.py",
     "_linux/wireguard.py",
     "_mesh/constants.py",
-    "_mesh/contests.py",
     "_mesh/dataplane.py",
     "_mesh/device_plan.py",
     "_mesh/device_wanted.py",
+    "_mesh/journal.py",
     "_mesh/key_file.py",
     "_mesh/kubespan_annotations.py",
     "_mesh/kubespan_config.py",
@@ -187,6 +187,16 @@ def journal_path(fabric: str) -> str:
     return folder(fabric) + "/transaction.json"
 
 
+def invalid_journal_path(fabric: str) -> str:
+    """Where a journal is kept that cannot be believed, until the node leaves."""
+    return folder(fabric) + "/transaction.invalid.json"
+
+
+def code_folder(fabric: str) -> str:
+    """Where the boot program of a fabric lies."""
+    return "{0}/{1}".format(CODE_ROOT, fabric)
+
+
 def outcome_path(fabric: str) -> str:
     """How the last transaction since boot ended."""
     return "{0}/{1}.json".format(RUN_ROOT, fabric)
@@ -233,7 +243,7 @@ def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
         return None
     try:
         content = json.loads(found.content.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -241,12 +251,12 @@ def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
 def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
     """The confirmed state, None when there is none or it cannot be read as ours."""
     state = load_json(state_path(fabric))
-    return state if state is not None and state.get("fabric") == fabric else None
+    return state if state is not None and is_state(state, fabric) else None
 
 
 def code_file(fabric: str) -> str:
     """Where this release's code lies for a fabric."""
-    return "{0}/{1}/dataplane-{2}.pyz".format(CODE_ROOT, fabric, bundle.digest(BOOT_FILES))
+    return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(BOOT_FILES))
 
 
 def code_state() -> files.FileState:
@@ -331,6 +341,8 @@ def gather(
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
         found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
     found.update((path, files.read_state(path)) for path in sorted(paths))
+    if not wanted and files.read_state(invalid_journal_path(fabric)) is not None:
+        found[invalid_journal_path(fabric)] = files.FileState("other", 0o600, b"")  # it has keys in it as well
     return {path: state for path, state in found.items() if state is not None}
 
 

@@ -91,6 +91,8 @@ def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) 
     ``request``: {fabric, scope: controller|fabric, wait, holder, pid, born, clusters, namespace}. Rows that are reported:
     {waiting: who}, at most once; then {held: True, leases: [cluster], unlocked: [failure]} or {held: False, who}.
     """
+    if not processes.lives(request["pid"], request["born"]):
+        return  # there is nobody to hold it for
     watch = threading.Thread(target=processes.outlive, args=(request["pid"], request["born"], stop), daemon=True)
     watch.start()
     keeping = _Keeping(request, report, stop)

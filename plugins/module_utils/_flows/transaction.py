@@ -20,6 +20,7 @@ finish. The dead-man, the boot unit and the next run all do that, under the host
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 import typing as t
@@ -29,6 +30,9 @@ from .._linux.errors import LinuxError
 from .._linux.lock import HostLock
 from .._mesh.constants import MAIN_TABLE, ROUTE_PROTOCOL
 from .._mesh.dataplane import alias_of
+from .._mesh.journal import WORD as JOURNAL_INVALID
+from .._mesh.journal import parse_journal
+from .._values.refused import ValueRefused
 from . import persistence
 
 Data = t.Dict[str, t.Any]
@@ -46,13 +50,14 @@ TRIES, PAUSE_SECONDS = 100, 3.0
 class NotConfirmed(Exception):
     """The transaction cannot be confirmed. ``outcome`` says what became of it: rolled_back, unknown, stale_connection."""
 
-    def __init__(self, outcome: str, message: str) -> None:
-        self.outcome = outcome
+    def __init__(self, outcome: str, message: str, waited: t.Optional[float] = None) -> None:
+        self.outcome, self._waited = outcome, waited
         super().__init__(message)
 
     def fields(self) -> Data:
         """Keys for a module's failure result."""
-        return {"outcome": self.outcome, "rolled_back": self.outcome == ROLLED_BACK}
+        shown: Data = {"outcome": self.outcome, "rolled_back": self.outcome == ROLLED_BACK}
+        return shown if self._waited is None else dict(shown, waited_seconds=int(self._waited))
 
 
 def timer_name(fabric: str, ident: str) -> str:
@@ -60,9 +65,50 @@ def timer_name(fabric: str, ident: str) -> str:
     return "multicluster-network-{0}-rollback-{1}".format(fabric, ident)
 
 
+class JournalInvalid(LinuxError):
+    """There is a journal, and it is not one that may be believed. ``set_aside`` and the confirmed state are the way out."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__("read the journal", path, reason + " [{0}]".format(JOURNAL_INVALID))
+
+
 def pending(fabric: str) -> t.Optional[Data]:
-    """The journal of a transaction that is not decided or not finished; None when there is none."""
-    return persistence.load_json(persistence.journal_path(fabric))
+    """The journal of a transaction that is not decided or not finished; None when there is none. Raises JournalInvalid."""
+    path = persistence.journal_path(fabric)
+    found = files.read_state(path)
+    if found is None:
+        return None
+    if found.kind != "file" or not files.is_roots_alone(path):
+        raise JournalInvalid(path, "it is no file that root alone can have written")
+    try:
+        return parse_journal(json.loads(found.content.decode("utf-8")), fabric, persistence.code_folder(fabric))
+    except ValueRefused as error:
+        raise JournalInvalid(path, error.message) from None
+    except (ValueError, RecursionError):
+        raise JournalInvalid(path, "it is not JSON, or only a part of it") from None
+
+
+def pending_or_none(fabric: str) -> t.Optional[Data]:
+    """The same for those who only look."""
+    try:
+        return pending(fabric)
+    except JournalInvalid:
+        return None
+
+
+def set_aside(fabric: str, error: JournalInvalid) -> Data:
+    """Keep an invalid journal beside, for whoever wants to know, and forget its change. Returns the record of how it ended.
+
+    The caller holds the host's lock, and then brings the host to its confirmed state: what the change replaced is not known.
+    """
+    path = persistence.invalid_journal_path(fabric)
+    with contextlib.suppress(FileNotFoundError):  # another run was first
+        os.replace(persistence.journal_path(fabric), path)
+    message = "{0}; it is kept as {1}, and the host goes back to its confirmed state".format(error, path)
+    record: Data = {"id": None, "outcome": ROLLED_BACK, "message": message, "at": int(time.time()), "seconds": None, "armed_at": None, "expired": False}
+    _write(persistence.outcome_path(fabric), record)
+    persistence.sweep(fabric)
+    return record
 
 
 def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.Any], persist: bool) -> Data:
@@ -79,7 +125,9 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     if not had_code:
         files.write_state(code, persistence.code_state())
     journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept, leaving=bool(candidate.get("absent")))
+    journal.update(armed_at=deadman.uptime())
     journal.update(code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None)
+    parse_journal(dict(journal, armed=""), fabric, persistence.code_folder(fabric))  # what could not be read again is not begun
     how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
     journal["armed"] = how
     files.make_folder(persistence.folder(fabric), 0o700)
@@ -100,21 +148,44 @@ def applied(fabric: str, journal: Data) -> None:
 def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
     """Decide for the new state and finish. Confirming twice is the same as once. Raises NotConfirmed, LinuxError."""
     with HostLock(alias_of(fabric), lock_seconds):
-        journal = pending(fabric)
+        try:
+            journal = pending(fabric)
+        except JournalInvalid as error:
+            raise NotConfirmed("unknown", str(error)) from None
         if journal is None or journal["id"] != ident:
             last = persistence.load_json(persistence.outcome_path(fabric)) or {}
             if last.get("id") != ident:
                 raise NotConfirmed("unknown", "the host knows no such change any more; it was restarted and runs its confirmed state")
-            if last["outcome"] != CONFIRMED:
-                raise NotConfirmed(ROLLED_BACK, "the host has put back what it had: {0}".format(last["message"]))
-            return last
+            if last.get("outcome") != CONFIRMED:
+                raise _taken_back(last)
+            return _told(last)
         opened = deadman.connection_opened()
         if opened is not None and (journal["applied_at"] is None or opened <= journal["applied_at"]):
             raise NotConfirmed("stale_connection", "this connection is older than the change and proves nothing; reset it first")
         candidate = persistence.candidate_path(fabric)
         if files.read_state(candidate) is not None:
             _decide(fabric, bool(journal["persist"]))
-        return _finish(fabric, journal)
+        return dict(_told(_finish(fabric, journal)), **_waited(journal))
+
+
+def _told(record: t.Mapping[str, t.Any]) -> Data:
+    """What a caller is told of how a transaction ended."""
+    return {name: record.get(name) for name in ("id", "outcome", "message", "at")}
+
+
+def _waited(journal: t.Mapping[str, t.Any]) -> Data:
+    began = journal.get("armed_at")
+    return {} if began is None else {"waited_seconds": int(deadman.uptime() - began)}
+
+
+def _taken_back(last: t.Mapping[str, t.Any]) -> NotConfirmed:
+    """Only a confirmation that came after the host's patience was over says how late it was: then time was all that it lacked."""
+    message = "the host has put back what it had: {0}".format(last.get("message"))
+    if not last.get("expired") or not isinstance(last.get("armed_at"), (int, float)):
+        return NotConfirmed(ROLLED_BACK, message)
+    waited = deadman.uptime() - last["armed_at"]
+    text = "{0}; it waited {1} s (node_dataplane_rollback_seconds), and the confirmation arrived {2:.0f} s after the change was begun"
+    return NotConfirmed(ROLLED_BACK, text.format(message, last.get("seconds"), waited), waited)
 
 
 def _decide(fabric: str, persist: bool) -> None:
@@ -134,8 +205,9 @@ def _finish(fabric: str, journal: Data) -> Data:
     return _close(fabric, journal, CONFIRMED, "confirmed")
 
 
-def _close(fabric: str, journal: Data, outcome: str, message: str) -> Data:
+def _close(fabric: str, journal: Data, outcome: str, message: str, expired: bool = False) -> Data:
     record = {"id": journal["id"], "outcome": outcome, "message": message, "at": int(time.time())}
+    record.update(seconds=journal["seconds"], armed_at=journal.get("armed_at"), expired=expired)
     if journal.get("leaving") and outcome == CONFIRMED:
         persistence.forget_run_files(fabric)  # of a node that left nothing stays, not even how it left
     else:
@@ -148,8 +220,10 @@ def _close(fabric: str, journal: Data, outcome: str, message: str) -> Data:
     return record
 
 
-def settle(fabric: str, message: str) -> t.Optional[Data]:
+def settle(fabric: str, message: str, expired: bool = False) -> t.Optional[Data]:
     """Bring a transaction to its end, whoever left it: finished when it was decided, else put back. None: there was none.
+
+    expired: nobody confirmed it in time, which is remembered for a confirmation that is late.
 
     The caller holds the host's lock. Raises LinuxError when something could not be put back; the journal then stays.
     """
@@ -166,14 +240,15 @@ def settle(fabric: str, message: str) -> t.Optional[Data]:
             persistence.forget_folder(path)
     if journal["code"]:
         files.remove(journal["code"])
-    return _close(fabric, journal, ROLLED_BACK, message)
+    return _close(fabric, journal, ROLLED_BACK, message, expired)
 
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:
     """The kernel's part: what steers packets first, for it may hide the controller; then devices, then routes into them."""
     from . import kubespan  # not needed, and so not compiled, in the runs that change nothing
 
-    errors = []
+    errors: t.List[str] = []
+    broken: t.List[str] = []
     devices, over = journal["devices"], journal["route_devices"]
     steps: t.List[t.Callable[[], None]] = [
         lambda: _put_back_tables(journal.get("tables")),
@@ -188,6 +263,10 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
             step()
         except (LinuxError, OSError) as error:
             errors.append(str(error))  # one thing that cannot be restored must not keep the others away
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            broken.append("{0}: {1}".format(type(error).__name__, str(error)[:100]))
+    if broken:  # trying again would not help
+        raise JournalInvalid(persistence.journal_path(journal["fabric"]), "parts of it cannot be put back: " + "; ".join(broken))
     if errors:
         raise LinuxError("restore", "this host", "; ".join(errors))
 
@@ -211,10 +290,10 @@ def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[
     with HostLock(alias_of(fabric), lock_seconds):
         journal = pending(fabric)
         if journal is not None and ident in (None, journal["id"]):
-            return settle(fabric, "the play asked for it") or {}, True
+            return _told(settle(fabric, "the play asked for it") or {}), True
     last = persistence.load_json(persistence.outcome_path(fabric)) or {}
     if last and ident in (None, last.get("id")):
-        return last, False
+        return _told(last), False
     return {"id": ident, "outcome": "unknown", "message": "the node knows no such change"}, False
 
 
@@ -223,25 +302,38 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     started = deadman.uptime()
 
     def ours() -> bool:
-        journal = pending(fabric)
+        journal = pending_or_none(fabric)
         return journal is not None and journal["id"] == ident
 
+    def waiting() -> bool:
+        return ours() or deadman.uptime() - started < 5.0 or _is_invalid(fabric)
+
     # armed a moment before the journal is written
-    deadman.wait_while(lambda: ours() or deadman.uptime() - started < 5.0, after)
+    deadman.wait_while(waiting, after)
     for attempt in range(TRIES):
         try:
             with contextlib.ExitStack() as stack:
                 beside = _lock(fabric, stack)
                 if ours():
-                    return settle(fabric, "nobody confirmed the change within its time" + beside)
+                    return settle(fabric, "nobody confirmed the change within its time" + beside, expired=True)
                 if pending(fabric) is None and not beside:
                     persistence.sweep(fabric)
                 return None
+        except JournalInvalid:
+            raise
         except (LinuxError, OSError):
             if attempt == TRIES - 1:
                 raise
             time.sleep(PAUSE_SECONDS)
     return None
+
+
+def _is_invalid(fabric: str) -> bool:
+    try:
+        pending(fabric)
+    except JournalInvalid:
+        return True
+    return False
 
 
 def _lock(fabric: str, stack: contextlib.ExitStack) -> str:
@@ -255,7 +347,7 @@ def _lock(fabric: str, stack: contextlib.ExitStack) -> str:
             return ""
         except LinuxError as error:
             reason = error.message
-        journal = pending(fabric)
+        journal = pending_or_none(fabric)
         if journal is not None:
             deadman.kill_process(int(journal["writer"][0]), journal["writer"][1])
     return "; the host's lock was not waited for any longer: " + reason

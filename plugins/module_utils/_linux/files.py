@@ -64,6 +64,15 @@ def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
     return info.st_ino, info.st_mtime_ns
 
 
+def is_roots_alone(path: str) -> bool:
+    """True for a file that only this user (root, on a node) can have written: its owner is, and nobody else may write it."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return info.st_uid == os.geteuid() and not info.st_mode & 0o022
+
+
 def write_state(path: str, state: FileState) -> None:
     """Put a file or link in place in one step: readers see the old state or the new one, never a part."""
     folder = os.path.dirname(path)

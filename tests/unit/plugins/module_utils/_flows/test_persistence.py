@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 
-STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "peers": []}], "key_files": []}
+STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}], "key_files": []}
 
 
 @pytest.fixture
