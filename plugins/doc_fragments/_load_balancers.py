@@ -90,6 +90,11 @@ options:
       facility:
         description: As O(settings[].metro), for a single data centre. The provider refused these from 2023 on.
         type: str
+      metadata_url:
+        description:
+          - URL of the provider's metadata service, C(https://metadata.platformequinix.com) with the original. Its answer to C(/metadata), which is about
+            the host that runs the module, names the facility where nothing else names a place. Without it nobody is asked.
+        type: str
       eip_tag:
         description: Tag of the control plane's address, which no Service may use.
         type: str

@@ -473,3 +473,29 @@ def test_what_stands_in_the_way_of_a_cloud_controller(server, double, api):
         }  # fmt: skip
     finally:
         api.delete(pods + "/kube-apiserver-x")
+
+
+def test_the_facility_of_the_host_is_the_last_resort(server, double, api):
+    """Asked over HTTP, once, and only where neither the Service nor the settings name a place."""
+    double.ask("/options", facilities=True)
+    nowhere = dict(metro=None, load_balancer="empty://", metadata_url=double.root)
+    service(api, "placed", **{"metal_equinix_com__eip-metro": "ny"})
+    assert reasons(run(server, double, **nowhere)) == set() and "GET /metadata" not in double.calls()
+    service(api, "web")
+    service(api, "db")
+    assert reasons(run(server, double, **dict(nowhere, metadata_url=None))) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")}
+    for wrong in ({"metadata": None}, {"metadata": {"facility": ["da11"]}}, {"metadata": {"facility": "x" * 64}}, {"metadata": {"facility": ""}}):
+        double.ask("/options", **wrong)
+        result = run(server, double, **nowhere)
+        assert reasons(result) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")} and len(double.held()) == 1
+    result = run(server, double, **dict(nowhere, metadata_url="http://127.0.0.1:1"))
+    assert all("metadata could not be read" in one["message"] for one in result["refused"]) and len(result["refused"]) == 2
+    double.ask("/options", metadata={"facility": "da11"})
+    asked = double.calls().count("GET /metadata")
+    result = run(server, double, check=True, **nowhere)
+    assert reasons(result) == set() and double.calls().count("GET /metadata") == asked + 1 and "da11" in result["diff"]["after"]
+    result = run(server, double, **nowhere)
+    assert reasons(result) == set()
+    assert sorted((held["facility"] or {}).get("code", "") for held in double.held()) == ["", "da11", "da11"]
+    asked = double.calls().count("GET /metadata")
+    assert not run(server, double, **nowhere)["changed"] and double.calls().count("GET /metadata") == asked

@@ -11,7 +11,7 @@ import typing as t
 
 from .._kubernetes.client import Client
 from .._loadbalancers.ledger import Ledger, ledger_name
-from .._loadbalancers.services import Service, address_of, service_of
+from .._loadbalancers.services import Service, addresses_in_use, service_of
 from .._loadbalancers.setup import Setup
 from .._plan.objects import owners
 from .._values.addresses import parse_address
@@ -71,7 +71,7 @@ def make_provider(setup: Setup, state: State, now: str, seconds: float = 120.0) 
             str(values["bgp_pass"]), bool(setup.given.get("allow_plain_http")), now=now, total_s=max(5.0, seconds / 2),
         )  # fmt: skip
     held = {entry.address for entry in state.ledger.values()}
-    texts = {text for service in state.services for text in (address_of(service, setup.balancer.type), *service.ingress)}
+    texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}
     return StaticProvider(setup, state.ledger, sorted(_good(texts) - held), now)
 
 

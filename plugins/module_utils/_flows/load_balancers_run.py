@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._io.host_metadata import host_facility
 from .._kubernetes.client import Client
 from .._kubernetes.errors import KubeError
 from .._loadbalancers.address_claims import AddressRules, check_address_claims
@@ -72,6 +73,7 @@ class Run:
         self.refusals: t.Dict[str, Refusal] = {}
         self.releases: t.List[str] = []
         self.kept: t.List[str] = []
+        self.host_facility = ""
         self._settle()
 
     # -- what belongs to the pass ------------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ class Run:
         return Report(self.plan, self.failed, shown, getattr(self.provider, "calls", 0))
 
     def _context(self, limit: t.Optional[int]) -> Context:
-        return self.setup.context(self.state.uid, self.state.ledger, limit)
+        return self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
 
     def _selected(self, key: str) -> bool:
         named = self.request.get("services") or ()
@@ -134,6 +136,8 @@ class Run:
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
         self._adopt()
         cost = self._costs(limit)
+        if any(word == "no_location" for dummy, word, dummy_message in cost.refused) and self.mode in ("sync", "add"):
+            cost = self._placed(cost, limit)
         if self.mode in ("sync", "add") and cost.orders:
             self._order(cost)
             cost = self._costs(limit)
@@ -146,6 +150,17 @@ class Run:
         for key, outcome in cost.outcomes.items():
             self.plan.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
         return cost
+
+    def _placed(self, cost: CostPlan, limit: t.Optional[int]) -> CostPlan:
+        """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""
+        url = self.setup.given.get("metadata_url")
+        if not url:
+            return cost
+        try:
+            self.host_facility = host_facility(str(url), bool(self.setup.given.get("allow_plain_http")))
+        except ValueRefused as error:
+            return cost._replace(refused=[(key, word, error.message if word == error.word else text) for key, word, text in cost.refused])
+        return self._costs(limit)
 
     def _served(self, key: str, cost: CostPlan) -> bool:
         """Whether a Service has an address, or would have one: an order that was refused has no consequences."""

@@ -39,7 +39,7 @@ def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) ->
             if not isinstance(text, str) or len(text) > 63 or not text.isascii() or not text.isprintable():
                 raise ValueRefused("no_location", "{0} is no {1}".format(quoted(text), kind))
             return {kind: text}
-    raise ValueRefused("no_location", "no metro or facility is known; set one, or annotate the Service")
+    raise ValueRefused("no_location", "no metro or facility is known; set metro in load_balancers_settings, or annotate the Service")
 
 
 def location_warnings(location: t.Mapping[str, str]) -> t.List[str]:

@@ -20,7 +20,7 @@ from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .locations import Places, location_of
 from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, matches_of, reservation_of, service_tag, service_tags
-from .services import Service, address_of, annotates, counts, left_alone, opted_out, retains
+from .services import Service, address_of, addresses_in_use, annotates, counts, left_alone, opted_out, retains
 from .static_pool import Pool
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
@@ -213,7 +213,7 @@ def orphans(
     if not context.gc_orphans or not context.owner.cluster_uid or services is None or (not services and not confirm_empty):
         return Outcome([])
     wanted = {service_tag(item.namespace, item.name) for item in services if counts(item, context.our_class) or opted_out(item)}
-    in_use = {text for item in services if item.type == "LoadBalancer" for text in (address_of(item, context.backend), *item.ingress)} - {""}
+    in_use = {address for item in services if item.type == "LoadBalancer" for address in addresses_in_use(item, context.backend)}
     actions: t.List[Action] = []
     notes: t.List[str] = []
     for item in reservations:

@@ -113,3 +113,8 @@ def annotates(service: Service, address: str) -> bool:
 def address_of(service: Service, backend: str) -> str:
     """The address that a Service has, in its field or in the back end's annotation, or in its status where we keep that one."""
     return service.address or annotated_address(service, backend) or service.live
+
+
+def addresses_in_use(service: Service, backend: str) -> t.Set[str]:
+    """Every address that stands anywhere in it: none of them may go to somebody else."""
+    return {service.address, annotated_address(service, backend), service.live, *service.ingress} - {""}

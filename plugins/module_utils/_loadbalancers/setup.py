@@ -62,10 +62,10 @@ class Setup(t.NamedTuple):
         """Whose addresses we look for."""
         return Owner(self.identity, uid, tuple(self.given.get("adopt_identities") or IDENTITIES))
 
-    def context(self, uid: str, recorded: t.Iterable[str], limit: t.Optional[int]) -> Context:
-        """For the rules of Services."""
+    def context(self, uid: str, recorded: t.Iterable[str], limit: t.Optional[int], host_facility: str = "") -> Context:
+        """For the rules of Services. ``host_facility``: where the host's metadata say that it stands."""
         values = self.settings.values
-        places = Places(str(values["metro"]), str(values["facility"]), "",
+        places = Places(str(values["metro"]), str(values["facility"]), host_facility,
                         str(values["annotation_eip_metro"]), str(values["annotation_eip_facility"]))  # fmt: skip
         return Context(
             self.owner(uid),

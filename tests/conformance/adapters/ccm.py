@@ -71,7 +71,7 @@ def config_precedence(data: Input) -> Answer:
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
     host = data.get("metadata_facility") or (data.get("metadata") or {}).get("facility") or ""
-    places = locations.Places(str(values["metro"]), str(values["facility"]), host)
+    places = locations.Places(str(values["metro"]), str(values["facility"]), ccm_services.facility_of_host(host))
     if seed and places.host_facility:
         values["facility"] = locations.location_of({}, places).get("facility", "")
     if seed:  # the seed's default; 0 is ours, which finds the same

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._io import host_metadata, json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_states,
     control_plane,
@@ -30,9 +32,17 @@ NO_ANSWER = ("timeout", "refused")
 
 
 def places(config: Input) -> locations.Places:
-    names = {"metro": "metro", "facility": "facility", "host_facility": "metadata_facility",
-             "metro_annotation": "annotation_eip_metro", "facility_annotation": "annotation_eip_facility"}  # fmt: skip
-    return locations.Places(**{field: config[name] for field, name in names.items() if config.get(name)})
+    names = {"metro": "metro", "facility": "facility", "metro_annotation": "annotation_eip_metro", "facility_annotation": "annotation_eip_facility"}
+    given = {field: config[name] for field, name in names.items() if config.get(name)}
+    return locations.Places(host_facility=facility_of_host(config.get("metadata_facility")), **given)
+
+
+def facility_of_host(facility: t.Any) -> str:
+    """As the product learns it: out of the document of the host's metadata."""
+    if not facility:
+        return ""
+    document = json.dumps({"id": "4e47", "hostname": "n1", "plan": "c3", "facility": facility, "network": {"addresses": []}}).encode()
+    return host_metadata.host_facility("https://metadata.test", send=lambda *unused: json_api.Answer(200, {}, document))
 
 
 def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservation]:

@@ -33,7 +33,8 @@ def now():
 
 
 class State:
-    """One project. ``options``: quota (most reservations), pending (orders wait for approval), page (largest page)."""
+    """One project. ``options``: quota (most reservations), pending (orders wait for approval), page (largest page), facilities (taken
+    in orders, as before 2023), metadata (fields of the host's document; None: there is no such service)."""
 
     def __init__(self, project, token):
         self.project, self.token = project, token
@@ -41,7 +42,8 @@ class State:
         self.reset({})
 
     def reset(self, options):
-        self.options = dict({"quota": 100, "pending": False, "page": 1000, "network": "147.75.10.0/24", "max_prefix": 10}, **options)
+        self.options = dict({"quota": 100, "pending": False, "page": 1000, "network": "147.75.10.0/24", "max_prefix": 10,
+                             "facilities": False, "metadata": {"facility": "da11"}}, **options)  # fmt: skip
         self.bgp, self.sessions, self.reservations, self.devices = {}, {}, {}, {}
         self.faults, self.log = [], []
 
@@ -70,7 +72,8 @@ class State:
         made = {"id": ident, "type": "public_ipv4", "address_family": 4, "cidr": 32, "netmask": "255.255.255.255", "public": True,
                 "management": False, "manageable": True, "global_ip": False, "enabled": True, "addon": True, "bill": True, "state": state,
                 "tags": list(body.get("tags") or ()), "details": body.get("details"), "quantity": 1, "customdata": {},
-                "metro": {"code": body["metro"]} if body.get("metro") else None, "facility": None, "assignments": [],
+                "metro": {"code": body["metro"]} if body.get("metro") else None,
+                "facility": {"code": body["facility"]} if body.get("facility") else None, "assignments": [],
                 "project": {"href": self.href("projects", self.project)}, "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
         if address:
             made.update(address=address, network=address, gateway=address)
@@ -136,7 +139,7 @@ class State:
     def order(self, body):
         if not body.get("type") or not body.get("quantity"):
             return 422, {"errors": ["type and quantity are required"]}
-        if "facility" in body:
+        if "facility" in body and not self.options["facilities"]:
             return 422, {"errors": ["facility is no longer supported"]}
         if len(self.reservations) >= self.options["quota"]:
             if body.get("fail_on_approval_required"):
@@ -216,6 +219,15 @@ class State:
             device["ip_addresses"] = [one for one in device["ip_addresses"] if one["id"] not in gone]
         return 204, None
 
+    def metadata(self):
+        """Of the host that asks, without a token (ccm 14.9)."""
+        self.log.append({"method": "GET", "path": "/metadata", "query": {}, "body": {}, "agent": ""})
+        if self.options["metadata"] is None:
+            return UNKNOWN
+        document = {"id": "b5a1", "hostname": "controller", "plan": "c3.small.x86", "class": "c3.small.x86", "metro": "da", "facility": "da11",
+                    "network": {"addresses": []}, "bgp_neighbors": []}  # fmt: skip
+        return 200, dict(document, **self.options["metadata"])
+
     # -- for tests ---------------------------------------------------------------------------------------------
 
     def double(self, method, path, body):
@@ -255,7 +267,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(raw) if raw else {}
         headers, hang = {}, 0
         with state.lock:
-            if path.startswith("/_double"):
+            if path == "/metadata":
+                status, answer = state.metadata()
+            elif path.startswith("/_double"):
                 status, answer = state.double(self.command, path[len("/_double") :], body)
             else:
                 status, answer, headers, hang = self._api(state, path, query, body)
