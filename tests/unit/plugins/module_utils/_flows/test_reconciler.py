@@ -7,13 +7,16 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import sys
 import threading
 
 import pytest
+import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows import reconciler
 from ansible_collections.multicluster.network.plugins.module_utils._io.playbook import run_playbook
 
+REPO = pathlib.Path(__file__).resolve().parents[5]
 WATCH = [
     {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["services", "loadbalancers"]},
     {"resource": "endpointslices", "playbooks": ["services"]},
@@ -36,6 +39,15 @@ def test_changes_choose_playbooks_in_the_order_of_the_configuration():
     assert pending.wait(0, 5) == 0
     assert taken(pending, 0) == ["mesh", "services", "loadbalancers"]
     assert taken(pending, 99) == []
+
+
+@pytest.mark.parametrize("capability, books", [("loadbalancers", ["mesh", "loadbalancers"]), ("services", ["mesh"])])
+def test_a_new_node_speaks_bgp_right_after_its_mesh(capability, books):
+    """The rows that the role ships, as it hands them over."""
+    rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))["reconciler_watch"]
+    pending = reconciler.Pending([row for row in rows if row.get("capability", capability) == capability])
+    pending.add([{"kind": "Node"}], 0)
+    assert taken(pending, 0) == books
 
 
 def test_a_failed_run_comes_again_later_each_time_and_at_once_after_a_change():
