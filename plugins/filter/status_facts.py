@@ -47,7 +47,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(mesh), C(nodes), C(node_plans) and C(plans), as M(multicluster.network.fabric_status) takes them.
+  description:
+    - C(mesh), C(nodes), C(node_plans), C(plans), C(probes), and C(silent) with what silent nodes' connections said, as
+      M(multicluster.network.fabric_status) takes them.
   type: raw
 """
 
@@ -59,17 +61,20 @@ from ansible_collections.multicluster.network.plugins.module_utils._status.packe
 
 def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node", packed: bool = False) -> t.Any:
     """See DOCUMENTATION."""
-    found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}}
+    found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}}
     for host in hosts:
         given = hostvars[host]
         if host in clusters or "multicluster_cluster" not in given:
             continue
         result = given[register] if register in given else {}
         found["nodes"][str(host)] = result.get("node")
+        if result.get("node") is None:
+            found["silent"][str(host)] = collected.said(result)
         converge = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
         if "plan" in converge or converge.get("refused"):
             found["node_plans"][str(host)] = collected.part(converge)
     found["mesh"] = collected.mesh(hostvars, list(found["nodes"]))
+    found["probes"] = {host: row["probe"] for host, row in collected.verifications(hostvars, list(found["nodes"])).items() if "probe" in row}
     found["plans"] = collected.plans(hostvars, list(found["nodes"]), clusters)
     return pack(found) if packed else found
 

@@ -25,6 +25,19 @@ options:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where there is no node mesh.
     type: dict
     default: {}
+  probes:
+    description: Host to the result of M(multicluster.network.node_probe). Without pings a mesh is not proven.
+    type: dict
+    default: {}
+  silent:
+    description: Host that did not answer to what its connection said.
+    type: dict
+    default: {}
+  capabilities:
+    description: The capabilities that are on. One that is missing in O(plans) makes the whole V(not proven).
+    type: list
+    elements: str
+    default: []
   page:
     description: File that receives the page.
     type: path
@@ -62,10 +75,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: In words, how the fabric is.
+  description:
+    - How the fabric is. V(proven) means that everything was looked at and is as the inventory asks, V(not proven) that nothing bad was seen
+      and not everything looked at or accepted, V(broken) that something is not as it should be. It is what the playbook C(verify) finds.
   type: str
   returned: success
-  sample: all well
+  sample: proven
+reasons:
+  description: Why it is not proven, what is broken first, the first 200.
+  type: list
+  elements: str
+  returned: success
+  sample: ["mesh: refused gcp/foreign-1: its range is that of gcp/gcp-node-1 [claimed_twice]"]
+parts:
+  description: The same for the mesh and each capability, with the count of reasons.
+  type: dict
+  returned: success
+  sample: {mesh: {value: proven, reasons: 0}, services: {value: proven, reasons: 0}}
 summary:
   description: The numbers on top of the page.
   type: dict
@@ -117,6 +143,9 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
+            "probes": {"type": "dict", "default": {}},
+            "silent": {"type": "dict", "default": {}},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
             "packed": {"type": "str"},
             "page": {"type": "path"},
             "document": {"type": "path"},

@@ -32,6 +32,16 @@ options:
     description: Also read what a check before the first write needs, such as the ports and mark bits that others use.
     type: bool
     default: false
+  pod_cidrs:
+    description: The node's own pod ranges. With O(cluster_cidrs), O(checks) looks for pods whose address is not in them.
+    type: list
+    elements: str
+    default: []
+  cluster_cidrs:
+    description: The pod ranges of the node's whole cluster.
+    type: list
+    elements: str
+    default: []
   controller_time:
     description: Seconds since the epoch by the controller's clock, just before the module is started. O(checks) compares the node's clock with it.
     type: float
@@ -103,6 +113,8 @@ def main() -> None:
             "tables": {"type": "list", "elements": "int", "default": []},
             "checks": {"type": "bool", "default": False},
             "controller_time": {"type": "float"},
+            "pod_cidrs": {"type": "list", "elements": "str", "default": []},
+            "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "support": {"type": "bool", "default": False},
             "journal_lines": {"type": "int", "default": 200},

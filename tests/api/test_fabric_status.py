@@ -77,7 +77,7 @@ def test_a_foreign_edit_and_a_deletion_have_their_owners(fluentd, tmp_path):
 def test_a_server_that_is_gone_is_named_and_the_other_one_shown(fluentd, tmp_path):
     fluentd.run(mirror_as="endpoints")
     result = look(fluentd, tmp_path, change=dead)
-    assert {row["cluster"] for row in result["failures"]} == {"aws"} and result["verdict"] == "something does not answer"
+    assert {row["cluster"] for row in result["failures"]} == {"aws"} and result["verdict"] == "broken"
     assert {row["name"]: row["reachable"] for row in document(tmp_path)["clusters"]} == {"aws": False, "gcp": True}
     assert len(document(tmp_path)["services"]) == 1
 

@@ -137,7 +137,7 @@ class Page:
         rows = json.loads(self.value('JSON.stringify([...document.querySelectorAll("[data-k]")].map(e=>[e.dataset.k,e.dataset.v]))'))
         found = {}
         for key, value in rows:
-            found.setdefault(key, []).append(int(value) if value else None)
+            found.setdefault(key, []).append(json.loads(value) if value else None)
         return found
 
     def requests(self):

@@ -51,6 +51,15 @@ def node(host, device_peers):
     }  # fmt: skip
 
 
+def peers_of(told):
+    """As node_probe tells the same peers."""
+    return [
+        {"device": one["name"], "public_key": peer["public_key"], "endpoint": peer["endpoint"], "allowed_ips": peer["allowed_ips"],
+         "handshake_age": NOW - peer["handshake"] if peer["handshake"] else None, "listen_port": one["listen_port"], "source": "10.100.0.1"}
+        for one in told["devices"] for peer in one["peers"]
+    ]  # fmt: skip
+
+
 def facts(sizes, silent=(), services=3, sets=2):
     """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. silent: hosts that did not answer."""
     hosts = hosts_of(sizes)
@@ -97,5 +106,17 @@ def facts(sizes, silent=(), services=3, sets=2):
             ],
             "addresses": [{"address": "203.0.113.{0}".format(10 + number), "service": "shop/front", "holder": "shop/front"}],
         }  # fmt: skip
-    return {"fabric": "default", "now": NOW, "mesh": mesh, "nodes": nodes, "clusters": clusters, "drift": [], "refused": [], "failures": [],
+    probes, plans = {}, {}
+    for host, told in nodes.items():
+        if told is not None:
+            pings = [
+                {"source": "10.1.0.1", "target": "10.1.0.2", "node": other, "ok": True, "milliseconds": 0.4 + place[other][1] % 7 / 10}
+                for other in list(mesh["nodes"])[:: max(1, len(mesh["nodes"]) // 20)]
+                if mesh["nodes"][other]["cluster"] != mesh["nodes"][host]["cluster"] and other not in silent
+            ]
+            probes[host] = {"pods": [{"addresses": ["10.1.0.1"]}], "pings": pings, "errors": [], "paths": {"asked": 1, "elsewhere": [], "more": 0},
+                            "units": [], "strays": [], "peers": peers_of(told)}  # fmt: skip
+            plans[host] = {"plan": {"changes": []}, "refused": []}
+    return {"fabric": "default", "now": NOW, "mesh": mesh, "nodes": nodes, "probes": probes, "node_plans": plans,
+            "silent": {host: "unreachable: no route to host" for host in silent}, "clusters": clusters, "drift": [], "refused": [], "failures": [],
             "tenants": None, "previous": None}  # fmt: skip

@@ -50,17 +50,20 @@ def expected(document):
     """The numbers that a page must show, and nothing else."""
     found = {"summary." + name: value for name, value in document["summary"].items()}
     for row in document["links"]:
-        found.update(("link.{0}.{1}.{2}".format(row["a"], row["b"], name), row[name]) for name in ("up", "tunnels", "stale", "never", "oldest", "rx", "tx"))
+        names = ("up", "tunnels", "stale", "unknown", "oldest", "latency", "rx", "tx")
+        found.update(("link.{0}.{1}.{2}".format(row["a"], row["b"], name), row[name]) for name in names)
+        found["link.{0}.{1}.never".format(row["a"], row["b"])] = row["never"] + row["missing"]
     for row in document["nodes"]:
-        found.update(("node.{0}.{1}".format(row["host"], name), row[name]) for name in ("up", "peers", "oldest", "rx", "tx", "routes"))
+        found.update(("node.{0}.{1}".format(row["host"], name), row[name]) for name in ("up", "peers", "unknown", "oldest", "rx", "tx", "routes"))
     for row in document["tunnels"]:
-        found.update(("tunnel.{0}.{1}.{2}".format(row["host"], row["public_key"], name), row[name]) for name in ("age", "rx", "tx"))
+        found.update(("tunnel.{0}.{1}.{2}".format(row["host"], row["public_key"], name), row[name]) for name in ("age", "latency", "rx", "tx"))
     for row in document["services"]:
         found.update(("service.{0}.{1}.{2}.{3}".format(row["cluster"], row["namespace"], row["name"], name), row[name]) for name in ("ready", "endpoints"))
     found.update(("set.{cluster}.{name}".format(**row), row["networks"]) for row in document["sets"])
     found.update(("address.{cluster}.{address}".format(**row), len(row["announced_by"])) for row in document["addresses"])
-    parts = ("drift", "refused", "failures", "links", "nodes", "tunnels", "services", "sets", "addresses")
+    parts = ("drift", "refused", "failures", "links", "nodes", "tunnels", "services", "sets", "addresses", "history")
     found.update(("count." + name, len(document[name])) for name in parts)
+    found["count.why"] = sum(document["verdict"]["counts"].values())
     return found
 
 
@@ -86,6 +89,35 @@ def test_it_opens_without_a_complaint_or_a_request(browser, fabric, window, dark
         if folder:
             pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
             opened.picture("{0}/{1}-{2}-{3}.png".format(folder, name, window, "dark" if dark else "light"))
+
+
+def test_no_word_of_a_heading_is_broken(browser, fabric):
+    """A cell is as wide as its longest word, unless it holds an address, a key or a sentence."""
+    dummy, dummy_document, path = fabric
+    with browser.page(path.as_uri(), 1280, 900) as opened:
+        broken = opened.value("""(()=>{const bad=[];document.querySelectorAll('details').forEach(d=>{d.open=true});
+          document.querySelectorAll('th,td:not(.mono):not(.long):not(.key)').forEach(cell=>{
+            const range=document.createRange();
+            const walk=document.createTreeWalker(cell,NodeFilter.SHOW_TEXT);
+            while(walk.nextNode()){const text=walk.currentNode.data;
+              for(const m of text.matchAll(/[A-Za-z]{1,18}/g)){range.setStart(walk.currentNode,m.index);range.setEnd(walk.currentNode,m.index+m[0].length);
+                const tops=new Set([...range.getClientRects()].map(r=>Math.round(r.top)));if(tops.size>1){bad.push(m[0]);}}}});
+          return bad.slice(0,20)})()""")
+        assert broken == []
+
+
+def test_a_line_leads_to_its_pairs(browser, fabric):
+    dummy, document, path = fabric
+    with browser.page(path.as_uri(), 1280, 900) as opened:
+        opened.value("document.querySelector('#links td a').click()")
+        assert opened.value("document.getElementById('tunnels').open") is True
+        place = opened.value("(()=>{const a=document.querySelector('#links td a');const e=document.getElementById(a.getAttribute('href').slice(1));"
+                             "const box=e.getBoundingClientRect();return [Math.round(box.top),box.height>0,location.hash]})()")  # fmt: skip
+        assert -1 <= place[0] < 900 and place[1] and place[2].startswith("#pair-"), place
+        row = document["links"][0]
+        shown = opened.value("[...document.querySelectorAll('#tunnels tbody tr')].filter(r=>!r.hidden).map(r=>r.textContent)")
+        assert shown and all(row["a"] in text and row["b"] in text for text in shown)
+        assert opened.complaints() == []
 
 
 def test_filters_and_sorting_work(browser, fabric):

@@ -45,8 +45,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
-    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, packed: these four as one text, or None,
-    page, document, metrics: paths or None}.
+    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
+    connection said}, capabilities: [name], packed: those that filters collect as one text, or None, page, document, metrics: paths or None}.
     """
     with gc_paused():
         document = gather(unpacked(request))
@@ -60,7 +60,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     return {
         "changed": False,
         "files": files,
-        "verdict": page.verdict(document)[1],
+        "verdict": document["verdict"]["value"],
+        "reasons": [*document["verdict"]["broken"], *document["verdict"]["unproven"]][:SHOWN],
+        "parts": document["verdict"]["parts"],
         "summary": document["summary"],
         "drift": document["drift"][:SHOWN],
         "since_last_run": {"previous": document["since_last_run"]["previous"], "new": len(document["since_last_run"]["new"]),
@@ -94,6 +96,11 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         "now": time.time(),
         "mesh": mesh,
         "nodes": nodes,
+        "probes": request.get("probes") or {},
+        "node_plans": node_plans,
+        "plans": plans,
+        "silent": request.get("silent") or {},
+        "capabilities": request.get("capabilities") or (),
         "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
         "drift": drift,
         "refused": _refused(mesh, node_plans, plans) + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from .._io import frr
-from .._linux import facts, host, users
+from .._linux import facts, host, pods, users
 from .._linux.errors import LinuxError
 from .._linux.files import read_state
 from .._linux.ip_command import ip_json
@@ -22,7 +22,7 @@ from .._linux.wireguard import open_device
 from .._mesh.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
 from .._mesh.kubespan_generations import Layout
 from .._values.refused import ValueRefused
-from . import bgp_speaker, kubespan_preflight, persistence, transaction
+from . import bgp_speaker, kubespan_preflight, node_paths, persistence, transaction
 
 Data = t.Dict[str, t.Any]
 
@@ -32,12 +32,15 @@ PROGRAMS = {
     "ip": ["-V"], "nft": ["--version"], "wg": ["--version"], "wireguard-go": ["--version"], "systemctl": ["--version"],
     "python3": ["--version"], "vtysh": ["--version"],
 }
+#: So many pods are looked into at most, eight namespaces each.
+_PODS = 20
 #: More links than this are pods of a crowded node.
 _MOST_LINKS = 200
 
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
-    """The module's result. ``request``: {fabric, tables: [number], checks: bool, controller_time, kubespan: layout or None, support: bool, journal_lines}.
+    """The module's result. ``request``: {fabric, tables: [number], checks: bool, controller_time, kubespan: layout or None, support: bool, journal_lines,
+    pod_cidrs, cluster_cidrs: with checks, the ranges of the node and of its cluster}.
 
     What cannot be read is named in ``errors`` and missing; the rest goes on. Never contains a private or preshared key.
     """
@@ -56,6 +59,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
     if request.get("checks"):
+        node["pod_cidrs"] = list(request.get("pod_cidrs") or ())
         sections += [
             ("udp_ports", users.read_udp_ports),
             ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
@@ -63,6 +67,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("uplinks", _uplinks),
             ("ranges", _ranges),
             ("wireguard", _wireguard),
+            ("strays", lambda: _strays(request)),
+            ("sources", _sources),
         ]
         if request.get("kubespan") is not None:
             owner = "{0}/{1}".format(OWNER, fabric)
@@ -82,6 +88,24 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         except (LinuxError, OSError, ValueError) as error:
             node["errors"].append({"section": name, "message": str(error)[:500]})
     return {"changed": False, "node": node, "refused": []}
+
+
+def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Addresses of pods here that are in the cluster's ranges and not in the node's."""
+    own, cluster = request.get("pod_cidrs") or (), request.get("cluster_cidrs") or ()
+    if not cluster or not own:
+        return []
+    ours = [entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))]
+    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *node_paths.strays(own, cluster, ours)})
+
+
+def _sources() -> t.Dict[str, t.Optional[str]]:
+    """Endpoint of a peer of ours -> the address that packets to it leave with."""
+    found: t.Dict[str, t.Optional[str]] = {}
+    for device in _devices():
+        if device["ours"]:
+            found.update(zip([peer["endpoint"] or "" for peer in device["peers"]], node_paths.sources(device["peers"], device["fwmark"] or 0)))
+    return found
 
 
 def _host() -> Data:

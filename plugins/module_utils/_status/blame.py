@@ -12,6 +12,7 @@ import typing as t
 
 from .._plan.annotations import Pattern
 from .drift import entry
+from .mesh_verdict import unit_is_bad
 
 Data = t.Dict[str, t.Any]
 Blame = t.Tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
@@ -208,8 +209,7 @@ def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> t.Li
     for unit in (node or {}).get("units") or ():
         if unit.get("name") in started:
             continue
-        watching = str(unit.get("name")).endswith("-watch.service") and unit.get("enabled") == "enabled"
-        if unit.get("active") == "failed" or (watching and unit.get("active") != "active"):
+        if unit_is_bad(unit):
             change = {"kind": "unit", "id": unit.get("name"), "action": "update", "fields": [str(unit.get("active"))]}
             rows.append(entry(host, change, *_unit(change, node, None)))
     return rows

@@ -23,6 +23,7 @@ PLANS = {
 #: The same of the mesh, whose role registers on nodes.
 NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
+_PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers")
 
 
@@ -44,14 +45,24 @@ def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) ->
 
 
 def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
-    """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {} where the host has no results."""
+    """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {"why": text} where the host has no results."""
     found: t.Dict[str, Data] = {}
     for host in hosts:
         given = hostvars[host]
         probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
         drift = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
-        found[str(host)] = {"drift": drift, "probe": probe} if "pings" in probe else {}
+        if "pings" in probe:
+            found[str(host)] = {"drift": part(drift), "probe": {name: value for name, value in probe.items() if name in _PROBE}}
+        else:
+            found[str(host)] = {"why": next((text for text in map(said, (probe, drift)) if text), "")}
     return found
+
+
+def said(result: t.Mapping[str, t.Any]) -> str:
+    """Why a result is none: what the connection or the module said."""
+    if not (result.get("unreachable") or result.get("failed")):
+        return ""
+    return "{0}: {1}".format("unreachable" if result.get("unreachable") else "failed", str(result.get("msg") or "").strip()[:300])
 
 
 def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:

@@ -11,6 +11,8 @@ import html
 import math
 import typing as t
 
+from .verdict import BROKEN, UNPROVEN
+
 Data = t.Mapping[str, t.Any]
 Point = t.Tuple[float, float]
 
@@ -31,8 +33,17 @@ def grade(up: int, total: int) -> str:
 
 
 def node_grade(node: Data) -> str:
-    """A node that did not answer is bad, one without any peer is as good as it can be."""
-    return BAD if not node["answered"] else FAIR if node["errors"] and node["up"] == node["peers"] else grade(node["up"], node["peers"])
+    """As good as its worst part: silent or broken is bad, what is not proven is fair."""
+    if not node["answered"] or node["verdict"] == BROKEN:
+        return BAD
+    return FAIR if node["verdict"] == UNPROVEN or node["errors"] or node["up"] < node["peers"] else GOOD
+
+
+def link_grade(link: Data) -> str:
+    """As good as its worst end, with what is wrong besides handshakes."""
+    if link["never"] or link["missing"] or link["faults"]:
+        return BAD
+    return GOOD if link["up"] == link["tunnels"] else FAIR
 
 
 def draw(document: Data, tall: bool = False) -> str:
@@ -77,7 +88,8 @@ def _layout(count: int, tall: bool) -> t.Tuple[float, float, float, t.List[Point
 
 
 def _words(link: Data) -> str:
-    return "{0:,} of {1:,} up".format(link["up"], link["tunnels"])
+    unknown = ", {0:,} unknown".format(link["unknown"]) if link["unknown"] else ""
+    return "{0:,} of {1:,} up{2}".format(link["up"], link["tunnels"], unknown)
 
 
 def _curve(link: Data, where: t.Mapping[str, Point]) -> t.Tuple[Point, Point, Point]:
@@ -91,9 +103,10 @@ def _curve(link: Data, where: t.Mapping[str, Point]) -> t.Tuple[Point, Point, Po
 def _line(link: Data, where: t.Mapping[str, Point]) -> str:
     (ax, ay), (mx, my), (bx, by) = _curve(link, where)
     thick = 2.0 + 1.2 * math.log10(max(1, link["tunnels"]))
-    title = "{0} and {1}: {2}".format(link["a"], link["b"], _words(link))
-    return '<g class="link {0}"><title>{1}</title><path d="M{2:.1f} {3:.1f}Q{4:.1f} {5:.1f} {6:.1f} {7:.1f}" stroke-width="{8:.1f}"/></g>'.format(
-        grade(link["up"], link["tunnels"]), escape(title), ax, ay, mx, my, bx, by, thick
+    title = "{0} and {1}: {2}".format(link["a"], link["b"], "; ".join([_words(link), *link["causes"]]))
+    shape = '<a href="#links"><g class="link {0}"><title>{1}</title><path d="M{2:.1f} {3:.1f}Q{4:.1f} {5:.1f} {6:.1f} {7:.1f}" stroke-width="{8:.1f}"/></g></a>'
+    return shape.format(
+        link_grade(link), escape(title), ax, ay, mx, my, bx, by, thick
     )
 
 
@@ -120,7 +133,7 @@ def _tag(link: Data, where: t.Mapping[str, Point], radius: float, tall: bool) ->
 def _cluster(row: Data, members: t.Sequence[Data], centre: Point, radius: float, inside: t.Optional[Data], count: int) -> str:
     x, y = centre
     state = BAD if not row["reachable"] else ""
-    ring = " ring-" + grade(inside["up"], inside["tunnels"]) if inside else ""
+    ring = " ring-" + link_grade(inside) if inside else ""
     name = row["name"] if len(row["name"]) <= 18 else row["name"][:17] + "…"
     parts = ['<circle class="disc {0}{1}" cx="{2:.1f}" cy="{3:.1f}" r="{4:.1f}"/>'.format(state, ring, x, y, radius)]
     if len(members) <= NAMED and count <= 3:
@@ -161,5 +174,7 @@ def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.Lis
 
 def _told(node: Data) -> str:
     if not node["answered"]:
-        return "{0}: did not answer".format(node["host"])
+        return "{0}: did not answer: {1}".format(node["host"], node["why"])
+    if node["why"]:
+        return "{0}: {1} of {2} peers up; {3}".format(node["host"], node["up"], node["peers"], node["why"])
     return "{0}: {1} of {2} peers up".format(node["host"], node["up"], node["peers"])

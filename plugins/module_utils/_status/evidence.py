@@ -37,7 +37,7 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
             verdict = Verdict(unproven=("the mesh was not planned, so nothing was held against it",))
         written = {name: of_capability(name, plans[name], name in applied) for name in MESH_PLANS if name in plans}
         parts[MESH] = combine({MESH: verdict, **written})
-    for name in capabilities:
+    for name in [*capabilities, *(name for name in plans if name not in capabilities and name not in MESH_PLANS)]:
         if name == MESH:
             continue
         parts[name] = of_capability(name, plans.get(name), name in applied)

@@ -24,7 +24,7 @@ def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone
     """The verdict of a mesh. ``alone``: there is one cluster and other work than joining it, so peers and pings are not missed.
 
     ``found``: host -> {"drift": result of node_dataplane in check mode, "probe": result of node_probe}; a host that should
-    have been looked at and has no results maps to {}. ``declared``: the hosts of the inventory that are nodes.
+    have been looked at and has no results maps to {}, or to {"why": text}. ``declared``: the hosts of the inventory that are nodes.
     """
     broken: t.List[str] = []
     unproven: t.List[str] = []
@@ -35,23 +35,24 @@ def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone
     if left_out:
         unproven.append("{0} not looked at ({1}): run it without --limit".format(counted(len(left_out), "node"), _named(left_out)))
     for host in sorted(found):
-        if not found[host]:
-            broken.append("{0}: could not be verified (unreachable or failed)".format(host))
-            continue
-        probe = found[host].get("probe") or {}
-        broken += drift_lines(host, found[host].get("drift") or {})
-        broken += handshake_lines(topology, host, probe)
-        broken += path_lines(topology, host, probe)
-        broken += stray_lines(topology, host, probe)
-        broken += ping_lines(host, probe)
-        broken += unit_lines(host, probe)
-        if not alone:
-            unproven += no_peer_lines(topology, host)
-            unproven += no_ping_lines(topology, host, probe, found)
-        unproven += unread_lines(host, found[host])
+        one = of_host(topology, host, found, alone)
+        broken += one.broken
+        unproven += one.unproven
     if not found and not left_out:
         unproven.append("no host of this run is a node of the mesh, so nothing was looked at")
     return Verdict(tuple(broken), tuple(unproven))
+
+
+def of_host(topology: Facts, host: str, found: Found, alone: bool = False) -> Verdict:
+    """One host's part of it."""
+    row = found.get(host) or {}
+    if not row.get("probe") and not row.get("drift"):
+        return Verdict(broken=("{0}: could not be verified ({1})".format(host, row.get("why") or "unreachable or failed"),))
+    probe = row.get("probe") or {}
+    broken = drift_lines(host, row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(topology, host, probe)
+    broken += stray_lines(topology, host, probe) + ping_lines(host, probe) + unit_lines(host, probe)
+    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found)
+    return Verdict(tuple(broken), tuple(unproven + unread_lines(host, row)))
 
 
 def _named(names: t.Sequence[str]) -> str:
@@ -72,18 +73,28 @@ def apart(topology: Facts, host: str, other: str) -> bool:
 def peer_names(topology: Facts, host: str) -> t.Dict[t.Tuple[str, str], str]:
     """(device, public key) -> cluster/node, for the peers that a host should have."""
     if is_kubespan(topology):
-        own, device = topology["nodes"][host], topology["kubespan"].get("device", "kubespan")
+        own, device = about_of(topology, host), topology["kubespan"].get("device", "kubespan")
         return {
             (device, str(row["public_key"])): "{0}/{1}".format(row["cluster"], row["node"])
             for row in topology["kubespan"]["affiliates"]
-            if (row["cluster"], row["node"]) != (own["cluster"], own["node_name"])
+            if (row["cluster"], row["node"]) != (own.get("cluster"), own.get("node_name"))
         }
-    cluster = topology["clusters"][topology["nodes"][host]["cluster"]]
     return {
         (part["device"], str(peer["public_key"])): "{0}/{1}".format(remote, peer.get("node", "?"))
-        for remote, part in cluster["remotes"].items()
+        for remote, part in remotes_of(topology, host).items()
         for peer in part["peers"]
     }
+
+
+def remotes_of(topology: Facts, host: str) -> Facts:
+    """The clusters that a host's devices lead to: {name: {device, peers, ...}}; none where the plan does not know the host."""
+    about = about_of(topology, host)
+    return ((topology.get("clusters") or {}).get(about.get("cluster")) or {}).get("remotes") or {}
+
+
+def about_of(topology: Facts, host: str) -> Facts:
+    """What the plan says of a host: {cluster, node_name, pod_cidrs}."""
+    return (topology.get("nodes") or {}).get(host) or {}
 
 
 def drift_lines(host: str, result: Facts) -> t.List[str]:
@@ -96,9 +107,11 @@ def drift_lines(host: str, result: Facts) -> t.List[str]:
 def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     """Peers that are missing, or that did not answer lately, with the way that packets would have to find open."""
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
+    by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
     lines = []
     for key, name in sorted(peer_names(topology, host).items(), key=_by_name):
-        peer = seen.get(key)
+        # a mesh of nodes has one device, whatever its name
+        peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
         if peer is None:
             lines.append("{0}: {1} is no peer of {2}".format(host, name, key[0]))
         elif peer["handshake_age"] is None:
@@ -136,13 +149,13 @@ def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     strays = probe.get("strays") or ()
     if not strays:
         return []
-    return ["{0}: {1}".format(host, stray_text(strays, topology["nodes"].get(host, {}).get("pod_cidrs") or ()))]
+    return ["{0}: {1} [pods_outside_node_range]".format(host, stray_text(strays, about_of(topology, host).get("pod_cidrs") or ()))]
 
 
 def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     """The finding, with what to set."""
     return (
-        "{0} with an address outside its Node's spec.podCIDR {1} ({2}): the mesh cannot carry them [pods_outside_node_range]. The CNI must take "
+        "{0} with an address outside its Node's spec.podCIDR {1} ({2}): the mesh cannot carry them. The CNI must take "
         "addresses from spec.podCIDR: Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes"
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
@@ -173,11 +186,11 @@ def unit_is_bad(unit: Facts) -> bool:
 
 def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
     """Clusters to which a node has no peer at all: nobody is behind its device."""
-    if host not in topology["nodes"]:
+    if not about_of(topology, host):
         return ["{0}: the plan of the mesh does not know it".format(host)]
     if is_kubespan(topology):
         return [] if peer_names(topology, host) else ["{0}: no peer is planned, so it is no part of a mesh".format(host)]
-    remotes = topology["clusters"][topology["nodes"][host]["cluster"]]["remotes"]
+    remotes = remotes_of(topology, host)
     lines = [
         "{0}: no peer of cluster {1} is planned{2}".format(host, name, ": " + str(part["reason"]) if part.get("reason") else "; all its nodes are refused "
                                                            "or publish nothing")
@@ -193,10 +206,10 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found) -> t.L
         return ["{0}: nothing was pinged from there".format(host)]
     if not probe.get("pods"):
         seen = "; addresses that other network namespaces have there: {0}".format(_named(probe["others"])) if probe.get("others") else ""
-        ranges = ", ".join(topology["nodes"].get(host, {}).get("pod_cidrs") or ())
+        ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())
         where = "no pod and no address in its pod ranges {0}".format(ranges) if ranges else "no pod range (its Node has no spec.podCIDR)"
         return ["{0}: has {1}, so nothing was pinged from there; start a pod on it{2}".format(host, where, seen)]
-    if host not in topology["nodes"]:
+    if not about_of(topology, host):
         return []
     reached = {ping["node"] for ping in probe["pings"]}
     missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in reached]

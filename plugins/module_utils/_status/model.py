@@ -13,31 +13,46 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from . import ends, evidence, mesh_verdict
 from .drift import compare_runs
+from .history import remember
+from .verdict import Verdict, combine, refusal_text
 
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 FORMAT = 1
-#: A session older than this no longer carries traffic (WireGuard's own limit), so the last handshake must be younger.
-HANDSHAKE_SECONDS = 180
 #: No text that a stranger wrote is kept longer than this.
 TEXT = 300
-UP, STALE, NEVER = "up", "stale", "never"
+UP, STALE, NEVER, MISSING, UNKNOWN = ends.UP, ends.STALE, ends.NEVER, ends.MISSING, ends.UNKNOWN
+#: So many reasons of the verdict are kept; the counts are complete.
+REASONS = 500
 
 
 def build(facts: Facts) -> Data:
     """The document.
 
-    facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_status, or None},
-    ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason, message}],
-    ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older
-    document, or None).
+    facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_status, or None}, ``probes`` {host:
+    of node_probe}, ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
+    ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
+    message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None).
     """
     mesh, now = facts["mesh"], float(facts["now"])
     names = peer_names(mesh, facts["nodes"])
+    found = gathered(facts, now)
+    parts = evidence.judge({
+        "mesh": mesh, "found": found, "declared": list(facts["nodes"]), "capabilities": facts.get("capabilities") or (), "plans": facts.get("plans") or {},
+    })  # fmt: skip
+    verdict = evidence.shown(_with_reading(parts, facts))
+    pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
-    nodes = [_node(host, mesh, facts["nodes"][host], tunnels_of) for host, tunnels_of in _by_host(facts["nodes"], tunnels)]
+    tunnels += ends.untold(mesh, facts["nodes"], tunnels)
+    tunnels = ends.with_latency(sorted(tunnels, key=_tunnel_key), mesh, pings)
+    alone = bool(facts.get("capabilities"))
+    nodes = [
+        _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone), found[host].get("why"))
+        for host, tunnels_of in _by_host(facts["nodes"], tunnels)
+    ]
     clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
     document: Data = {
         "format": FORMAT,
@@ -47,11 +62,11 @@ def build(facts: Facts) -> Data:
         "generated_epoch": int(now),
         "clusters": clusters,
         "nodes": nodes,
-        "links": _links(tunnels, mesh),
+        "links": ends.links(tunnels, ends.faults(mesh, found)),
         "tunnels": tunnels,
         "services": _all(facts, "services"),
         "sets": _all(facts, "sets"),
-        "addresses": _addresses(facts, nodes),
+        "addresses": _addresses(facts, nodes, facts.get("plans") or {}),
         "kilo_peers": _all(facts, "kilo_peers"),
         "tenants": _tenants(facts.get("tenants")),
         "refused": sorted(({key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]), key=_refusal_key),
@@ -60,7 +75,57 @@ def build(facts: Facts) -> Data:
     drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now))
     document.update(drift=drift, since_last_run=since)
     document["summary"] = summary(document)
+    document["verdict"] = {
+        "value": verdict["value"], "parts": verdict["parts"], "counts": {"broken": len(verdict["broken"]), "unproven": len(verdict["unproven"])},
+        "broken": [cut(text, 500) for text in verdict["broken"][:REASONS]], "unproven": [cut(text, 500) for text in verdict["unproven"][:REASONS]],
+    }  # fmt: skip
+    document["history"] = remember(facts.get("previous"), document)
     return document
+
+
+def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
+    """What the nodes said, as the verdict takes it. Handshakes are those of node_status, where no probe was made."""
+    found: t.Dict[str, Data] = {}
+    probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
+    for host, node in facts["nodes"].items():
+        if node is None:
+            found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
+            continue
+        probe = dict(probes.get(host) or {"pings": None, "peers": _told_peers(node, now), "paths": None, "units": node.get("units"), "bgp": node.get("bgp")})
+        probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]
+        found[host] = {"drift": plans.get(host) or {}, "probe": dict(probe, pending=node.get("pending"))}
+    return found
+
+
+def _told_peers(node: Facts, now: float) -> t.List[Data]:
+    clock = float(node.get("now") or now)
+    return [
+        {"device": device["name"], "public_key": peer["public_key"], "endpoint": peer.get("endpoint"), "allowed_ips": peer.get("allowed_ips") or (),
+         "handshake_age": max(0, int(clock - peer["handshake"])) if peer.get("handshake") else None, "listen_port": device.get("listen_port")}
+        for device in node.get("devices") or () if device.get("ours") for peer in device.get("peers") or ()
+    ]  # fmt: skip
+
+
+def _with_reading(parts: t.Dict[str, Verdict], facts: Facts) -> t.Dict[str, Verdict]:
+    """With what this page itself could not read, and whatever else it shows that no part has said: no sign of it may be greener."""
+    parts = parts or {"fabric": combine({})}
+    said = combine(parts)
+    broken = ["cluster {0}: {1} [{2}]".format(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
+    broken += ["cluster {0}: its API server was not read".format(name) for name, read in facts["clusters"].items() if read is None and not broken]
+    broken = [text for text in broken if not any(one.endswith(text) for one in said.broken)]
+    if not said.broken:
+        broken += ["{where}: {kind} {name} is not as wanted ({action})".format(**row) for row in facts["drift"]]
+    known = set(said.broken) | set(said.unproven)
+    unproven = []
+    for row in facts["refused"]:
+        text = refusal_text(str(row.get("where")), row)
+        if not known & {text, refusal_text("mesh", row), "{where}: {object}: {message} [{reason}]".format(**row)}:
+            unproven.append(text)
+    return dict(parts, reading=Verdict(tuple(broken), tuple(unproven))) if broken or unproven else parts
+
+
+def _tunnel_key(row: Facts) -> t.Tuple[str, ...]:
+    return row["host"], row["device"], row["peer_cluster"], row["peer"], row["public_key"]
 
 
 def cut(value: t.Any, length: int = TEXT) -> str:
@@ -132,12 +197,12 @@ def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, t.Tuple[
                 "age": age,
                 "rx": int(peer.get("rx") or 0),
                 "tx": int(peer.get("tx") or 0),
-                "state": NEVER if age is None else UP if age <= HANDSHAKE_SECONDS else STALE,
+                "state": NEVER if age is None else UP if age <= mesh_verdict.HANDSHAKE_SECONDS else STALE,
             })
     return rows
 
 
-def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data]) -> Data:
+def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdict: Verdict, why: t.Any) -> Data:
     about = (mesh.get("nodes") or {}).get(host) or {}
     read = node or {}
     system = read.get("host") or {}
@@ -147,6 +212,9 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data]) -> Dat
         "cluster": str(about.get("cluster") or "?"),
         "node": cut(about.get("node_name") or host),
         "answered": node is not None,
+        "verdict": verdict.value,
+        "findings": len(verdict.broken) + len(verdict.unproven),
+        "why": cut(why or next(iter(verdict.broken + verdict.unproven), "").partition(": ")[2]),
         "errors": [{"section": cut(row.get("section"), 40), "message": cut(row.get("message"))} for row in read.get("errors") or ()],
         "kernel": cut(system.get("kernel"), 80),
         "operating_system": cut(system.get("operating_system"), 80),
@@ -160,10 +228,11 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data]) -> Dat
         "tables": len([table for table in read.get("tables") or () if table.get("ours")]),
         "units": [{key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")} for unit in read.get("units") or ()],
         "pending": cut(read.get("pending"), 40),
-        "announces": sorted(cut(item, 64) for item in (read.get("bgp") or {}).get("announces") or ()),
+        "announces": sorted(cut(item, 64) for item in evidence.announced(read.get("bgp"))),
         "sessions": [{key: cut(row.get(key), 80) for key in ("neighbor", "state")} for row in (read.get("bgp") or {}).get("sessions") or ()],
         "peers": len(tunnels),
         "up": sum(1 for row in tunnels if row["state"] == UP),
+        "unknown": sum(1 for row in tunnels if row["state"] in (UNKNOWN, MISSING)),
         "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
         "rx": sum(row["rx"] for row in tunnels),
         "tx": sum(row["tx"] for row in tunnels),
@@ -187,28 +256,17 @@ def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> D
     }
 
 
-def _links(tunnels: t.Sequence[Data], mesh: Facts) -> t.List[Data]:
-    """Tunnels between each pair of clusters, both directions together; a peer that nobody knows counts under no cluster."""
-    found: t.Dict[t.Tuple[str, str], Data] = {}
-    for row in tunnels:
-        pair = tuple(sorted((row["cluster"], row["peer_cluster"] or "?")))
-        link = found.setdefault((pair[0], pair[1]), {"a": pair[0], "b": pair[1], "tunnels": 0, UP: 0, STALE: 0, NEVER: 0, "rx": 0, "tx": 0, "oldest": None})
-        link["tunnels"] += 1
-        link[row["state"]] += 1
-        link["rx"] += row["rx"]
-        link["tx"] += row["tx"]
-        if row["age"] is not None:
-            link["oldest"] = max(link["oldest"] or 0, row["age"])
-    return [found[pair] for pair in sorted(found)]
-
-
 def _all(facts: Facts, part: str) -> t.List[Data]:
     return [dict(row, cluster=str(name)) for name in sorted(facts["clusters"]) for row in (facts["clusters"][name] or {}).get(part) or ()]
 
 
-def _addresses(facts: Facts, nodes: t.Sequence[Data]) -> t.List[Data]:
-    """Addresses of Services, and the nodes whose BGP speaker announces each right now."""
+def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Data]:
+    """Addresses of Services, and the nodes whose BGP speaker announces each right now.
+
+    ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
+    """
     rows = []
+    told = ((plans.get("loadbalancers") or {}).get("load_balancers")) or {}
     for name in sorted(facts["clusters"]):
         announcing: t.Dict[str, t.List[str]] = {}
         for node in nodes:
@@ -216,7 +274,10 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data]) -> t.List[Data]:
                 for prefix in node["announces"]:
                     announcing.setdefault(prefix.partition("/")[0], []).append(node["host"])
         for row in (facts["clusters"][name] or {}).get("addresses") or ():
-            rows.append(dict(row, cluster=str(name), announced_by=announcing.get(row["address"], [])))
+            by, ours = announcing.get(row["address"], []), told.get(name) or {}
+            silent = {str(one.get("address")) for one in ours.get("unannounced") or ()}
+            silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
+            rows.append(dict(row, cluster=str(name), announced_by=by, announced="yes" if by else "no" if row["address"] in silent else "unknown"))
     return rows
 
 
@@ -243,6 +304,7 @@ def summary(document: Facts) -> Data:
         "nodes_answered": sum(1 for row in nodes if row["answered"]),
         "tunnels": len(tunnels),
         "tunnels_up": sum(1 for row in tunnels if row["state"] == UP),
+        "tunnels_unknown": sum(1 for row in tunnels if row["state"] == UNKNOWN),
         "rx": sum(row["rx"] for row in tunnels),
         "tx": sum(row["tx"] for row in tunnels),
         "services": len(document["services"]),

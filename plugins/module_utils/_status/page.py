@@ -14,13 +14,18 @@ import base64
 import hashlib
 import typing as t
 
-from .drawing import BAD, FAIR, GOOD, draw, escape, grade, node_grade
-from .model import NEVER, UP
+from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
+from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
 from .style import SCRIPT, STYLE
+from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN
 
 Data = t.Mapping[str, t.Any]
 #: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
 ROWS = 1000
+#: So many rows of the history.
+RUNS = 30
+#: Names of clusters in one cell.
+NAMED = 6
 #: Longer tables are folded, so that a reader on a phone comes to the next one.
 UNFOLDED = 60
 
@@ -28,8 +33,8 @@ UNFOLDED = 60
 def render(document: Data) -> str:
     """The whole page."""
     sections = [
-        _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
-        _sets(document), _addresses(document), _kilo(document), _tenants(document),
+        _why(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
+        _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
     ]  # fmt: skip
     word, text = verdict(document)
     policy = "default-src 'none'; img-src data:; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'".format(_hash(STYLE), _hash(SCRIPT))
@@ -50,14 +55,31 @@ def render(document: Data) -> str:
 
 def verdict(document: Data) -> t.Tuple[str, str]:
     """(grade, words) for the whole fabric."""
-    s = document["summary"]
-    if s["failures"] or s["nodes_answered"] < s["nodes"] or s["clusters_reachable"] < s["clusters"]:
-        return BAD, "something does not answer"
-    if s["tunnels_up"] < s["tunnels"]:
-        return (FAIR if s["tunnels_up"] else BAD), "not every tunnel is up"
-    if s["drift"] or s["refused"]:
-        return FAIR, "up, with findings"
-    return GOOD, "all well"
+    value = document["verdict"]["value"]
+    return {BROKEN: BAD, UNPROVEN: FAIR, PROVEN: GOOD}[value], HEADLINES[value]
+
+
+def _why(document: Data) -> str:
+    """The reasons of the verdict: the causes, before all that shows them."""
+    given = document["verdict"]
+    rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]] + [[_pill(FAIR, UNPROVEN), _text(text, "long wide")]
+                                                                                  for text in given["unproven"]]  # fmt: skip
+    parts = ", ".join("{0}: {1}".format(name, part["value"]) for name, part in given["parts"].items())
+    return _table("Why", "why", _heads("Verdict|Reason"), rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
+
+
+def _history(document: Data) -> str:
+    """Earlier runs, the newest first; one row for as long as nothing changed."""
+    grades = {PROVEN: GOOD, UNPROVEN: FAIR}
+    rows = []
+    for r in reversed(document["history"][-RUNS:]):
+        rows.append([
+            _text(_time(r["first"])), _text(_time(r["last"])), _num("", r["runs"]), _pill(grades.get(r["verdict"], BAD), r["verdict"]),
+            _text("{0} of {1}".format(r["nodes_answered"], r["nodes"])), _text("{0} of {1}".format(r["tunnels_up"], r["tunnels"])),
+            _text(r["drift"]), _text(r["refused"]), _text(r["cause"], "long"),
+        ])  # fmt: skip
+    heads = _heads("From|To|#Runs|Verdict|Nodes|Tunnels up|Drifted|Refused|First reason")
+    return _table("Earlier runs", "history", heads, rows, len(document["history"]), note="One row for as long as nothing changed.")
 
 
 def _hash(text: str) -> str:
@@ -88,11 +110,17 @@ def human_age(seconds: t.Optional[int]) -> str:
     return "{0} s".format(seconds)
 
 
-def number(key: str, value: t.Optional[int], shown: t.Optional[str] = None) -> str:
+def human_milliseconds(value: t.Optional[float]) -> str:
+    """A latency for people; nothing where nobody pinged."""
+    return "" if value is None else "{0:.1f} ms".format(value)
+
+
+def number(key: str, value: t.Optional[float], shown: t.Optional[str] = None) -> str:
     """A number that says which one it is: readers see it short, programs (and our tests) take it from data-v."""
     text = "{0:,}".format(value) if shown is None and value is not None else shown or ""
     raw = "" if value is None else str(value)
-    return '<span data-k="{0}" data-v="{1}">{2}</span>'.format(escape(key), raw, escape(text))
+    name = ' data-k="{0}"'.format(escape(key)) if key else ""
+    return '<span{0} data-v="{1}">{2}</span>'.format(name, raw, escape(text))
 
 
 def _tiles(s: Data) -> str:
@@ -102,7 +130,7 @@ def _tiles(s: Data) -> str:
     tiles = [
         (grade(s["clusters_reachable"], s["clusters"]), of("clusters_reachable", "clusters"), "clusters answer"),
         (grade(s["nodes_answered"], s["nodes"]), of("nodes_answered", "nodes"), "nodes answer"),
-        (grade(s["tunnels_up"], s["tunnels"]), of("tunnels_up", "tunnels"), "tunnels up"),
+        (grade(s["tunnels_up"], s["tunnels"]), of("tunnels_up", "tunnels"), _ends(s)),
         ("", number("summary.rx", s["rx"], human_bytes(s["rx"])), "received"),
         ("", number("summary.services", s["services"]), "services from elsewhere"),
         ("", number("summary.endpoints", s["endpoints"]), "endpoints of them"),
@@ -115,10 +143,14 @@ def _tiles(s: Data) -> str:
     return '<div class="tiles">{0}</div>\n'.format(body)
 
 
+def _ends(s: Data) -> str:
+    return "ends of tunnels up" + (", {0:,} unknown".format(s["tunnels_unknown"]) if s["tunnels_unknown"] else "")
+
+
 def _map(document: Data) -> str:
     legend = "".join(
         '<li><i class="{0}"></i>{1}</li>'.format(word, text)
-        for word, text in ((GOOD, "every tunnel up"), (FAIR, "some tunnels down"), (BAD, "none up, or no answer"))
+        for word, text in ((GOOD, "all of it works"), (FAIR, "old handshakes, or something unknown"), (BAD, "something is broken, or no answer"))
     )
     return '<div class="map">{0}{1}<ul class="legend">{2}</ul></div>\n'.format(draw(document), draw(document, tall=True), legend)
 
@@ -126,11 +158,12 @@ def _map(document: Data) -> str:
 Cell = t.Tuple[str, str]  # (class, HTML)
 
 
-def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "") -> str:
+def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "",
+           merged: bool = False) -> str:  # fmt: skip
     """A section with a table; heads: (class, text). Nothing at all for no rows."""
     if not total:
         return ""
-    if total > len(rows):
+    if total > len(rows) and not merged:
         note = (note + " " if note else "") + "Shown are {0:,} of {1:,}, troubled ones first.".format(len(rows), total)
     head = "".join('<th scope="col" class="{0}">{1}</th>'.format(css, escape(text)) for css, text in heads)
     body = "".join(
@@ -169,13 +202,26 @@ def _text(value: t.Any, css: str = "") -> Cell:
     return css, escape(value if value is not None else "")
 
 
-def _num(key: str, value: t.Optional[int], shown: t.Optional[str] = None) -> Cell:
+def _num(key: str, value: t.Optional[float], shown: t.Optional[str] = None) -> Cell:
     return "num", number(key, value, shown)
 
 
+def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+    """Rows that differ in their place only, as one, with all places."""
+    found: t.Dict[t.Tuple[str, ...], t.Dict[str, t.Any]] = {}
+    for row in rows:
+        key = tuple(str(row[name]) for name in fields)
+        found.setdefault(key, dict(row, places=[]))["places"].append(str(row[where]))
+    for row in found.values():
+        names = list(dict.fromkeys(row["places"]))
+        row["places"] = ", ".join(names[:NAMED]) + (" and {0:,} more".format(len(names) - NAMED) if len(names) > NAMED else "")
+    return list(found.values())
+
+
 def _failures(document: Data) -> str:
-    rows = [[_text(r["cluster"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in document["failures"]]
-    return _table("Could not be read", "failures", _heads("Cluster|Doing|Reason|Message"), rows, len(rows))
+    merged = _merged(document["failures"], "cluster", ("operation", "reason", "message"))
+    rows = [[_text(r["places"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in merged]
+    return _table("Could not be read", "failures", _heads("Cluster|Doing|Reason|Message"), rows, len(document["failures"]), merged=True)
 
 
 def _drift(document: Data) -> str:
@@ -184,35 +230,61 @@ def _drift(document: Data) -> str:
     if run["previous"]:
         note = "Compared with {0}: {1} new, {2} gone.".format(_time(run["previous"]), len(run["new"]), len(run["gone"]))
     rows = []
-    for r in document["drift"][:ROWS]:
+    for r in _merged(document["drift"], "where", ("kind", "name", "difference", "owner", "note", "since", "first_seen", "last_good"))[:ROWS]:
         since = (
             _time(r["since"]) if r["since"] else "seen {0}{1}".format(_time(r["first_seen"]), ", right at " + _time(r["last_good"]) if r["last_good"] else "")
         )
         owner = r["owner"] + (" (" + r["note"] + ")" if r["note"] else "")
         rows.append(
-            [_text(r["where"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")]
+            [_text(r["places"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")]
         )
     heads = _heads("Where|Kind|Name|Difference|Who has it now|Since")
-    return _table("Drift from the inventory", "drift", heads, rows, len(document["drift"]), note=note)
+    return _table("Drift from the inventory", "drift", heads, rows, len(document["drift"]), note=note, merged=len(rows) < ROWS)
 
 
 def _refused(document: Data) -> str:
-    rows = [[_text(r["where"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in document["refused"][:ROWS]]
-    return _table("Refused", "refused", _heads("Where|Object|Reason|Message"), rows, len(document["refused"]))
+    merged = _merged(document["refused"], "where", ("object", "reason", "message"))[:ROWS]
+    rows = [[_text(r["places"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in merged]
+    return _table("Refused", "refused", _heads("Where|Object|Reason|Message"), rows, len(document["refused"]), merged=len(rows) < ROWS)
 
 
 def _links(document: Data) -> str:
     rows = []
+    ids = _pair_ids(document)
     for r in document["links"]:
         key = "link.{0}.{1}.".format(r["a"], r["b"])
+        text = "{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"]
+        where = ids.get((r["a"], r["b"]), "tunnels")
+        words = "" if r["a"] == r["b"] else " ".join((r["a"], r["b"]))
+        word = link_grade(r)
         rows.append([
-            _text("{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"], "name"),
-            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]),
-            _num(key + "stale", r["stale"]), _num(key + "never", r["never"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
-            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])),
+            ("name", '<a href="#{0}" data-f="{1}">{2}</a>'.format(where, escape(words), escape(text))),
+            _pill(word, {GOOD: "up", FAIR: "in part", BAD: "broken"}[word]),
+            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]), _num(key + "stale", r["stale"]), _num(key + "never", r["never"] + r["missing"]),
+            _num(key + "unknown", r["unknown"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
+            _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
+            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(_causes(r), "long"),
         ])  # fmt: skip
-    heads = _heads("Clusters|#Up|#Tunnels|#Stale|#Never|#Oldest handshake|#Received|#Sent")
-    return _table("Between clusters", "links", heads, rows, len(rows), note="Each tunnel counts once at either end.")
+    heads = _heads("Clusters|State|#Up|#Ends|#Stale|#Never|#Unknown|#Oldest handshake|#Slowest ping|#Received|#Sent|Cause")
+    return _table("Between clusters", "links", heads, rows, len(rows), note="Each tunnel has two ends, of which each node tells its own.")
+
+
+def _causes(link: Data) -> str:
+    more = link["faults"] - len(link["causes"])
+    return "; ".join(link["causes"]) + ("; and {0:,} more".format(more) if more > 0 else "")
+
+
+def _ranked_tunnels(document: Data) -> t.List[Data]:
+    order = {MISSING: 0, NEVER: 1, UNKNOWN: 2, STALE: 3, UP: 4}
+    return sorted(document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"]))
+
+
+def _pair_ids(document: Data) -> t.Dict[t.Tuple[str, str], str]:
+    """Pair of clusters -> the id of its first row among the tunnels that are shown."""
+    found: t.Dict[t.Tuple[str, str], str] = {}
+    for r in _ranked_tunnels(document)[:ROWS]:
+        found.setdefault(pair(r["cluster"], r["peer_cluster"] or "?"), "pair-{0}".format(len(found) + 1))
+    return found
 
 
 def _nodes(document: Data) -> str:
@@ -221,15 +293,16 @@ def _nodes(document: Data) -> str:
     rows = []
     for dummy, dummy_cluster, host, n in ranked[:ROWS]:
         key = "node.{0}.".format(host)
-        state = "did not answer" if not n["answered"] else "{0} errors".format(len(n["errors"])) if n["errors"] else "answers"
+        state = "did not answer" if not n["answered"] else "{0} findings".format(n["findings"]) if n["findings"] else "answers"
         if n["pending"]:
             state = "change unconfirmed"
         rows.append([
             _text(host, "name"), _text(n["cluster"]), _pill(node_grade(n), state), _num(key + "up", n["up"]), _num(key + "peers", n["peers"]),
-            _num(key + "oldest", n["oldest"], human_age(n["oldest"])), _num(key + "rx", n["rx"], human_bytes(n["rx"])),
+            _num(key + "unknown", n["unknown"]), _num(key + "oldest", n["oldest"], human_age(n["oldest"])), _num(key + "rx", n["rx"], human_bytes(n["rx"])),
             _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
+            _text(n["why"], "long"),
         ])  # fmt: skip
-    heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Oldest handshake|#Received|#Sent|#Routes|Kernel")
+    heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding")
     return _table("Nodes", "nodes", heads, rows, len(document["nodes"]))
 
 
@@ -238,19 +311,24 @@ def _rank(row: t.Tuple[t.Any, ...]) -> t.Tuple[t.Any, ...]:
 
 
 def _tunnels(document: Data) -> str:
-    order = {NEVER: 0, "stale": 1, UP: 2}
-    ranked = sorted(document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"]))
+    ids, given = _pair_ids(document), set()
     rows = []
-    for r in ranked[:ROWS]:
+    for r in _ranked_tunnels(document)[:ROWS]:
         key = "tunnel.{0}.{1}.".format(r["host"], r["public_key"])
-        word = GOOD if r["state"] == UP else FAIR if r["state"] == "stale" else BAD
+        word = GOOD if r["state"] == UP else FAIR if r["state"] in (STALE, UNKNOWN) else BAD
+        clusters = pair(r["cluster"], r["peer_cluster"] or "?")
+        name = _text(r["host"], "name")
+        if clusters not in given:
+            given.add(clusters)
+            name = ("name", '<span id="{0}">{1}</span>'.format(ids[clusters], name[1]))
         peer = "{0}/{1}".format(r["peer_cluster"], r["peer"]) if r["peer"] else "unknown key " + r["public_key"][:12] + "…"
         rows.append([
-            _text(r["host"], "name"), _text(peer, "name"), _pill(word, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
+            name, _text(peer, "name"), _pill(word, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
+            _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
             _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
         ])  # fmt: skip
-    heads = _heads("Node|Peer|State|#Handshake|#Received|#Sent|Endpoint|Allowed IPs|Device")
+    heads = _heads("Node|Peer|State|#Handshake|#Ping|#Received|#Sent|Endpoint|Allowed IPs|Device")
     return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]))
 
 
@@ -267,27 +345,30 @@ def _services(document: Data) -> str:
 
 
 def _sets(document: Data) -> str:
+    merged = _merged(document["sets"], "cluster", ("name", "source", "networks", "shown"))[:ROWS]
     rows = [
         [
             _text(r["name"], "name"),
-            _text(r["cluster"]),
+            _text(r["places"]),
             _text(r["source"]),
             _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]),
             _text(", ".join(r["shown"]), "mono"),
         ]
-        for r in document["sets"][:ROWS]
+        for r in merged
     ]
-    return _table("Network sets", "sets", _heads("Set|In cluster|From|#Networks|First of them"), rows, len(document["sets"]))
+    return _table("Network sets", "sets", _heads("Set|In cluster|From|#Networks|First of them"), rows, len(document["sets"]), merged=len(rows) < ROWS)
 
 
 def _addresses(document: Data) -> str:
     rows = []
     for r in document["addresses"][:ROWS]:
         held = r["holder"] or "no record"
-        by = ", ".join(r["announced_by"]) or "none of our nodes"
+        by = ", ".join(r["announced_by"]) or ("nobody" if r["announced"] == "no" else "none of our nodes")
+        state = {"yes": (GOOD, "announced"), "no": (BAD, "not announced"), "unknown": ("", "not by us")}[r["announced"]]
         key = "address.{0}.{1}".format(r["cluster"], r["address"])
-        rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _num(key, len(r["announced_by"])), _text(by)])
-    heads = _heads("Address|Service|Cluster|Recorded for|#Announcers|Announced by")
+        rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _pill(*state),
+                     _num(key, len(r["announced_by"])), _text(by)])  # fmt: skip
+    heads = _heads("Address|Service|Cluster|Recorded for|State|#Announcers|Announced by")
     return _table("Addresses of Services", "addresses", heads, rows, len(document["addresses"]))
 
 

@@ -16,6 +16,7 @@ import typing as t
 
 from .._values.addresses import Network, contains, overlaps, parse_network
 from .._values.refused import ValueRefused
+from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
 
 Data = t.Dict[str, t.Any]
@@ -110,6 +111,9 @@ def _of_node(
         other = next((row["name"] for row in node.get("devices") or () if row.get("listen_port") == port), None)
         if other or port in (node.get("udp_ports") or ()):
             yield ERROR, "port_taken", "UDP port {0} of {1} is {2}".format(port, device.get("name"), "that of device " + other if other else "in use")
+    if node.get("strays"):
+        yield ERROR, "pods_outside_node_range", stray_text(node["strays"], node.get("pod_cidrs") or ())
+    yield from _unanswered(node)
     needed = max((int(device.get("mtu") or 0) for device in devices), default=0)
     for link in node.get("uplinks") or ():
         if needed and int(link["mtu"]) < needed + OVERHEAD.get(link.get("version"), 80):
@@ -130,6 +134,17 @@ def _of_node(
         inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, parse_network(route["dst"]))), None)
         if inside:
             yield ERROR, "route_taken", "its route to {0} by {1} takes packets for {3} of cluster {2}".format(route["dst"], route.get("dev"), *inside)
+
+
+def _unanswered(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+    """Tunnels of an earlier run that nobody answers: in a cloud, mostly a port that is closed."""
+    for device in node.get("devices") or ():
+        for peer in device.get("peers") or () if device.get("ours") else ():
+            age = float(node.get("now") or 0) - int(peer.get("handshake") or 0)
+            if not peer.get("endpoint") or (peer.get("handshake") and age <= HANDSHAKE_SECONDS):
+                continue
+            about = {"endpoint": peer["endpoint"], "listen_port": device.get("listen_port"), "source": (node.get("sources") or {}).get(peer["endpoint"])}
+            yield WARNING, "udp_unanswered", "{0}: {1}".format(device.get("name"), udp_text(about))
 
 
 def _kernel(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
+from .ends import MISSING, UNKNOWN
+from .verdict import BROKEN, PROVEN, UNPROVEN
+
+VERDICTS = (PROVEN, UNPROVEN, BROKEN)
 #: Above so many tunnels, those of each node are told together: a server of metrics would choke on millions of series.
 TUNNELS = 20000
 
@@ -26,7 +30,8 @@ def text(document: Facts) -> str:
 
 
 def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
-    tunnels, nodes = document["tunnels"], document["nodes"]
+    # of an end that nobody told of there is nothing to count
+    tunnels, nodes = [row for row in document["tunnels"] if row["state"] not in (MISSING, UNKNOWN)], document["nodes"]
     left_out = len(tunnels) if len(tunnels) > TUNNELS else 0
     tunnels = [] if left_out else tunnels
     keys = [(row, _peer(row)) for row in tunnels]
@@ -40,6 +45,9 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "semaphore_wg_peer_last_handshake_seconds", "gauge", "Unix time of the last handshake, 0 for never.", [(key, row["handshake"]) for row, key in keys]
     yield "multicluster_tunnels_left_out", "gauge", "Tunnels that are not told one by one.", [({"fabric": document["fabric"]}, left_out)]
     yield "multicluster_status_timestamp_seconds", "gauge", "When this was read.", [({"fabric": document["fabric"]}, document["generated_epoch"])]
+    yield "multicluster_verdict", "gauge", "1 for the verdict that holds: proven, not proven or broken.", [
+        ({"fabric": document["fabric"], "verdict": word}, int(document["verdict"]["value"] == word)) for word in VERDICTS
+    ]
     yield "multicluster_cluster_up", "gauge", "Whether the API server of a cluster answered.", [
         ({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]
     ]
@@ -47,6 +55,9 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "multicluster_node_peers", "gauge", "Peers of a node.", [({"cluster": n["cluster"], "node": n["host"]}, n["peers"]) for n in nodes]
     yield "multicluster_node_peers_up", "gauge", "Peers of a node that shook hands lately.", [
         ({"cluster": n["cluster"], "node": n["host"]}, n["up"]) for n in nodes
+    ]
+    yield "multicluster_node_peers_unknown", "gauge", "Peers of a node of which nobody told.", [
+        ({"cluster": n["cluster"], "node": n["host"]}, n["unknown"]) for n in nodes
     ]
     for name, field in (("receive", "rx"), ("transmit", "tx")):
         rows = [({"cluster": n["cluster"], "node": n["host"]}, n[field]) for n in nodes]

@@ -58,7 +58,9 @@ summary:focus-visible,input:focus-visible,th:focus-visible{outline:2px solid var
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
 th{text-align:left;color:var(--soft);font-weight:500;font-size:13px;padding:6px 12px 6px 0;border-bottom:1px solid var(--line);white-space:nowrap}
-td{padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+td{padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:break-word}
+td.mono,td.long,td.key{overflow-wrap:anywhere;min-width:150px}td.wide{width:90%}
+td a{color:var(--accent)}svg a{cursor:pointer}
 tr:last-child td{border-bottom:0}
 td.num,th.num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;overflow-wrap:normal}
 td.num+td:not(.num),th.num+th:not(.num){padding-left:16px}
@@ -82,6 +84,7 @@ tr:last-child{border-bottom:0}
 td,td.num+td:not(.num){border:0;padding:0;display:block}
 td:first-child{grid-column:1/-1;font-weight:600}td:first-child::before{display:none}
 td.mono,td.long{grid-column:1/-1}
+td,td.mono,td.long{overflow-wrap:anywhere;min-width:0;width:auto}
 td.num{text-align:left;white-space:normal}td::before{content:attr(data-l);display:block;color:var(--soft);font:11.5px/1.4 system-ui,"DejaVu Sans",sans-serif}
 td.none{display:none}
 input[type=search]{max-width:none}
@@ -93,6 +96,14 @@ input[type=search]{max-width:none}
 SCRIPT = """
 (function(){
 "use strict";
+document.querySelectorAll("a[data-f]").forEach(function(link){
+  link.addEventListener("click",function(){
+    var box=document.getElementById("tunnels"),input=box&&box.querySelector("input");
+    if(!box){return;}
+    box.open=true;
+    if(input){input.value=link.getAttribute("data-f");input.dispatchEvent(new Event("input"));}
+  });
+});
 document.querySelectorAll("table").forEach(function(table){
   var body=table.tBodies[0],rows=Array.prototype.slice.call(body.rows);
   if(rows.length>5){

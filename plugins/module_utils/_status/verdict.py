@@ -73,11 +73,18 @@ def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collectio
     found = []
     given = (result.get("load_balancers") or {}) if isinstance(result, t.Mapping) else {}
     for cluster, row in sorted(given.items()):
-        missing = [network for network in row.get("announce") or () if network not in announcing.get(cluster, ())]
+        for entry in row.get("unannounced") or ():
+            found.append("{0}: cluster {1}: nobody announces {2} ({3}): {4}".format(name, cluster, entry["address"], entry["service"], entry["reason"]))
+        missing = silent_networks(row, announcing.get(cluster, ()))
         if missing:
-            message = "{0}: cluster {1}: nobody announces {2}: give nodes of the cluster neighbours (bgp_speaker_neighbors) and run site"
-            found.append(message.format(name, cluster, ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
+            message = "{0}: cluster {1}: no speaker of {2} announces {3} to a neighbour that listens: look at its sessions, then run site"
+            found.append(message.format(name, cluster, ", ".join(row["nodes"][:3]), ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
     return Verdict(unproven=tuple(found))
+
+
+def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> t.List[str]:
+    """Of one cluster, the networks that speakers of ours are there for and do not announce."""
+    return [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
 
 
 def told(verdict: Verdict) -> t.List[str]:

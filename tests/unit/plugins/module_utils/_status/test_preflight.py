@@ -117,10 +117,21 @@ def silence(facts):
     facts["silent"] = {"gcp": "no node of the cluster has a router to tell: set bgp_speaker_neighbors"}
 
 
+def strays(facts):
+    node(facts).update(strays=["10.2.99.5"], pod_cidrs=["10.2.3.0/24"])
+
+
+def blocked(facts):
+    peers = [{"endpoint": "10.22.22.27:51821", "handshake": 0}, {"endpoint": "10.22.22.28:51821", "handshake": 950}]
+    node(facts).update(now=1000, sources={"10.22.22.27:51821": "10.66.23.31"})
+    node(facts)["devices"][0]["peers"] = peers
+
+
 CONDITIONS = {
     kernel: (ERROR, "kernel_too_old"), wireguard: (ERROR, "wireguard_missing"), tun: (ERROR, "tun_missing"), mtu: (ERROR, "mtu_too_small"),
     port: (ERROR, "port_taken"), port_of_a_device: (ERROR, "port_taken"), clock: (ERROR, "clock_skew"), key: (ERROR, "key_twice"),
     address: (ERROR, "address_twice"), bridge: (ERROR, "range_in_use"), route: (ERROR, "route_taken"), overlap: (ERROR, "pod_subnet_overlap"),
+    strays: (ERROR, "pods_outside_node_range"), blocked: (WARNING, "udp_unanswered"),
     silent_node: (ERROR, "no_answer"), silent_cluster: (ERROR, "unreachable"), mark: (ERROR, "mark_taken"), table: (ERROR, "table_taken"),
     manager: (WARNING, "foreign_manager"), unreadable: (ERROR, "unreadable"), pending: (WARNING, "unconfirmed"), claim: (WARNING, "outside_grant"),
     silence: (WARNING, "unannounced"),
@@ -140,12 +151,23 @@ def test_each_condition_alone(plant):
 
 def test_all_at_once():
     facts = copy.deepcopy(GOOD)
-    chosen = [plant for plant in CONDITIONS if plant not in (tun, port, silent_node, key, address)]
+    chosen = [plant for plant in CONDITIONS if plant not in (tun, port, silent_node, key, address, blocked)]
     for plant in chosen:
         plant(facts)
     rows = find(facts)
     assert {(row["level"], row["reason"]) for row in rows} == {CONDITIONS[plant] for plant in chosen}
     assert [row["level"] for row in rows] == sorted(row["level"] for row in rows)
+
+
+def test_a_blocked_port_is_told_with_its_addresses_and_strays_with_what_to_set():
+    facts = copy.deepcopy(GOOD)
+    blocked(facts)
+    strays(facts)
+    stray, silent = find(facts)
+    assert "UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls and security groups" in silent["message"]
+    assert "spec.podCIDR 10.2.3.0/24 (10.2.99.5)" in stray["message"] and "Calico ipam type host-local with usePodCidr" in stray["message"]
+    facts["nodes"]["aws-node-1"]["node"]["now"] = 1200  # the second one is too old now
+    assert len(find(facts)) == 3
 
 
 @pytest.mark.parametrize("skew,found", [(29.0, 0), (-29.0, 0), (31.0, 1), (None, 0)])

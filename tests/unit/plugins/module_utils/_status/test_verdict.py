@@ -158,6 +158,11 @@ def nobody_announces(facts):
     probe(facts)["bgp"] = None
 
 
+def no_speaker(facts):
+    row = {"service": "default/web", "address": "203.0.113.1", "reason": "no node of the cluster has a router to tell"}
+    facts["plans"]["loadbalancers"]["load_balancers"]["aws"].update(nodes=[], unannounced=[row])
+
+
 def announced_to_nobody(facts):
     probe(facts)["bgp"]["sessions"] = [{"neighbor": "10.66.23.1", "state": "Active"}]
 
@@ -196,8 +201,9 @@ LIES = {
     sets_unreadable: (BROKEN, "policy: cluster gcp: connection refused [unreachable]"),
     names_failed: (BROKEN, "dns: no ConfigMap coredns"),
     tenants_not_compared: (UNPROVEN, "tenants: it is on, and was not compared"),
-    nobody_announces: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1/32"),
-    announced_to_nobody: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1/32"),
+    nobody_announces: (UNPROVEN, "loadbalancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens"),
+    announced_to_nobody: (UNPROVEN, "loadbalancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
+    no_speaker: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell"),
     nothing_at_all: (UNPROVEN, "nothing was looked at"),
 }  # fmt: skip
 

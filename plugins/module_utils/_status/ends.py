@@ -1,0 +1,119 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Ends of tunnels that no kernel told of, and what the lines between clusters are worth: as much as their worst part. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .mesh_verdict import is_kubespan, peer_names
+
+Data = t.Dict[str, t.Any]
+Facts = t.Mapping[str, t.Any]
+
+UP, STALE, NEVER, MISSING, UNKNOWN = "up", "stale", "never", "missing", "unknown"
+STATES = (UP, STALE, NEVER, MISSING, UNKNOWN)
+#: The first reasons of a line are shown.
+CAUSES = 3
+
+
+def untold(mesh: Facts, nodes: t.Mapping[str, t.Any], told: t.Iterable[Facts]) -> t.List[Data]:
+    """Ends that the plan wants and that nobody told of: ``unknown`` where the node is silent, ``missing`` where it answered."""
+    whole = is_kubespan(mesh)  # which has one device, whatever its name
+    seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in told}
+    rows = []
+    for host in sorted(nodes):
+        about = (mesh.get("nodes") or {}).get(host)
+        if about is None:
+            continue
+        ranges = _ranges(mesh, about["cluster"])
+        for (device, key), name in sorted(peer_names(mesh, host).items()):
+            if (host, "" if whole else device, key) in seen:
+                continue
+            cluster, unused, node = name.partition("/")
+            rows.append({
+                "host": host, "cluster": str(about["cluster"]), "device": device[:32], "peer": node[:300], "peer_cluster": cluster[:300],
+                "public_key": key[:64], "endpoint": "", "allowed_ips": ranges.get(key, []), "handshake": 0, "age": None, "rx": 0, "tx": 0,
+                "state": UNKNOWN if nodes[host] is None else MISSING,
+            })  # fmt: skip
+    return rows
+
+
+def _ranges(mesh: Facts, cluster: str) -> t.Dict[str, t.List[str]]:
+    remotes = (((mesh.get("clusters") or {}).get(cluster)) or {}).get("remotes") or {}
+    return {str(peer["public_key"]): [str(cidr)[:64] for cidr in peer.get("allowed_ips") or ()] for part in remotes.values() for peer in part["peers"]}
+
+
+def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.Iterable[Facts]]) -> t.List[Data]:
+    """The rows with ``latency``: milliseconds of the slowest answer from pods of the one node to pods of the other, or None."""
+    places = {host: (str(row.get("cluster")), str(row.get("node_name") or host)) for host, row in (mesh.get("nodes") or {}).items()}
+    slowest: t.Dict[t.Tuple[str, str, str], float] = {}
+    for host, found in pings.items():
+        for ping in found:
+            if ping.get("ok") and ping.get("milliseconds") is not None and ping["node"] in places:
+                key = (host, *places[ping["node"]])
+                slowest[key] = max(slowest.get(key, 0.0), float(ping["milliseconds"]))
+    return [dict(row, latency=slowest.get((row["host"], row["peer_cluster"], row["peer"]))) for row in rows]
+
+
+def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str], t.List[str]]:
+    """Pair of clusters -> what is wrong between them besides handshakes: drift of a device's parts, ranges led elsewhere, lost pings."""
+    rows: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    nodes = mesh.get("nodes") or {}
+    for host in sorted(found):
+        if host not in nodes:
+            continue
+        own, probe = str(nodes[host]["cluster"]), found[host].get("probe") or {}
+        devices = _devices(mesh, own)
+        for change in ((found[host].get("drift") or {}).get("plan") or {}).get("changes") or ():
+            for remote in _touched(devices, str(change.get("id")), mesh, own):
+                rows.setdefault(pair(own, remote), []).append("{0}: {1} {2} ({3})".format(host, change.get("kind"), change.get("id"), change.get("action")))
+        for row in (probe.get("paths") or {}).get("elsewhere") or ():
+            for remote in _touched(devices, str(row["device"]), mesh, own):
+                rows.setdefault(pair(own, remote), []).append("{0}: {1}: {2}".format(host, row["range"], row["text"]))
+        for ping in probe.get("pings") or ():
+            if not ping["ok"] and ping["node"] in nodes:
+                text = "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
+                rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
+    return rows
+
+
+def _devices(mesh: Facts, cluster: str) -> t.Dict[str, str]:
+    remotes = (((mesh.get("clusters") or {}).get(cluster)) or {}).get("remotes") or {}
+    return {str(part["device"]): str(name) for name, part in remotes.items()}
+
+
+def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> t.List[str]:
+    """The clusters behind a device that a text names; a mesh of nodes has one device for all of them."""
+    if is_kubespan(mesh):
+        return [str(name) for name in mesh.get("clusters") or ()]
+    words = set(text.replace("/", " ").split())
+    return [devices[name] for name in sorted(words & set(devices))]
+
+
+def pair(one: str, other: str) -> t.Tuple[str, str]:
+    """Two clusters in their order."""
+    return (one, other) if one <= other else (other, one)
+
+
+def links(tunnels: t.Iterable[Facts], wrong: t.Mapping[t.Tuple[str, str], t.Sequence[str]]) -> t.List[Data]:
+    """Tunnels between each pair of clusters, both directions together; a peer that nobody knows counts under no cluster."""
+    found: t.Dict[t.Tuple[str, str], Data] = {}
+    for row in tunnels:
+        key = pair(row["cluster"], row["peer_cluster"] or "?")
+        link = found.get(key)
+        if link is None:
+            texts = [str(text)[:300] for text in wrong.get(key) or ()]
+            link = found[key] = {"a": key[0], "b": key[1], "tunnels": 0, **dict.fromkeys(STATES, 0), "rx": 0, "tx": 0, "oldest": None, "latency": None,
+                                 "faults": len(texts), "causes": texts[:CAUSES]}  # fmt: skip
+        link["tunnels"] += 1
+        link[row["state"]] += 1
+        link["rx"] += row["rx"]
+        link["tx"] += row["tx"]
+        for name, value in (("oldest", row["age"]), ("latency", row.get("latency"))):
+            if value is not None:
+                link[name] = max(link[name] or 0, value)
+    return [found[key] for key in sorted(found)]

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The status document: no greener for what nobody told, in one mind with verify, and with a memory that is bounded."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import re
+import sys
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, history, model, page, prometheus, report
+
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[4] / "browser")]
+
+import fabrics  # noqa: E402  # pylint: disable=wrong-import-position
+import test_verdict  # noqa: E402  # pylint: disable=wrong-import-position
+import verified  # noqa: E402  # pylint: disable=wrong-import-position
+
+
+def built(silent=(), sizes=None, change=None):
+    facts = fabrics.facts(sizes or {"aws": 4, "gcp": 4}, silent=silent)
+    if change:
+        change(facts)
+    return model.build(facts)
+
+
+def link(document, one="aws", other="gcp"):
+    return next(row for row in document["links"] if (row["a"], row["b"]) == (one, other))
+
+
+def test_a_fabric_at_rest_is_green():
+    document = built()
+    assert document["verdict"]["value"] == "proven" and page.verdict(document) == ("good", "all green")
+    assert (document["summary"]["tunnels_up"], document["summary"]["tunnels"]) == (32, 32)
+    assert drawing.link_grade(link(document)) == "good" and all(drawing.node_grade(node) == "good" for node in document["nodes"])
+
+
+def test_ends_that_a_silent_node_would_tell_are_counted_as_unknown():
+    document = built(silent=("gcp-node-4",))
+    summary = document["summary"]
+    assert (summary["tunnels_up"], summary["tunnels"], summary["tunnels_unknown"]) == (28, 32, 4)
+    assert (link(document)["up"], link(document)["tunnels"], link(document)["unknown"]) == (28, 32, 4)
+    node = next(node for node in document["nodes"] if node["host"] == "gcp-node-4")
+    assert node["why"] == "unreachable: no route to host" and drawing.node_grade(node) == "bad" and node["unknown"] == 4
+    assert drawing.link_grade(link(document)) == "fair"
+    text = page.render(document)
+    assert "28 of 32 up, 4 unknown" in text and "gcp-node-4: did not answer: unreachable: no route to host" in text
+    assert document["verdict"]["value"] == "broken" and any("no route to host" in reason for reason in document["verdict"]["broken"])
+    metrics = prometheus.text(document)
+    assert 'multicluster_node_peers_unknown{cluster="gcp",node="gcp-node-4"} 4' in metrics
+    assert 'multicluster_verdict{fabric="default",verdict="broken"} 1' in metrics and metrics.count("\nsemaphore_wg_peer_info{") == 28
+
+
+def test_a_peer_that_the_kernel_does_not_have_is_missing():
+    document = built(change=lambda facts: facts["nodes"]["aws-node-1"]["devices"][0]["peers"].pop())
+    row = next(row for row in document["tunnels"] if row["state"] == "missing")
+    assert (row["host"], row["peer_cluster"], row["peer"]) == ("aws-node-1", "gcp", "gcp-node-4")
+    assert drawing.link_grade(link(document)) == "bad"
+
+
+def route_gone(facts):
+    change = {"action": "create", "kind": "route", "id": "10.3.0.0/16 dev wireguard.gcp table main", "fields": []}
+    facts["node_plans"]["aws-node-1"]["plan"]["changes"] = [change]
+
+
+def led_elsewhere(facts):
+    facts["probes"]["aws-node-1"]["paths"]["elsewhere"] = [{"range": "10.3.1.0/24", "device": "wireguard.gcp", "address": "10.3.1.1", "source": None,
+                                                          "text": "the kernel sends it by eth0"}]  # fmt: skip
+
+
+def lost_ping(facts):
+    next(ping for ping in facts["probes"]["aws-node-1"]["pings"] if ping["node"].startswith("gcp")).update(ok=False, milliseconds=None)
+
+
+@pytest.mark.parametrize("plant, words", [(route_gone, "route 10.3.0.0/16"), (led_elsewhere, "10.3.1.0/24"), (lost_ping, "does not reach")])
+def test_with_every_handshake_fresh_a_line_is_as_good_as_its_worst_part(plant, words):
+    document = built(change=plant, sizes={"aws": 2, "gcp": 2, "metal": 2})
+    assert document["summary"]["tunnels_up"] == document["summary"]["tunnels"]
+    bad = link(document)
+    assert drawing.link_grade(bad) == "bad" and bad["faults"] == 1 and words in bad["causes"][0]
+    assert drawing.link_grade(link(document, "aws", "metal")) == "good", "the others are as they were"
+    grades = {node["host"]: drawing.node_grade(node) for node in document["nodes"]}
+    assert grades.pop("aws-node-1") == "bad" and set(grades.values()) == {"good"}
+    assert document["verdict"]["value"] == "broken" and words in page.render(document)
+
+
+def status_facts(facts):
+    """What the status playbook would have collected of the same fabric."""
+    nodes = {}
+    for host in facts["declared"]:
+        row = facts["found"].get(host) or {}
+        nodes[host] = None if not row.get("probe") else {"now": 1000, "errors": [], "devices": [], "units": row["probe"]["units"], "bgp": row["probe"]["bgp"]}
+    rows = facts["found"].items()
+    return {
+        "fabric": "default", "now": 1000, "mesh": facts["mesh"], "nodes": nodes, "probes": {host: row["probe"] for host, row in rows if row},
+        "node_plans": {host: row["drift"] for host, row in rows if row}, "plans": facts["plans"], "capabilities": facts["capabilities"],
+        "clusters": {name: {} for name in facts["mesh"].get("clusters") or ()}, "drift": [], "refused": [],
+        "failures": facts["mesh"].get("failures") or [], "tenants": None, "previous": None, "silent": {},
+    }  # fmt: skip
+
+
+#: Status looks at all nodes whatever the limit of the run.
+LIMITED = (test_verdict.limited_run, test_verdict.run_limited_to_clusters)
+
+
+@pytest.mark.parametrize("lie", [None, *(lie for lie in test_verdict.LIES if lie not in LIMITED)], ids=lambda lie: lie.__name__ if lie else "none")
+def test_verify_and_status_are_of_one_mind(lie):
+    facts = verified.facts()
+    if lie:
+        lie(facts)
+    document = model.build(status_facts(facts))
+    verify = report.build(facts)
+    assert document["verdict"]["value"] == verify["verdict"]
+    if lie is not test_verdict.silent_host:
+        assert sorted(document["verdict"]["broken"] + document["verdict"]["unproven"]) == sorted(
+            set(verify["problems"] + verify["warnings"]) - {text for text in verify["problems"] if text.startswith("not proven is no success")}
+        )
+    assert (page.verdict(document)[1] == "all green") == (verify["text"].splitlines()[-1] == "all green")
+
+
+@pytest.mark.parametrize("name, row, value", [
+    ("drift", {"where": "aws-node-1", "kind": "route", "name": "x", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""},
+     "broken"),
+    ("refused", {"where": "services", "object": "o", "reason": "outside_grant", "message": "m"}, "not proven"),
+    ("failures", {"cluster": "aws", "operation": "list", "reason": "unreachable", "message": "m"}, "broken"),
+])  # fmt: skip
+def test_the_page_shows_nothing_bad_under_a_green_word(name, row, value):
+    document = built(change=lambda facts: facts.update({name: [row]}))
+    assert document["verdict"]["value"] == value and document["verdict"]["parts"]["reading"]["reasons"] == 1
+
+
+def test_a_cluster_that_was_not_read_is_no_green_one():
+    document = built(change=lambda facts: facts["clusters"].update(aws=None))
+    assert document["verdict"]["value"] == "broken" and "cluster aws: its API server was not read" in document["verdict"]["broken"]
+
+
+def test_without_pings_a_mesh_is_not_proven():
+    facts = fabrics.facts({"aws": 1, "gcp": 1})
+    facts["probes"] = {}
+    document = model.build(facts)
+    assert document["verdict"]["value"] == "not proven"
+    assert any("nothing was pinged from there" in reason for reason in document["verdict"]["unproven"])
+
+
+def test_an_address_that_nobody_announces_is_shown_as_that():
+    facts = fabrics.facts({"aws": 2, "gcp": 1})
+    facts["plans"] = {"loadbalancers": {"plan": {"changes": []}, "load_balancers": {
+        "aws": {"announce": [], "nodes": [], "unannounced": [{"service": "shop/front", "address": "203.0.113.10", "reason": "no router to tell"}]},
+        "gcp": {"announce": ["203.0.113.11/32"], "nodes": ["gcp-node-1"], "unannounced": []},
+    }}}  # fmt: skip
+    document = model.build(facts)
+    assert {row["cluster"]: row["announced"] for row in document["addresses"]} == {"aws": "no", "gcp": "no"}
+    assert page.render(document).count(">not announced<") == 2 and document["verdict"]["value"] == "not proven"
+    bgp = {"announces": ["203.0.113.11/32"], "sessions": [{"neighbor": "192.0.2.1", "state": "Established"}]}
+    facts["nodes"]["gcp-node-1"]["bgp"] = facts["probes"]["gcp-node-1"]["bgp"] = bgp
+    document = model.build(facts)
+    assert {row["cluster"]: row["announced"] for row in document["addresses"]} == {"aws": "no", "gcp": "yes"}
+    bgp["sessions"][0]["state"] = "Active"
+    assert {row["announced"] for row in model.build(facts)["addresses"]} == {"no"}, "announced to nobody that listens"
+
+
+def test_latency_comes_from_the_pings():
+    document = built()
+    assert link(document)["latency"] == 0.7 and '<span data-k="link.aws.gcp.latency" data-v="0.7">0.7 ms</span>' in page.render(document)
+    row = next(row for row in document["tunnels"] if row["host"] == "aws-node-1" and row["peer"] == "gcp-node-2")
+    assert row["latency"] == 0.5
+    assert next(row for row in document["tunnels"] if row["host"] == "gcp-node-1" and row["peer"] == "aws-node-4")["latency"] == 0.7
+
+
+def test_runs_are_remembered_for_as_long_as_nothing_changes():
+    document, facts = None, fabrics.facts({"aws": 2, "gcp": 2})
+    for hour in range(3):
+        facts.update(now=fabrics.NOW + 3600 * hour, previous=document)
+        for node in facts["nodes"].values():
+            node["now"] = fabrics.NOW
+        document = model.build(facts)
+    assert [(row["verdict"], row["runs"], row["first"] < row["last"]) for row in document["history"]] == [("proven", 3, True)]
+    facts.update(previous=document, refused=[])
+    lost_ping(facts)
+    document = model.build(facts)
+    assert [(row["verdict"], row["runs"]) for row in document["history"]] == [("proven", 3), ("broken", 1)]
+    assert "does not reach" in document["history"][-1]["cause"] and 'aria-label="Earlier runs"' in page.render(document)
+
+
+@pytest.mark.parametrize("previous", [None, 7, {"history": 7}, {"history": [7, {"first": "x"}, {"runs": "<script>"}]}, {"history": [{"runs": 10**9}]}])
+def test_a_memory_that_is_not_of_our_form_is_left_out(previous):
+    document = built(change=lambda facts: facts.update(previous=previous))
+    assert len(document["history"]) == 1 and "<script>" not in str(document["history"])
+
+
+def test_the_memory_is_bounded():
+    document = built()
+    row = document["history"][0]
+    many = {"history": [dict(row, tunnels=number) for number in range(5000)]}
+    assert len(history.remember(many, document)) == history.ROWS
+    assert page.render(dict(document, history=many["history"])).count("<tr>") < 300
+
+
+def test_rows_that_differ_in_their_cluster_only_are_one():
+    def plant(facts):
+        facts["failures"] = [{"cluster": name, "operation": "read", "reason": "unreachable", "message": "refused"} for name in ("aws", "gcp")]
+        facts["refused"] = [{"where": name, "object": "list pods", "reason": "forbidden", "message": "no"} for name in ("aws", "gcp", "metal")]
+
+    text = page.render(built(change=plant))
+    assert "<td class=\"name\" data-l=\"Cluster\">aws, gcp</td>" in text and ">aws, gcp, metal</td>" in text
+    assert len(re.findall(r">list pods</td>", text)) == 1
+    facts = copy.deepcopy(fabrics.facts({"aws": 1, "gcp": 1, "metal": 1}))
+    for name in ("gcp", "metal"):
+        facts["clusters"][name]["sets"] = [{"name": "aws-web", "source": "aws", "label": "web", "networks": 1, "shown": ["10.2.0.1/32"]}]
+    assert "gcp, metal</td>" in page.render(model.build(facts))
+
+
+def test_a_line_leads_to_its_pairs():
+    document = built(sizes={"aws": 2, "gcp": 2, "metal": 1})
+    text = page.render(document)
+    for row in document["links"]:
+        where = re.search(r'<a href="#([a-z0-9-]+)" data-f="{0} {1}">'.format(row["a"], row["b"]), text).group(1)
+        place = text.index('<span id="{0}">'.format(where))
+        first = next(r for r in page._ranked_tunnels(document) if {r["cluster"], r["peer_cluster"]} == {row["a"], row["b"]})
+        assert text[place:].startswith('<span id="{0}">{1}</span>'.format(where, first["host"]))
+    assert text.count('<a href="#links"><g class="link') == 2 * len(document["links"])
