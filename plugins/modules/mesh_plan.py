@@ -15,8 +15,9 @@ description:
   - Validates the whole fabric of the inventory and reports all corrections at once, before any cluster is asked.
   - Reads the Node objects of every cluster with one complete list each, all clusters at the same time, and computes for
     every cluster the devices, routes and peers of its nodes. It writes nothing.
-  - What a cluster publishes is a claim. A claim outside the cluster's grants, or one that another node holds, is refused
-    by name and the rest goes on. Peers of a cluster that cannot be read completely are marked to be left as they are.
+  - What a cluster publishes is a claim. A claim outside the cluster's grants is refused by name and the rest
+    goes on. Nodes that claim one key, id or address are passed on as contested, with a warning. Each node decides from its own
+    confirmed state. Peers of a cluster that cannot be read completely are marked to be left as they are.
   - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
@@ -43,8 +44,11 @@ options:
   mesh_id:
     description: Identity of the KubeSpan mesh, opaque text.
     type: str
-  records:
-    description: What hosts reported of themselves in this run, C(kubespan.record) of M(multicluster.network.node_dataplane) by host.
+  reported:
+    description:
+      - What hosts said of themselves in this run, annotations by host, as P(multicluster.network.host_reports#filter) gives it.
+      - A host's own word counts instead of what its cluster says of it, and decides between nodes that claim one thing where a node
+        does not know from its last confirmed state who holds it.
     type: dict
     default: {}
   validate_only:
@@ -90,6 +94,12 @@ refused:
   elements: dict
   returned: success
   sample: [{object: gcp/gcp-node-1, reason: bad_public_key, message: "'x' is not 32 bytes in base64"}]
+contested:
+  description: Nodes whose key, id or range another node claims too. Each node decides which of them it takes.
+  type: list
+  elements: str
+  returned: success
+  sample: [aws/aws-node-1, gcp/gcp-node-1]
 failures:
   description: Clusters that could not be read.
   type: list
@@ -124,7 +134,7 @@ def main() -> None:
             "definition": {"type": "dict", "required": True},
             "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
             "mesh_id": {"type": "str"},
-            "records": {"type": "dict", "default": {}},
+            "reported": {"type": "dict", "default": {}},
             "validate_only": {"type": "bool", "default": False},
             "plan_file": {"type": "path"},
             **clusters_spec(),

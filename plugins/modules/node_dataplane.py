@@ -117,6 +117,13 @@ options:
         type: list
         elements: dict
         default: []
+      contested:
+        description:
+          - Peers whose key or ranges another node claims too, as M(multicluster.network.mesh_plan) found them. The node takes those
+            that it knows from its last confirmed state, and refuses the others by name.
+        type: list
+        elements: dict
+        default: []
       peers_known:
         description: V(false) when the peers' source could not be read completely. The device then keeps the peers it has.
         type: bool
@@ -138,6 +145,23 @@ options:
         description: What the nodes of the mesh announce, as M(multicluster.network.mesh_plan) found it to hold.
         type: list
         elements: dict
+        default: []
+      contested:
+        description:
+          - Nodes that share a key, a node id or an address with others. The node takes those that it knows from its last confirmed
+            state, and refuses the others by name.
+        type: list
+        elements: dict
+        default: []
+      disputed:
+        description: Addresses that several nodes announce.
+        type: list
+        elements: str
+        default: []
+      unread:
+        description: Clusters that could not be read, whose nodes keep what they had.
+        type: list
+        elements: str
         default: []
       complete:
         description: V(false) when a source of the mesh could not be read completely. The node then keeps the peers it has.
@@ -413,6 +437,7 @@ DEVICE = {
     "routes": {"type": "list", "elements": "str", "default": []},
     "overlay": {"type": "list", "elements": "str", "default": []},
     "peers": {"type": "list", "elements": "dict", "default": []},
+    "contested": {"type": "list", "elements": "dict", "default": []},
     "peers_known": {"type": "bool", "default": True},
 }
 
@@ -420,6 +445,9 @@ KUBESPAN = {
     "mesh_id": {"type": "str", "required": True},
     "mesh_secret": {"type": "str", "no_log": True},
     "affiliates": {"type": "list", "elements": "dict", "default": []},
+    "contested": {"type": "list", "elements": "dict", "default": []},
+    "disputed": {"type": "list", "elements": "str", "default": []},
+    "unread": {"type": "list", "elements": "str", "default": []},
     "complete": {"type": "bool", "default": True},
     "cluster": {"type": "str", "required": True},
     "node_name": {"type": "str", "required": True},

@@ -72,7 +72,7 @@ class Node:
         config = parse_config(given.get("config") or {}, gen=gen)
         facts = host.read_host()
         self.identity = self._identify(given, facts)
-        key_file = given.get("private_key_file") or key_path(fabric)
+        key_file = self.state_key_file(given)
         found = KeyFile(key_file).state()
         # a key that cannot be read is the device's to refuse
         public_key = found["public_key"] or Pending("public key of {0}".format(given.get("node_name") or "this node"))
@@ -114,12 +114,16 @@ class Node:
             "address": address_text(6, int(mesh_address(mesh_id, self.identity["mac"]))),
             "node_address": next((text for text in self.affiliate["addresses"] if ":" not in text), None),
             "subnet": str(mesh_subnet(mesh_id)),
-            "peers": self._peers(given, config.peer_endpoint_filters),
+            "peers": self._peers(given, config.peer_endpoint_filters, previous, layout.device),
         }
         self.purge = bool(given.get("complete", True))
         if not self.purge:
             self.carry_over(previous)
         self._plan_secret()
+
+    def state_key_file(self, given: t.Mapping[str, t.Any]) -> str:
+        """Where the node's private key is."""
+        return given.get("private_key_file") or key_path(self.fabric)
 
     def _identify(self, given: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> Data:
         kept = persistence.load_json(identity_path(self.fabric)) or {}
@@ -135,9 +139,19 @@ class Node:
                 self.plan.create("identity", identity_path(self.fabric), identity)
         return identity
 
-    def _peers(self, given: t.Mapping[str, t.Any], filters: t.Optional[t.Sequence[str]]) -> t.List[Data]:
+    def _peers(
+        self, given: t.Mapping[str, t.Any], filters: t.Optional[t.Sequence[str]], previous: t.Optional[t.Mapping[str, t.Any]], device: str
+    ) -> t.List[Data]:
         own = self.identity["node_id"]
-        specs = Mesh(given.get("affiliates") or ()).specs(None if isinstance(own, Pending) else own)
+        affiliates: t.Sequence[Data] = given.get("affiliates") or ()
+        if given.get("contested") or given.get("disputed") or given.get("unread"):
+            from . import node_contests
+
+            paths = (self.state_key_file(given), identity_path(self.fabric))
+            affiliates, refused = node_contests.settle_affiliates(given, self.affiliate, previous, device, paths)
+            self.plan.refused.extend(refused)
+        seats = {row["public_key"]: row for row in affiliates}
+        specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
         for node_id, error in specs.ignored:
             self.plan.refuse("kubespan/{0}".format(node_id), error.word, error.message)
         label = {peer.public_key: peer.label for peer in specs.peers.values()}
@@ -152,6 +166,7 @@ class Node:
                 "allowed_ips": peer.allowed_ips,
                 "endpoints": received_endpoints(peer.endpoints, filters),
                 "label": peer.label,
+                **{name: seats[peer.public_key][name] for name in ("cluster", "node", "by_rank") if seats[peer.public_key].get(name)},
             }
             for peer in specs.peers.values()
             # a node that was set up anew still finds its former self: same address and key, another id

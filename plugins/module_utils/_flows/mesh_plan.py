@@ -25,12 +25,13 @@ from .._values.refused import ValueRefused
 NODES = "/api/v1/nodes"
 #: How many names a message has.
 SHOWN = 10
+_CONTESTED = "{0} claims a key, an id or a range that another node claims too; each node keeps the one that it knows from its last confirmed state"
 
 
 def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
-    ``request``: {fabric, mode: semaphore|kubespan, mesh_id, records: {host: affiliate},
+    ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
     clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
@@ -43,7 +44,7 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
 
 
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """The result of mesh_plan: {changed: False, mesh, refused, failures, warnings, stats}."""
+    """The result of mesh_plan: {changed: False, mesh, refused, contested, failures, warnings, stats}."""
     fabric, warnings = validate(request)
     if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
         raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
@@ -57,16 +58,18 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         missing = nodes_without_host(listings, _hosts(fabric), lambda annotations: any(announces(name, annotations) for name in fabric.clusters))
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
-            topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("records"))
+            topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
         else:
-            topology = plan_mesh(fabric, listings)
+            topology = plan_mesh(fabric, listings, request.get("reported"))
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
+    contested = contested_labels(topology)
     return {
         "changed": False,
         "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing)),
         "refused": topology["refused"],
         "failures": topology["failures"],
-        "warnings": warnings,
+        "contested": contested,
+        "warnings": warnings + [_CONTESTED.format(label) for label in contested],
         "stats": stats,
     }
 
@@ -81,6 +84,15 @@ def _missing(cluster: str, names: t.Sequence[str]) -> str:
         "cluster {0}: no host of the inventory stands for {1}, so pods there are not in the mesh; add a host with multicluster_cluster: {0} for each, "
         "or write node_name where a host has another name than its Node"
     ).format(cluster, shown)
+
+
+def contested_labels(topology: t.Mapping[str, t.Any]) -> t.List[str]:
+    """``cluster/node`` of the nodes whose key, id or range another one claims too."""
+    found = {(row["cluster"], row["node"]) for row in (topology.get("kubespan") or {}).get("contested", ())}
+    for part in topology["clusters"].values():
+        for remote, settings in part["remotes"].items():
+            found.update((remote, row["node"]) for row in settings.get("contested", ()))
+    return ["{0}/{1}".format(*seat) for seat in sorted(found)]
 
 
 def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

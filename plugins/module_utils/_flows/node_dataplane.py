@@ -199,6 +199,10 @@ class _Work:
         todo = Plan()
         alias = dataplane.alias_of(self.fabric)
         last = dataplane.last_endpoints(self.previous)
+        if any(device.get("contested") or not device.get("peers_known", True) for device in self.wanted):
+            from . import node_contests
+
+            todo.refused.extend(node_contests.settle_peers(self.wanted, self.previous, node_contests.live_peers))
         self.devices = [
             _Device(dataplane.device_request(device, self.fabric, bool(self.desired.get("adopt"))), last.get(device["name"]))
             for device in self.wanted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.ascii_text import lower
 from .load_balancer_setting import EMPTY, KUBE_VIP, METALLB
 
 #: Who announces where the back end is ``empty``: our role, or something that we know nothing of.
@@ -46,7 +47,7 @@ def silence(balancer: str, announced_by: str, speakers: t.Optional[t.Collection[
 def missing_backend(balancer: str, images: t.Collection[str]) -> str:
     """What a cluster lacks whose back end would announce; ``images`` of all that runs there, none where nobody may look."""
     name = _BACKENDS.get(balancer, "")
-    if not name or not images or any(name.lower() in image for image in images):
+    if not name or not images or any(lower(name) in image for image in images):
         return ""
     return "load_balancer in load_balancers_settings leaves it to {0}, and no Deployment or DaemonSet of the cluster runs {0}".format(name)
 

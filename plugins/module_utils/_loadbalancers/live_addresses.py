@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import parse_address, parse_network
+from .._values.ascii_text import lower
 from .._values.ranges import RangeSet
 from .._values.refused import ValueRefused
 from .address_claims import AddressRules
@@ -63,8 +64,8 @@ class Given(t.NamedTuple):
 def parse_given(texts: t.Iterable[object]) -> Given:
     """Networks; ``true`` stands for everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
     words = [str(text) for text in texts]
-    networks = [text for text in words if text.lower() not in ("true", "false")]
-    return Given(RangeSet(parse_network(text) for text in networks), any(text.lower() == "true" for text in words))
+    networks = [text for text in words if lower(text) not in ("true", "false")]
+    return Given(RangeSet(parse_network(text) for text in networks), any(lower(text) == "true" for text in words))
 
 
 def give_up(

@@ -74,6 +74,32 @@ def check_claims(
     return [row.claim for row in parsed if id(row) in kept], refusals
 
 
+def open_claims(
+    claims: t.Iterable[t.Any], grants: Grants, own_keys: t.Iterable[str] = (), ranges: t.Sequence[str] = ("pod_cidrs",)
+) -> t.Tuple[t.List[Claim], t.List[Claim], t.List[Refusal]]:
+    """As check_claims for those who do not know who holds what: (claims that hold, claims that contest, refusals).
+
+    Claims may carry ``things``, further (kind, text) that only one node can have. Those that share a key, a thing or an address
+    with another are all good by themselves; which of them keeps it each node decides (contests.settle). ``greedy`` marks one
+    whose range contains those of several others.
+    """
+    guard = _Guard(grants, frozenset(own_keys), ranges)
+    refusals: t.List[Refusal] = []
+    parsed: t.List[_Parsed] = []
+    for claim in claims:
+        try:
+            cluster, node = _names(claim)
+            networks = guard.check(claim, cluster)
+        except ValueRefused as error:
+            refusals.append(_refusal(claim, error))
+            continue
+        parsed.append(_Parsed(claim, networks, (True, not claim.get("declared"), cluster, node)))
+    contesting, greedy = _contesting(parsed), _greedy(parsed)
+    kept = [row.claim for row in parsed if id(row) not in contesting]
+    contested = [dict(row.claim, greedy=id(row) in greedy) for row in parsed if id(row) in contesting]
+    return kept, contested, refusals
+
+
 def label_of(cluster: object, node: object) -> str:
     """``cluster/node`` for results; text that is no name is shown escaped and cut."""
     return "/".join(str(part) if _is_name(part) else quoted(part) for part in (cluster, node))
@@ -232,6 +258,29 @@ def _settle(parsed: t.List[_Parsed], refusals: t.List[Refusal]) -> t.Set[int]:
             taken.add(network, row)
         kept.add(id(row))
     return kept
+
+
+def _contesting(parsed: t.Sequence[_Parsed]) -> t.Set[int]:
+    """Ids of the rows that share a key, a thing or an address with another one."""
+    found: t.Set[int] = set()
+    first: t.Dict[t.Any, int] = {}
+    for row in parsed:
+        key = row.claim["public_key"]
+        things = [("key", key)] if isinstance(key, str) else []
+        for thing in [*things, *row.claim.get("things", ())]:
+            other = first.setdefault(thing, id(row))
+            if other != id(row):
+                found.update((other, id(row)))
+    spans = sorted(((span(network), number) for number, row in enumerate(parsed) for network in row.networks), key=lambda item: item[0])
+    reach: t.Tuple[int, int] = (0, -1)  # family and end of what was seen, and whose that is
+    owner = -1
+    for (version, low, high), number in spans:
+        if version == reach[0] and low <= reach[1]:
+            if number != owner:
+                found.update((id(parsed[owner]), id(parsed[number])))
+        if (version, high) > reach:
+            reach, owner = (version, high), number
+    return found
 
 
 def _greedy(parsed: t.List[_Parsed]) -> t.Dict[int, str]:

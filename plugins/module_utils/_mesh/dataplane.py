@@ -16,6 +16,9 @@ from .._plan.plan import Plan, Refusal
 from .constants import OWNER
 from .semaphore_annotations import key_of
 
+#: What is kept with a peer beside what the device is told.
+NOTES = ("node", "by_rank")
+
 
 def alias_of(fabric: str) -> str:
     """The ownership mark of a fabric's links (ruling 32)."""
@@ -43,7 +46,7 @@ def device_request(device: t.Mapping[str, t.Any], fabric: str, adopt: bool) -> t
         "addresses": device.get("addresses"),
         "flush_ipv4": True,
         "up": device.get("up") is not False,
-        "peers": [{key: value for key, value in peer.items() if key != "node"} for peer in device["peers"]] if known else None,
+        "peers": [{key: value for key, value in peer.items() if key not in NOTES} for peer in device["peers"]] if known else None,
         "overlay": list(device.get("overlay") or ()),
         "purge_peers": known and device.get("purge", True),
     }
@@ -89,6 +92,18 @@ def annotations_to_publish(
         if values != node["published"] or node["stale"]:
             wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
     return wanted
+
+
+def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """host -> annotations as the host itself says them, from the results of node_dataplane by host."""
+    reports: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for host, result in results.items():
+        said = {key_of(remote, "pubKey"): key for remote, key in (result.get("public_keys") or {}).items() if isinstance(key, str)}
+        announced = (result.get("kubespan") or {}).get("annotations") or {}
+        said.update((key, value) for key, value in announced.items() if isinstance(value, str) and value)
+        if said:
+            reports[host] = said
+    return reports
 
 
 def lost_peers(todo: Plan, wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
@@ -137,7 +152,7 @@ def state_to_keep(
     before = {d["name"]: d for d in (previous or {}).get("devices", ())}
     devices = []
     for device in desired["devices"]:
-        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge")}
+        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge", "contested")}
         peers = [peer for peer in device["peers"] if not is_pending(peer)] if device.get("peers_known", True) else []
         if not device.get("peers_known", True) or not device.get("purge", True):
             taken = {peer["public_key"] for peer in peers} | {cidr for peer in peers for cidr in peer["allowed_ips"]}

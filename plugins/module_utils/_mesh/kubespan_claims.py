@@ -14,12 +14,11 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._plan.pending import Pending
 from .._plan.plan import Refusal
 from .._values.addresses import Network, overlaps, parse_address, parse_network, special_kind
 from .._values.ranges import DisjointSpans, RangeSet
 from .._values.refused import ValueRefused, quoted
-from .claims import MAX_ALLOWED_IPS, Grants, Holders, OverlayGuard, check_claims, label_of
+from .claims import MAX_ALLOWED_IPS, Grants, OverlayGuard, label_of, open_claims
 from .kubespan_annotations import Affiliate
 from .kubespan_endpoints import host_network, parse_addr_port
 from .kubespan_generations import MAX_ENDPOINTS
@@ -29,23 +28,28 @@ MESH_RANGE = "kubespan_subnet"
 
 
 class Checked(t.NamedTuple):
-    """``affiliates`` that hold, in their order, without what was left out; ``refused`` says what and why."""
+    """``affiliates`` that hold, in their order, without what was left out; ``refused`` says what and why.
+
+    ``contested`` are good by themselves, but share a key, a node id or an address with another one; ``disputed`` are node addresses
+    that several of all these have. Each node decides about both.
+    """
 
     affiliates: t.List[Affiliate]
     refused: t.List[Refusal]
+    contested: t.List[Affiliate]
+    disputed: t.List[str]
 
 
 def check_affiliates(
     affiliates: t.Iterable[t.Any],
     grants: Grants,
     subnet: ipaddress.IPv6Network,
-    holders: t.Optional[Holders] = None,
     own_keys: t.Iterable[str] = (),
     ranges: t.Sequence[str] = ("pod_cidrs",),
 ) -> Checked:
     """Check merged affiliates, which carry ``cluster``, ``node`` and, for hosts of the inventory, ``declared: True``.
 
-    grants, holders and own_keys as check_claims has them; ranges: what of its cluster's grants a node may announce as
+    grants and own_keys as open_claims has them; ranges: what of its cluster's grants a node may announce as
     prefixes. Node addresses must lie in ``node_cidrs``. An affiliate without a key is no peer and is left out in silence.
     """
     widened = {name: dict(granted, **_mesh(granted, subnet)) for name, granted in grants.items()}
@@ -58,15 +62,16 @@ def check_affiliates(
             rows.append((affiliate, _claim(affiliate, subnet)))
         except ValueRefused as error:
             refused.append(_refusal(affiliate if isinstance(affiliate, dict) else {}, error))
-    kept, found = check_claims([claim for dummy, claim in rows], widened, holders, own_keys, [*ranges, MESH_RANGE])
+    claims = [dict(claim, row=number) for number, (dummy, claim) in enumerate(rows)]
+    kept, contested, found = open_claims(claims, widened, own_keys, [*ranges, MESH_RANGE])
     refused.extend(found)
-    standing = {id(claim) for claim in kept}
-    good = [(dict(affiliate), claim) for affiliate, claim in rows if id(claim) in standing]
+    good = [(dict(rows[claim["row"]][0]), claim) for claim in kept]
+    more = [(dict(rows[claim["row"]][0], greedy=claim["greedy"]), claim) for claim in contested]
     guard = OverlayGuard(widened)
-    _check_addresses(good, widened, subnet, holders or {}, refused)
-    for affiliate, dummy in good:
+    disputed = _check_addresses(good + more, widened, subnet, refused)
+    for affiliate, dummy in good + more:
         affiliate["endpoints"] = _endpoints(affiliate, guard, refused)
-    return Checked([affiliate for affiliate, dummy in good], refused)
+    return Checked([affiliate for affiliate, dummy in good], refused, [affiliate for affiliate, dummy in more], disputed)
 
 
 def _mesh(granted: t.Mapping[str, t.Iterable[str]], subnet: ipaddress.IPv6Network) -> t.Dict[str, t.List[str]]:
@@ -100,6 +105,7 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any
         "cluster": affiliate.get("cluster"),
         "node": affiliate.get("node"),
         "declared": affiliate.get("declared"),
+        "things": [("node id", str(affiliate.get("node_id")))],
         "public_key": affiliate["public_key"],
         "endpoint": None,
         "allowed_ips": [str(host_network(address)), *prefixes],
@@ -129,21 +135,18 @@ def _check_addresses(
     rows: t.Sequence[t.Tuple[Affiliate, t.Dict[str, t.Any]]],
     grants: Grants,
     subnet: ipaddress.IPv6Network,
-    holders: Holders,
     refused: t.List[Refusal],
-) -> None:
-    """Leave out addresses that a node may not announce. Of two nodes with one address the live holder keeps it, else
-    the inventory's own, else the first by name."""
+) -> t.List[str]:
+    """Leave out addresses that a node may not announce. Returns those that several announce."""
     routed = DisjointSpans()
     for affiliate, claim in rows:
         for network in sorted(map(parse_network, claim["allowed_ips"]), key=_wider_first):
             if routed.owner(network) is None:
                 routed.add(network, label_of(affiliate["cluster"], affiliate["node"]))
     granted = {name: RangeSet(parse_network(text) for text in ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
-    taken: t.Dict[t.Any, str] = {}
+    taken: t.Dict[t.Any, t.Set[str]] = {}
     wanted = []
     for affiliate, claim in rows:
-        live = _live(holders, affiliate)
         texts = affiliate.get("addresses") or []
         affiliate["addresses"] = []
         if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ALLOWED_IPS:
@@ -158,21 +161,20 @@ def _check_addresses(
                 continue
             if str(host_network(address)) == claim["allowed_ips"][0]:
                 continue  # its own ULA again
-            rank = (address not in live, not affiliate.get("declared"), affiliate["cluster"], affiliate["node"], place)
+            rank = (not affiliate.get("declared"), affiliate["cluster"], affiliate["node"], place)
             wanted.append((rank, address, affiliate))
     wanted.sort(key=_rank)
     for dummy, address, affiliate in wanted:
         label = label_of(affiliate["cluster"], affiliate["node"])
         holder = routed.owner(host_network(address))
         kind = special_kind(address)
-        if taken.get(address) == label:
+        if label in taken.get(address, ()):
             continue
         if kind is not None:
             problem = ValueRefused("special_address", "{0} is a {1} address".format(quoted(str(address)), kind.replace("_", "-")))
         elif address in granted[affiliate["cluster"]] and not (address.version == 6 and address in subnet):
-            holder = holder if holder not in (None, label) else taken.get(address)
-            if holder is None:
-                taken[address] = label
+            if holder in (None, label):
+                taken.setdefault(address, set()).add(label)
                 affiliate["addresses"].append((address.version, int(address), str(address)))
                 continue
             problem = ValueRefused("claimed_twice", "address {0} is also claimed by {1}, which keeps it".format(quoted(str(address)), holder))
@@ -182,6 +184,7 @@ def _check_addresses(
         refused.append(_refusal(affiliate, problem))
     for affiliate, dummy in rows:
         affiliate["addresses"] = [text for dummy, dummy2, text in sorted(affiliate["addresses"])]
+    return [str(address) for address, labels in taken.items() if len(labels) > 1]
 
 
 def _wider_first(network: Network) -> int:
@@ -190,16 +193,3 @@ def _wider_first(network: Network) -> int:
 
 def _rank(row: t.Tuple[t.Any, ...]) -> t.Any:
     return row[0]
-
-
-def _live(holders: Holders, affiliate: Affiliate) -> RangeSet:
-    """Addresses that this node's key works for now."""
-    key = affiliate["public_key"]
-    texts = () if isinstance(key, Pending) else holders.get(affiliate["cluster"], {}).get(key, ())
-    networks = []
-    for text in texts:
-        try:
-            networks.append(parse_network(text))
-        except ValueRefused:
-            continue
-    return RangeSet(networks)

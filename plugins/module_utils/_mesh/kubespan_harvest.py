@@ -30,7 +30,12 @@ def gathered(
 
     What is no endpoint, lies in overlay space or names no node of the mesh is dropped: nobody relies on it.
     """
-    seats = {row["node_id"]: (row["cluster"], row["node"]) for row in topology["kubespan"]["affiliates"]}
+    mesh = topology["kubespan"]
+    rows_of: t.Dict[str, t.List[t.Tuple[str, str]]] = {}
+    for row in [*mesh["affiliates"], *mesh.get("contested", ())]:
+        rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
+    # an id that several claim says nothing
+    seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
     overlay = RangeSet(parse_network(text) for text in [*topology["overlay"], topology["kubespan"]["subnet"]])
     found: t.Dict[t.Tuple[str, str], t.Dict[str, None]] = {}
     for host in sorted(reports):

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.plan import Refusal
-from .._values.refused import quoted
 from .kubespan_annotations import LISTS, SCALARS, Affiliate
-
-#: What facts and variables of the inventory say; sorts before every other source.
-INVENTORY = "inventory"
-
 
 def raw_key(source: str, node_id: str) -> str:
     """The key of a raw record: ``<source>/<node id>``."""
@@ -49,32 +43,3 @@ def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Affiliate]:
             if record.get(name):
                 target.setdefault(name, record[name])
     return [merged[node_id] for node_id in sorted(merged)]
-
-
-def refuse_shared_ids(
-    raw: t.Mapping[str, t.Mapping[str, t.Any]]
-) -> t.Tuple[t.Dict[str, t.Mapping[str, t.Any]], t.List[Refusal]]:
-    """Drop records whose node id two clusters claim (ruling 36): one of them would take over the other's node.
-
-    A record of the inventory (``declared``) names whose id it is; then only the other clusters' are refused. Records carry
-    ``cluster`` and ``node``.
-    """
-    seats: t.Dict[str, t.Dict[t.Tuple[str, str], bool]] = {}
-    for record in raw.values():
-        seat = (str(record.get("cluster")), str(record.get("node")))
-        seats.setdefault(record["node_id"], {})
-        seats[record["node_id"]][seat] = seats[record["node_id"]].get(seat, False) or bool(record.get("declared"))
-    kept, refusals = {}, []
-    for key in sorted(raw):
-        record = raw[key]
-        seat = (str(record.get("cluster")), str(record.get("node")))
-        rivals = seats[record["node_id"]]
-        declared = [other for other in rivals if rivals[other]]
-        if len(rivals) == 1 or declared == [seat]:
-            kept[key] = record
-            continue
-        others = ", ".join(sorted("/".join(other) for other in rivals if other != seat)[:3])
-        label = "/".join(seat)
-        message = "{0}: node id {1} is also that of {2}".format(label, quoted(record["node_id"]), quoted(others))
-        refusals.append(Refusal(label, "claimed_twice", message))
-    return kept, sorted(set(refusals))

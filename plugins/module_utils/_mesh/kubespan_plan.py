@@ -21,7 +21,7 @@ from .kubespan_annotations import ENDPOINTS, KEYS, decode
 from .kubespan_claims import check_affiliates
 from .kubespan_harvest import gathered, with_harvested
 from .kubespan_identity import mesh_subnet
-from .kubespan_merge import INVENTORY, cluster_source, merge, raw_key, refuse_shared_ids
+from .kubespan_merge import cluster_source, merge, raw_key
 from .node_listing import read_listing
 from .semaphore_peers import pod_cidrs_of
 
@@ -30,43 +30,39 @@ MODE = "kubespan"
 
 
 def plan_mesh(
-    fabric: Fabric, listings: t.Mapping[str, t.Any], mesh_id: str, records: t.Optional[t.Mapping[str, t.Any]] = None
+    fabric: Fabric, listings: t.Mapping[str, t.Any], mesh_id: str, reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None
 ) -> Data:
     """Everything the mesh should be, as plain data with Pending values.
 
-    listings: as semaphore_topology.plan_mesh has them. records: {host: affiliate}, what hosts said of themselves in this
-    run; it stands beside what their Nodes carry. Returns the keys of semaphore_topology.plan_mesh with no devices, and::
+    listings: as semaphore_topology.plan_mesh has them. reported: {host: {annotation: value}}, what hosts said of themselves in this
+    run; it counts instead of what their Nodes carry. Returns the keys of semaphore_topology.plan_mesh with no devices, and::
 
         mode: "kubespan"
         kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
+        and where there are any: contested: [affiliates of which each node decides which it takes], disputed: [node addresses that
+        several of all affiliates have], unread: [clusters that could not be read]
     """
     subnet = mesh_subnet(mesh_id)
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
     refused: t.List[Refusal] = [refusal for listing in read.values() for refusal in listing.refused]
     hosts = {(node["cluster"], node["node_name"]): host for host, node in fabric.nodes.items()}
-    raw: t.Dict[str, Data] = {}
+    raw: t.List[Data] = []
     for cluster, listing in read.items():
         objects = {} if listing.failure else _by_name(listings[cluster]["nodes"])
-        for name in sorted(listing.nodes):
-            record = decode(objects[name])
+        for name in sorted({*listing.nodes, *(node for place, node in hosts if place == cluster)}):
+            host = hosts.get((cluster, name))
+            said = (reported or {}).get(host) if host is not None else None
+            record = decode(_with_annotations(objects.get(name) or {"metadata": {"name": name}}, said))
             if record is None:
                 continue
-            record.update(cluster=cluster, node=name, declared=(cluster, name) in hosts)
-            key = raw_key(cluster_source(cluster), record["node_id"])
-            if key in raw:
-                message = "{0}: its node id is also that of {1}".format(label_of(cluster, name), raw[key]["node"])
-                refused.append(Refusal(label_of(cluster, name), "claimed_twice", message))
-                continue
-            raw[key] = record
-    for host, record in sorted((records or {}).items()):
-        if host in fabric.nodes and isinstance(record, dict) and isinstance(record.get("node_id"), str):
-            node = fabric.nodes[host]
-            raw[raw_key(INVENTORY, record["node_id"])] = dict(record, cluster=node["cluster"], node=node["node_name"], declared=True)
-    kept, shared = refuse_shared_ids(raw)
-    refused.extend(shared)
+            raw_record = {raw_key(cluster_source(cluster), record["node_id"]): record}
+            affiliate = dict(merge(raw_record)[0], cluster=cluster, node=name, declared=host is not None)
+            raw.append(dict(affiliate, host=host, reported=bool(said)) if host is not None else affiliate)
     grants = fabric.grants()
-    checked = check_affiliates(merge(kept), grants, subnet)
+    checked = check_affiliates(raw, grants, subnet)
     refused.extend(checked.refused)
+    unread = [cluster for cluster, listing in read.items() if listing.failure]
+    more = {"contested": checked.contested, "disputed": checked.disputed, "unread": unread}
     nodes = {host: _node(fabric, host, read, refused) for host in sorted(fabric.nodes)}
     return {
         "mode": MODE,
@@ -77,13 +73,25 @@ def plan_mesh(
         "nodes": nodes,
         "kubespan": {
             "subnet": str(subnet),
-            "affiliates": checked.affiliates,
-            "complete": not any(listing.failure for listing in read.values()),
+            "affiliates": [{key: row[key] for key in row if key not in ("host", "reported")} for row in checked.affiliates],
+            "complete": not unread,
+            **{name: rows for name, rows in more.items() if rows},
             "networks": {name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
         },
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
     }
+
+
+def _with_annotations(node: t.Mapping[str, t.Any], said: t.Optional[t.Mapping[str, t.Any]]) -> t.Mapping[str, t.Any]:
+    """The Node with what its host says of itself in place of the mesh's annotations."""
+    if not said:
+        return node
+    metadata = node["metadata"]
+    present = metadata.get("annotations") if isinstance(metadata.get("annotations"), dict) else {}
+    kept = {key: value for key, value in present.items() if key not in KEYS}
+    own = {key: said[key] for key in KEYS if isinstance(said.get(key), str) and said[key]}
+    return dict(node, metadata=dict(metadata, annotations=dict(kept, **own)))
 
 
 def _by_name(nodes: t.Iterable[t.Any]) -> t.Dict[t.Any, t.Mapping[str, t.Any]]:
@@ -128,6 +136,7 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data
         "complete": mesh["complete"],
         "cluster_networks": mesh["networks"][node["cluster"]],
         "pod_cidrs": node["pod_cidrs"],
+        **{name: mesh[name] for name in ("contested", "disputed", "unread") if mesh.get(name)},
     }
 
 

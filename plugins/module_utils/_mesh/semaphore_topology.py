@@ -18,7 +18,7 @@ from .._plan.plan import Refusal
 from .._values.addresses import parse_endpoint
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused
-from .claims import OVERLAY_RANGES, Claim, Holders, OverlayGuard, check_claims, label_of
+from .claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims
 from .fabric import Fabric
 from .listen_ports import announced_ports, written_port
 from .node_listing import Listing, read_listing
@@ -29,17 +29,19 @@ from .semaphore_peers import peer, pod_cidrs_of, read_published
 def plan_mesh(
     fabric: Fabric,
     listings: t.Mapping[str, t.Any],
-    holders: t.Optional[t.Mapping[str, Holders]] = None,
+    reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None,
 ) -> t.Dict[str, t.Any]:
     """Everything the mesh should be, as plain data with Pending values (``to_wire`` makes JSON of it).
 
     listings: {cluster: {"nodes": [Node objects]} or {"error": {reason, message}}}; a cluster that is missing
-    counts as not readable. holders: {local: {remote: {public key: [cidr]}}}, the peers that work now, where known.
+    counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
+    before what stands in their cluster.
 
     Returns::
 
         clusters: {local: {remotes: {remote: {device, listen_port, listen_port_known, mtu, txqueuelen, routes, private_key_file,
                    peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
+                   contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
                    complete: bool, reason: None or text}}}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
@@ -54,8 +56,8 @@ def plan_mesh(
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
     refused = [refusal for listing in read.values() for refusal in listing.refused]
     remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
-    nodes = _nodes(fabric, read, remotes, refused)
-    hosts = {(node["cluster"], node["node_name"]): node for node in nodes.values()}
+    nodes = _nodes(fabric, read, remotes, refused, reported or {})
+    hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
     ranges = _pod_ranges(fabric, read)
     grants = fabric.grants()
     guard = OverlayGuard(grants)
@@ -64,15 +66,18 @@ def plan_mesh(
         node["pod_cidrs"] = found if isinstance(found, list) else []
     clusters: t.Dict[str, t.Any] = {}
     for local in sorted(fabric.clusters):
-        claims = _View(local, guard, refused).claims(read, hosts, ranges)
+        claims = _View(local, guard, refused, reported or {}).claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
-        kept, turned_away = check_claims(claims, grants, (holders or {}).get(local), own)
+        kept, contested, turned_away = open_claims(claims, grants, own)
         refused.extend(turned_away)
         by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         for claim in kept:
-            by_remote.setdefault(claim["cluster"], []).append(
-                dict(peer(claim["public_key"], claim["endpoint"], claim["allowed_ips"]), node=claim["node"])
-            )
+            by_remote.setdefault(claim["cluster"], []).append(_peer(claim))
+        open_peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        for claim in contested:
+            key_file = remotes[claim["cluster"]][local]["private_key_file"]
+            more = {key: claim.get(key) for key in ("declared", "reported", "greedy", "host")}
+            open_peers.setdefault(claim["cluster"], []).append(dict(_peer(claim), key_file=key_file, **more))
         clusters[local] = {"remotes": {}}
         for name, settings in remotes[local].items():
             failure = read[name].failure
@@ -82,6 +87,8 @@ def plan_mesh(
                 complete=failure is None,
                 reason=failure["message"] if failure else None,
             )
+            if name in open_peers:
+                clusters[local]["remotes"][name]["contested"] = open_peers[name]
     return {
         "fabric": fabric.name,
         "annotation_patterns": list(PATTERNS),
@@ -104,6 +111,10 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict
         name: dict(settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name)))
         for name, settings in remotes.items()
     }
+
+
+def _peer(claim: Claim) -> t.Dict[str, t.Any]:
+    return dict(peer(claim["public_key"], claim["endpoint"], claim["allowed_ips"]), node=claim["node"])
 
 
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
@@ -138,6 +149,8 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
                 "peers_known": settings["complete"],
             }
         )
+        if settings.get("contested"):
+            devices[-1]["contested"] = settings["contested"]
     return dict(node, fabric=topology["fabric"], devices=devices)
 
 
@@ -146,6 +159,7 @@ def _nodes(
     read: t.Mapping[str, Listing],
     remotes: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]],
     refused: t.List[Refusal],
+    reported: t.Mapping[str, t.Mapping[str, t.Any]],
 ) -> t.Dict[str, t.Dict[str, t.Any]]:
     """What every inventory host publishes; those without a Node object publish nothing and are refused."""
     nodes = {}
@@ -167,7 +181,7 @@ def _nodes(
         address_type = fabric.clusters[cluster]["endpoint_address_type"]
         for remote, settings in remotes[cluster].items():
             try:
-                row["annotations"].update(_wanted(node, remote, settings["listen_port"], address_type))
+                row["annotations"].update(_wanted(node, remote, settings["listen_port"], address_type, reported.get(host) or {}))
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, name), error.word, error.message))
                 break
@@ -178,8 +192,10 @@ def _nodes(
     return nodes
 
 
-def _wanted(node: t.Mapping[str, t.Any], remote: str, port: int, address_type: str) -> t.Dict[str, t.Any]:
-    published = node["annotations"].get(key_of(remote, "pubKey"))
+def _wanted(
+    node: t.Mapping[str, t.Any], remote: str, port: int, address_type: str, reported: t.Mapping[str, t.Any]
+) -> t.Dict[str, t.Any]:
+    published = reported.get(key_of(remote, "pubKey"), node["annotations"].get(key_of(remote, "pubKey")))
     try:
         public_key: t.Any = parse_key(published)
     except ValueRefused:
@@ -206,8 +222,10 @@ def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> t.Dict[t.Tuple
 class _View:
     """All other clusters as one cluster sees them."""
 
-    def __init__(self, local: str, guard: OverlayGuard, refused: t.List[Refusal]) -> None:
-        self._local, self._guard, self._refused = local, guard, refused
+    def __init__(
+        self, local: str, guard: OverlayGuard, refused: t.List[Refusal], reported: t.Mapping[str, t.Mapping[str, t.Any]]
+    ) -> None:
+        self._local, self._guard, self._refused, self._reported = local, guard, refused, reported
         self._key, self._endpoint = key_of(local, "pubKey"), key_of(local, "endpoint")
 
     def claims(
@@ -239,7 +257,10 @@ class _View:
                     self._refuse(label, pods)
                     continue
                 claim = {"public_key": pair[0], "endpoint": pair[1], "allowed_ips": pods}
-                found.append(dict(claim, cluster=cluster, node=name, declared=host is not None))
+                said = host is not None and pair[0] == (self._reported.get(host["host"]) or {}).get(self._key)
+                found.append(
+                    dict(claim, cluster=cluster, node=name, declared=host is not None, host=host and host["host"], reported=said)
+                )
         return found
 
     def _published(self, label: str, annotations: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:

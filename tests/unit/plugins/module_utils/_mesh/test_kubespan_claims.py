@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node_contests import settle_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_claims import check_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import peer_specs
@@ -24,8 +25,19 @@ TABLE = json.loads(FIXTURE.read_text("utf-8"))
 GRANTS, GOOD, EVIL, SUBNET = TABLE["grants"], TABLE["good"], TABLE["evil"], mesh_subnet(TABLE["mesh_id"])
 
 
-def check(affiliates: t.Iterable[t.Any], holders: t.Any = None) -> t.Any:
-    return check_affiliates(affiliates, GRANTS, SUBNET, holders, TABLE["own_keys"])
+class Decided(t.NamedTuple):
+    affiliates: t.List[t.Any]
+    refused: t.List[t.Any]
+
+
+def check(affiliates: t.Sequence[t.Any], peers: t.Sequence[t.Any] = ()) -> Decided:
+    """The stage, and what a node with these confirmed peers makes of it."""
+    found = check_affiliates(affiliates, GRANTS, SUBNET, TABLE["own_keys"])
+    given = {"affiliates": found.affiliates, "contested": found.contested, "disputed": found.disputed}
+    kept, refused = settle_affiliates(given, {}, {"peers": peers}, "kubespan", ["/key"])
+    order = [(one.get("cluster"), one.get("node")) if isinstance(one, dict) else None for one in affiliates]
+    kept.sort(key=lambda one: order.index((one["cluster"], one["node"])))
+    return Decided([{key: one[key] for key in one if key != "by_rank"} for one in kept], [*found.refused, *refused])
 
 
 def expand(value: t.Any) -> t.Any:
@@ -76,7 +88,7 @@ def test_who_keeps_a_shared_address() -> None:
     first = dict(EVIL, node="gcp-0", addresses=["10.22.22.11"])
     by_name = check([*GOOD, first])
     assert by_name.affiliates[1]["addresses"] == [] and by_name.refused[0].object == "gcp/gcp-1"
-    live = check([*GOOD, first], {"gcp": {GOOD[1]["public_key"]: ["10.22.22.11/32", "broken"]}})
+    live = check([*GOOD, first], [{"public_key": GOOD[1]["public_key"], "allowed_ips": ["10.22.22.11/32", "broken"], "cluster": "gcp", "node": "gcp-1"}])
     assert live.affiliates[:2] == GOOD and [item.object for item in live.refused] == ["gcp/gcp-0"]
     declared = check([GOOD[0], dict(GOOD[1], declared=True), first])
     assert declared.affiliates[1]["addresses"] == ["10.22.22.11"] and [item.object for item in declared.refused] == ["gcp/gcp-0"]
@@ -96,8 +108,8 @@ def test_its_own_ula_among_its_addresses_is_harmless() -> None:
 
 def test_service_networks_may_be_granted() -> None:
     seed = dict(EVIL, additional_addresses=["10.4.66.1/24", "10.5.0.1/32"])
-    kept, refused = check_affiliates([seed], GRANTS, SUBNET, ranges=("pod_cidrs", "service_cidrs"))
-    assert len(kept) == 1 and refused == []
+    found = check_affiliates([seed], GRANTS, SUBNET, ranges=("pod_cidrs", "service_cidrs"))
+    assert len(found.affiliates) == 1 and found.refused == []
 
 
 VALUE = st.none() | st.integers() | st.text(max_size=12) | st.sampled_from(["10.4.1.0/24", "0.0.0.0/0", "10.22.22.11", "fd7a:6197:edb7:2302::b1"])

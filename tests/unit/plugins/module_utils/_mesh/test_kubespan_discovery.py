@@ -200,17 +200,6 @@ def test_merge() -> None:
     assert [one["machine_type"] for one in later] == ["controlplane"]
 
 
-def test_ids_claimed_by_two_clusters() -> None:
-    one = {"node_id": "a", "cluster": "aws", "node": "n1"}
-    two = {"node_id": "a", "cluster": "gcp", "node": "n1"}
-    other = {"node_id": "b", "cluster": "gcp", "node": "n2"}
-    kept, refused = merging.refuse_shared_ids({"k8s:aws/a": one, "k8s:gcp/a": two, "k8s:gcp/b": other})
-    assert list(kept) == ["k8s:gcp/b"] and [row.object for row in refused] == ["aws/n1", "gcp/n1"]
-    kept, refused = merging.refuse_shared_ids({"inventory/a": dict(one, declared=True), "k8s:aws/a": one, "k8s:gcp/a": two})
-    assert sorted(kept) == ["inventory/a", "k8s:aws/a"] and [(row.object, row.reason) for row in refused] == [("gcp/n1", "claimed_twice")]
-    assert merging.refuse_shared_ids({"inventory/a": one, "k8s:aws/a": one})[1] == []
-
-
 def test_config() -> None:
     parsed = config.parse_config(
         {"enabled": True, "allowDownPeerBypass": True, "mtu": 1280, "filters": {"endpoints": [], "peerEndpoints": ["!10.0.0.0/8"]},

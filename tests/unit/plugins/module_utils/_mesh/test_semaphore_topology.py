@@ -163,8 +163,6 @@ def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> 
     "evil, reason",
     [
         (node("x", "0.0.0.0/0", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "outside_grant"),
-        (node("x", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")), "claimed_twice"),
-        (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", GCP_KEY, "1.2.3.4:5")), "claimed_twice"),
         (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", AWS_KEY, "1.2.3.4:5")), "own_key"),
         (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", "A" * 43 + "=", "1.2.3.4:5")), "weak_key"),
         (node("x", "10.4.9.0/24", "10.22.22.9", published("aws", THIRD_KEY, "10.3.0.1:5")), "endpoint_in_overlay"),
@@ -194,15 +192,23 @@ def test_a_node_without_address_or_range_is_refused_by_name() -> None:
     assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
 
 
-def test_live_peers_keep_what_they_hold_and_then_the_inventorys_nodes() -> None:
-    given_listings = copy.deepcopy(SETTLED)
-    given_listings["gcp"]["nodes"].append(
-        node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5"))
-    )
-    # aaa comes first by name, but the inventory declares gcp-1
-    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings))] == ["gcp-1"]
-    holders = {"aws": {"gcp": {THIRD_KEY: ["10.4.7.0/24"]}}}
-    assert [peer["node"] for peer in peers_of(plan_mesh(fabric(), given_listings, holders))] == ["aaa"]
+@pytest.mark.parametrize("evil", [
+    node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")),
+    node("aaa", "10.4.9.0/24", "10.22.22.9", published("aws", GCP_KEY, "1.2.3.4:5")),
+])  # fmt: skip
+def test_two_that_claim_one_thing_are_left_to_the_nodes(evil: t.Any) -> None:
+    hostile = copy.deepcopy(SETTLED)
+    hostile["gcp"]["nodes"].insert(0, evil)
+    topology = plan_mesh(fabric(), hostile)
+    assert topology["refused"] == [] and peers_of(topology) == []
+    device = node_part(topology, "aws-1")["devices"][0]
+    assert [(peer["node"], peer["declared"], peer["reported"]) for peer in device["contested"]] == [("aaa", False, False), ("gcp-1", True, False)]
+    # what the host says of itself in this run is marked, and counts instead of what its cluster says
+    word = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
+    said = plan_mesh(fabric(), hostile, word)["nodes"]["gcp-1"]["annotations"]
+    assert said["aws.wireguard.semaphore.uw.io/pubKey"] == word["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
+    again = node_part(plan_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")["devices"][0]
+    assert [peer["reported"] for peer in again["contested"]] == [False, True]
 
 
 def test_too_many_nodes_are_no_listing() -> None:

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a run ended, over all capabilities and clusters."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: run_outcome
+short_description: How a run ended, by cluster and capability
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Joins what the collection's roles registered in a run. A broken capability or cluster does not stop the others, so a run that
+    collected failures has to fail at its end. The playbooks of the collection do that with this filter.
+options:
+  _input:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  groups:
+    description: The variable C(groups).
+    type: dict
+    required: true
+  asked:
+    description: The capabilities of the run, in the order of the table's columns.
+    type: list
+    elements: str
+    required: true
+  hosts:
+    description: All hosts of the play, C(ansible_play_hosts_all).
+    type: list
+    elements: str
+    required: true
+  alive:
+    description: Those of them that did not fail and were reached, C(ansible_play_hosts).
+    type: list
+    elements: str
+    required: true
+  clusters_group:
+    description: The group whose hosts are the clusters.
+    type: str
+    default: clusters
+"""
+
+EXAMPLES = r"""
+- name: Say how it ended
+  ansible.builtin.debug:
+    msg: "{{ outcome.text }}"
+  failed_when: not outcome.ok
+  vars:
+    outcome: "{{ hostvars | multicluster.network.run_outcome(groups, ['mesh', 'services'], ansible_play_hosts_all, ansible_play_hosts) }}"
+  run_once: true
+"""
+
+RETURN = r"""
+_value:
+  description: C(ok), C(cells) (cluster to capability to text), C(errors) and C(text), a table and a line for each error.
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import Told, judge
+
+#: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
+REGISTERED = {
+    "mesh": ("__mesh_r_plan", "__mesh_r_publish", "__mesh_r_pools"),
+    "services": ("__service_mirror_r",),
+    "dns": ("__coredns_r_section",),
+    "policy": ("__policy_sync_r_sets",),
+    "loadbalancers": ("__load_balancers_r",),
+    "control_plane_address": ("__control_plane_address_r",),
+    "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
+    "clustermesh": ("__clustermesh_r_peers",),
+}
+#: The same, where each node has its own.
+OF_NODES = {"mesh": "__node_dataplane_r_converge", "loadbalancers": "__bgp_speaker_r"}
+#: What the role capability writes down of one that ended before its end.
+BROKEN = "__capability_broken"
+#: The same of one node, which goes on with the rest.
+BROKEN_HERE = "__capability_broken_here"
+
+
+def run_outcome(
+    hostvars: t.Any,
+    groups: t.Mapping[str, t.Any],
+    asked: t.Sequence[str],
+    hosts: t.Sequence[str],
+    alive: t.Sequence[str],
+    clusters_group: str = "clusters",
+) -> t.Dict[str, t.Any]:
+    """See DOCUMENTATION."""
+    clusters = [str(name) for name in groups.get(clusters_group, ())]
+    results: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
+    broken: t.Dict[str, str] = {}
+    nodes: t.Dict[str, str] = {}
+    verdict: t.Mapping[str, t.Any] = {}
+    lost: t.Dict[str, t.Tuple[str, str]] = {}
+    seen: t.Set[str] = set()
+    gone = {str(name) for name in hosts} - {str(name) for name in alive}
+    for host in hosts:
+        given = hostvars[host]
+        for capability, message in (given[BROKEN] if BROKEN in given else {}).items():
+            broken.setdefault(str(capability), str(message))
+        for capability, names in REGISTERED.items():
+            for name in names:
+                if name in given and name not in seen and not given[name].get("skipped"):
+                    seen.add(name)
+                    results.setdefault(capability, []).append(_part(given[name]))
+        if not verdict and "__mesh_report" in given:
+            verdict = given["__mesh_report"]
+        if str(host) in clusters or "multicluster_cluster" not in given:
+            if str(host) in clusters and str(host) in gone:
+                lost[str(host)] = ("", "failed, see above")
+            continue
+        nodes[str(host)] = str(given["multicluster_cluster"])
+        for capability, message in (given[BROKEN_HERE] if BROKEN_HERE in given else {}).items():
+            lost[str(host)] = (str(capability), str(message))
+        if str(host) in gone:
+            lost[str(host)] = (str(next(iter(asked), "")), _why(given))
+        for capability, name in OF_NODES.items():
+            # a node's own failure is that of the node, which is lost; what it refused belongs to its cluster
+            if name in given and given[name].get("refused"):
+                rows = [dict(row, object="{0}/{1}".format(host, row.get("object"))) for row in given[name]["refused"]]
+                results.setdefault(capability, []).append({"refused": rows})
+    return judge(Told([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
+
+
+def _why(given: t.Any) -> str:
+    """Why a node is no longer part of the run, as far as its own result tells."""
+    result = given[OF_NODES["mesh"]] if OF_NODES["mesh"] in given else {}
+    told = result.get("msg") if result.get("failed") or result.get("unreachable") else ""
+    return str(told or "failed or not reached, see above")
+
+
+def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    return {name: result[name] for name in ("failures", "refused", "failed", "msg") if name in result}
+
+
+class FilterModule:
+    """Ansible's way to find the filter."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        """Name to function."""
+        return {"run_outcome": run_outcome}

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Who keeps what several nodes claim: a key, a node id, an address, a range.
+
+What a cluster's API server says of its nodes is a claim, also about whose key something is, so the fabric's plan cannot decide
+it. Each node decides for itself: it knows from its last confirmed state with whom it works. Only where it knows nothing counts
+what hosts reported in this run, then what the inventory declares, then the name.
+"""
+
+from __future__ import annotations
+
+import bisect
+import typing as t
+
+from .._values.addresses import Network
+from .._values.ranges import DisjointSpans, Span, span
+from .._values.refused import quoted
+
+#: ("key", text), ("node id", text), ("address", text)
+Thing = t.Tuple[str, str]
+
+
+class Claimant(t.NamedTuple):
+    """One node's claim. ``rank``: the smaller wins where nobody is known to hold a thing; its first item is False for a claim that
+    the node's host made in this run. ``marks``: further networks by which a record without a name is known to be of this node."""
+
+    cluster: str
+    node: str
+    things: t.Sequence[Thing]
+    networks: t.Sequence[Network]
+    rank: t.Tuple[t.Any, ...]
+    marks: t.Sequence[Network] = ()
+
+    @property
+    def label(self) -> str:
+        """``cluster/node``."""
+        return "{0}/{1}".format(self.cluster, self.node)
+
+
+class Record(t.NamedTuple):
+    """Who held what in the last confirmed state. Without ``node``, or without ``cluster``, it is told by its ranges whose it is."""
+
+    cluster: t.Optional[str]
+    node: t.Optional[str]
+    things: t.Sequence[Thing]
+    networks: t.Sequence[Network]
+
+    @property
+    def label(self) -> str:
+        """``cluster/node`` as far as they are known."""
+        return "/".join(part for part in (self.cluster, self.node) if part) or "a node that this one works with"
+
+
+class Lost(t.NamedTuple):
+    """Why a claim lost: what ``kind`` of thing, ``shown`` as text, and the label of who keeps it."""
+
+    kind: str
+    shown: str
+    holder: str
+
+
+class Settled(t.NamedTuple):
+    """Indices of claimants: ``kept``; those of them that won by rank alone, which makes nobody a holder; and why the others lost."""
+
+    kept: t.Set[int]
+    by_rank: t.Set[int]
+    lost: t.Dict[int, Lost]
+
+
+def rank_of(claim: t.Mapping[str, t.Any]) -> t.Tuple[bool, bool, bool, str, str]:
+    """The rank of a claim that carries ``reported``, ``greedy`` and ``declared``, ``cluster`` and ``node``."""
+    return (not claim.get("reported"), bool(claim.get("greedy")), not claim.get("declared"), str(claim["cluster"]), str(claim["node"]))
+
+
+def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread: t.Container[str] = ()) -> Settled:
+    """Decide between claimants. ``unread``: clusters that could not be read, whose nodes hold what they held.
+
+    A record counts while its node still claims the thing, or while its cluster cannot be asked. So a node that gave a key up
+    does not keep others from it, and one that cannot be asked loses nothing.
+    """
+    held = _Held(records, claimants, unread)
+    lost = {index: why for index, why in enumerate(map(held.trespass, claimants)) if why is not None}
+    kept: t.Set[int] = set()
+    by_rank: t.Set[int] = set()
+    things: t.Dict[Thing, int] = {}
+    spans = DisjointSpans()
+    for index in sorted((index for index in range(len(claimants)) if index not in lost), key=lambda index: claimants[index].rank):
+        claimant = claimants[index]
+        rival, what = _rival(claimant, things, spans)
+        if rival is not None:
+            lost[index] = Lost(what[0], what[1], claimants[rival].label)
+            if claimants[rival].rank[0] == claimant.rank[0]:
+                by_rank.add(rival)
+            continue
+        kept.add(index)
+        things.update(dict.fromkeys(claimant.things, index))
+        for network in claimant.networks:
+            if spans.owner(network) is None:  # a node may nest its own
+                spans.add(network, index)
+    return Settled(kept, by_rank, lost)
+
+
+def _rival(claimant: Claimant, things: t.Mapping[Thing, int], spans: DisjointSpans) -> t.Tuple[t.Optional[int], Thing]:
+    for thing in claimant.things:
+        if thing in things:
+            return things[thing], thing
+    for network in claimant.networks:
+        owner = spans.owner(network)
+        if owner is not None:
+            return owner, ("range", str(network))
+    return None, ("", "")
+
+
+class _Held:
+    """What is held by whom, as far as it still counts."""
+
+    def __init__(self, records: t.Iterable[Record], claimants: t.Sequence[Claimant], unread: t.Container[str]) -> None:
+        self._claimants, self._unread = claimants, unread
+        self._any_unread = bool(unread)
+        self._things: t.Dict[Thing, Record] = {}
+        rows: t.List[t.Tuple[Span, int, Record]] = []
+        for number, record in enumerate(records):
+            for thing in record.things:
+                self._things.setdefault(thing, record)
+            rows.extend((span(network), number, record) for network in record.networks)
+        rows.sort(key=lambda row: (row[0], row[1]))
+        self._rows = rows
+        self._starts = [row[0] for row in rows]
+        self._by_thing: t.Dict[Thing, t.List[Claimant]] = {}
+        for claimant in claimants:
+            for thing in claimant.things:
+                self._by_thing.setdefault(thing, []).append(claimant)
+
+    def trespass(self, claimant: Claimant) -> t.Optional[Lost]:
+        """What of a claim is somebody else's; None when nothing is."""
+        for thing in claimant.things:
+            record = self._things.get(thing)
+            if record is None or _is_of(record, claimant):
+                continue
+            if self._away(record) or any(_is_of(record, other) for other in self._by_thing[thing]):
+                return Lost(thing[0], thing[1], self._name(record, self._by_thing[thing]))
+        for network in claimant.networks:
+            for where, record in self._overlapping(span(network)):
+                if _is_of(record, claimant):
+                    continue
+                if self._away(record) or any(_is_of(record, other) and _covers_some(other, where) for other in self._claimants):
+                    return Lost("range", str(network), self._name(record, self._claimants))
+        return None
+
+    def _away(self, record: Record) -> bool:
+        return record.cluster in self._unread if record.cluster is not None else self._any_unread
+
+    def _name(self, record: Record, others: t.Iterable[Claimant]) -> str:
+        return record.label if record.node else next((other.label for other in others if _is_of(record, other)), record.label)
+
+    def _overlapping(self, wanted: Span) -> t.Iterator[t.Tuple[Span, Record]]:
+        version, first, last = wanted
+        index = bisect.bisect_right(self._starts, (version, last, 1 << 129))
+        # what a node confirmed overlaps nothing else of it, so only neighbours have to be looked at
+        for where, _number, record in reversed(self._rows[:index]):
+            if where[0] != version or where[2] < first:
+                break
+            yield where, record
+
+
+def _covers_some(claimant: Claimant, where: Span) -> bool:
+    return any(version == where[0] and low <= where[2] and high >= where[1] for version, low, high in map(span, claimant.networks))
+
+
+def _is_of(record: Record, claimant: Claimant) -> bool:
+    """Whether a record is one of the claimant's own."""
+    if record.cluster is not None and record.cluster != claimant.cluster:
+        return False
+    if record.node is not None:
+        return record.node == claimant.node
+    known = claimant._replace(networks=[*claimant.networks, *claimant.marks])
+    return any(_covers_some(known, span(network)) for network in record.networks)
+
+
+def sentence(label: str, lost: Lost) -> str:
+    """The refusal of a claim in words."""
+    return "{0}: {1} {2} is held by {3}, which keeps it".format(label, lost.kind, quoted(lost.shown), lost.holder)

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""How a run of several capabilities over several clusters ended: one table, one line for each error, one verdict. Pure.
+
+One broken part does not stop the rest, so what failed has to be collected somewhere; this is where it is told.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+OK, FAILED, NOT_ASKED = "ok", "failed", "not asked"
+#: The table ends after so many clusters, the worst first, and the list after so many errors; what is left out is counted.
+SHOWN_CLUSTERS = 20
+SHOWN_ERRORS = 20
+#: A reason that a server wrote may be a page long.
+LONGEST_LINE = 400
+
+Data = t.Mapping[str, t.Any]
+Cells = t.Dict[str, t.Dict[str, str]]
+
+
+class Told(t.NamedTuple):
+    """What a run left behind.
+
+    ``asked``: capabilities in their order. ``clusters``: all names. ``results``: capability -> results of its modules, those that
+    ran. ``broken``: capability -> why it ended before its end. ``nodes``: node -> its cluster. ``lost``: host -> (capability, why),
+    the hosts that failed or were not reached. ``verdict``: {ok, problems} of a verification, empty where none was made.
+    """
+
+    asked: t.Sequence[str]
+    clusters: t.Sequence[str]
+    results: t.Mapping[str, t.Sequence[Data]]
+    broken: t.Mapping[str, str]
+    nodes: t.Mapping[str, str]
+    lost: t.Mapping[str, t.Tuple[str, str]]
+    verdict: Data
+
+
+def judge(told: Told) -> t.Dict[str, t.Any]:
+    """{ok, cells: {cluster: {capability: text}}, errors: [line], text: [line]}; ``text`` fits a screen."""
+    cells: Cells = {name: {} for name in sorted(told.clusters)}
+    errors: t.List[str] = []
+    for capability in told.asked:
+        errors += _capability(told, capability, cells)
+    strays = sorted(host for host, (capability, unused) in told.lost.items() if host not in told.nodes or capability not in told.asked)
+    errors += ["{0}: {1}".format(name, _line(told.lost[name][1])) for name in strays]
+    errors += ["{0}: {1}".format(name, _line(told.broken[name]) or FAILED) for name in sorted(set(told.broken) - set(told.asked))]
+    table = _table(told.asked, cells) if cells and told.asked else []
+    lines = list(errors[:SHOWN_ERRORS])
+    if len(errors) > SHOWN_ERRORS:
+        lines.append("{0} more, see above".format(len(errors) - SHOWN_ERRORS))
+    return {"ok": not errors, "cells": cells, "errors": errors, "text": table + (["failed:"] + ["  " + line for line in lines] if lines else [])}
+
+
+def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
+    """Fill the column of one capability; returns its errors."""
+    results = told.results.get(capability, ())
+    broken = told.broken.get(capability)
+    reasons: t.Dict[str, t.List[str]] = {}
+    errors: t.List[str] = []
+    for failure in _unique(row for result in results for row in result.get("failures") or ()):
+        reasons.setdefault(str(failure.get("cluster")), []).append(_line(str(failure.get("cause") or failure.get("reason") or FAILED))[:40])
+        errors.append(_failure_line(capability, failure))
+    if broken is None and not errors:
+        broken = next((_message(result) for result in results if result.get("failed")), None)
+    # what ended the capability is most often the failure of a cluster that is told already
+    if broken is not None and not any(str(row.get("message")) in broken for result in results for row in result.get("failures") or ()):
+        errors.append("{0}: {1}".format(capability, _line(broken) or FAILED))
+        for name in cells:
+            reasons.setdefault(name, [])
+    for node in sorted(host for host, (where, unused) in told.lost.items() if where == capability and host in told.nodes):
+        reasons.setdefault(told.nodes[node], []).append("node " + node)
+        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, told.nodes[node], _line(told.lost[node][1])))
+    if capability == "verify" and told.verdict:
+        _verdict(told, reasons, errors, cells)
+    refused = _refused(told, results, cells)
+    ran = bool(results) or bool(errors) or (capability == "verify" and bool(told.verdict))
+    for name, row in cells.items():
+        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0))
+    return errors
+
+
+def _verdict(told: Told, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
+    """Problems begin with ``cluster NAME:`` or ``NODE:``; one that names neither concerns everybody."""
+    if told.verdict.get("ok"):
+        return
+    problems = [str(problem) for problem in told.verdict.get("problems") or ["not proven"]]
+    for problem in problems:
+        subject = problem.split(":", 1)[0]
+        subject = subject[len("cluster ") :] if subject.startswith("cluster ") else told.nodes.get(subject, subject)
+        for name in [subject] if subject in cells else cells:
+            reasons.setdefault(name, [])
+    errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
+
+
+def _refused(told: Told, results: t.Iterable[Data], cells: Cells) -> t.Dict[str, int]:
+    """Cluster -> how much was refused there. An object's name begins with its cluster, or with its node."""
+    counts: t.Dict[str, int] = {}
+    for row in _unique(row for result in results for row in result.get("refused") or ()):
+        first = str(row.get("object", "")).split("/", 1)[0]
+        words = [first, told.nodes.get(first, ""), *first.split()]
+        name = next((word for word in words if word in cells), None)
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _unique(rows: t.Iterable[Data]) -> t.List[Data]:
+    """Two results may tell of the same thing: the mesh is planned before and after it is published."""
+    found: t.Dict[t.Tuple[t.Tuple[str, str], ...], Data] = {}
+    for row in rows:
+        found.setdefault(tuple(sorted((str(name), str(value)) for name, value in row.items())), row)
+    return list(found.values())
+
+
+def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int) -> str:
+    if not ran:
+        return NOT_ASKED
+    if reasons is not None:
+        words = list(dict.fromkeys(reasons))
+        more = " +{0}".format(len(words) - 1) if len(words) > 1 else ""
+        return "{0}: {1}{2}".format(FAILED, words[0], more) if words else FAILED
+    return "{0}, refused {1}".format(OK, refused) if refused else OK
+
+
+def _failure_line(capability: str, failure: Data) -> str:
+    operation = failure.get("operation")
+    what = "cannot {0}: ".format(operation) if operation else ""
+    return _line("{0}, cluster {1}: {2}{3} [{4}]".format(capability, failure.get("cluster"), what, failure.get("message"), failure.get("reason")))
+
+
+def _message(result: Data) -> str:
+    return str(result.get("msg") or result.get("message") or "failed, see above")
+
+
+def _line(text: str) -> str:
+    """One line, of which nothing moves a cursor: servers wrote parts of it."""
+    plain = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    return plain if len(plain) <= LONGEST_LINE else plain[: LONGEST_LINE - 4] + " ..."
+
+
+def _table(asked: t.Sequence[str], cells: Cells) -> t.List[str]:
+    """Clusters under each other, what failed first. Capabilities that nobody asked for have no column."""
+    columns = [name for name in asked if any(row[name] != NOT_ASKED for row in cells.values())]
+    order = sorted(cells, key=lambda name: (_rank(cells[name], columns), name))
+    shown, rest = order[:SHOWN_CLUSTERS], order[SHOWN_CLUSTERS:]
+    rows = [["CLUSTER", *(name.upper() for name in columns)]] + [[name, *(cells[name][column] for column in columns)] for name in shown]
+    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    if rest:
+        failed = sum(1 for name in rest if _rank(cells[name], columns) == 0)
+        lines.append("{0} more clusters, {1} of them failed".format(len(rest), failed) if failed else "{0} more clusters: nothing failed".format(len(rest)))
+    return lines
+
+
+def _rank(row: t.Mapping[str, str], columns: t.Sequence[str]) -> int:
+    texts = [row[name] for name in columns]
+    return 0 if any(text.startswith(FAILED) for text in texts) else 1 if any(text not in (OK, NOT_ASKED) for text in texts) else 2

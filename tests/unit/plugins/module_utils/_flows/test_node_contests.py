@@ -1,0 +1,364 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One hostile cluster claims what nodes of others are: nobody loses a peer, and the claimant alone is refused."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import itertools
+import json
+import pathlib
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_plan, semaphore_topology
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.contests import Claimant, Record, settle
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_annotations import KEYS, NODE_ID, PUBLIC_KEY, encode
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_address
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+
+TABLE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "stolen_identities.json").read_text("utf-8"))
+MESH = "our mesh"
+Data = t.Dict[str, t.Any]
+
+
+def key(number: int) -> str:
+    return base64.b64encode(bytes([number]) * 32).decode("ascii")
+
+
+class World:
+    """Three clusters with two nodes each, whose names are given: victim, hostile, third."""
+
+    def __init__(self, victim: str = "victim", hostile: str = "hostile", third: str = "third", nodes: t.Any = None) -> None:
+        self.victim, self.hostile, self.third = victim, hostile, third
+        self.seats = [(cluster, "{0}-{1}".format(cluster, number)) for cluster in (victim, hostile, third) for number in (1, 2)]
+        place = {cluster: index for index, cluster in enumerate((victim, hostile, third))}
+        node_cidrs = nodes or {cluster: ["10.66.{0}.0/24".format(place[cluster])] for cluster in place}
+        self.fabric, findings = load_fabric({
+            "name": "demo",
+            "clusters": {
+                cluster: {
+                    "pod_cidrs": ["10.{0}.0.0/16".format(10 + index)], "service_cidrs": ["10.{0}.0.0/16".format(20 + index)],
+                    "node_cidrs": node_cidrs[cluster], "wireguard_port": 51820 + index, "device_alias": "c{0}".format(index),
+                }
+                for cluster, index in place.items()
+            },
+            "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for cluster, name in self.seats},
+        })  # fmt: skip
+        assert not [finding for finding in findings if finding.level == "error"]
+        self.rows = {}
+        for number, seat in enumerate(self.seats):
+            index = place[seat[0]]
+            self.rows[seat] = {
+                "node_id": "id-{0}".format(number), "nodename": seat[1], "public_key": key(number + 1),
+                "kubespan_address": str(mesh_address(MESH, "52:54:00:00:00:{0:02x}".format(number + 1))),
+                "addresses": ["10.66.{0}.{1}".format(index, number + 1)], "additional_addresses": ["10.{0}.{1}.0/24".format(10 + index, number + 1)],
+                "endpoints": ["10.66.{0}.{1}:51820".format(index, number + 1)],
+            }  # fmt: skip
+
+    # -- KubeSpan ------------------------------------------------------------------------------------------------
+
+    def mesh_listings(self, changes: t.Mapping[t.Any, t.Mapping[str, str]] = {}) -> Data:
+        found: Data = {cluster: {"nodes": []} for cluster in (self.victim, self.hostile, self.third)}
+        for seat in self.seats:
+            notes = {name: value for name, value in encode(self.rows[seat]).items() if value}
+            notes.update(changes.get(seat, {}))
+            found[seat[0]]["nodes"].append({"metadata": {"name": seat[1], "annotations": notes}, "spec": {"podCIDRs": self.rows[seat]["additional_addresses"]}})
+        return found
+
+    def state(self, seat: t.Any) -> Data:
+        """What a node's confirmed state says after a run without anybody hostile."""
+        kept, refused = self.decide(seat, self.plan(self.mesh_listings()), {"peers": []})
+        assert not refused
+        return {"peers": self.peers(seat, kept)}
+
+    def plan(self, listings: Data, reported: t.Any = None) -> Data:
+        return kubespan_plan.plan_mesh(self.fabric, listings, MESH, reported)
+
+    def decide(self, seat: t.Any, topology: Data, state: t.Optional[Data]) -> t.Tuple[t.List[Data], t.List[t.Any]]:
+        part = kubespan_plan.node_kubespan(topology, seat[1])
+        own = dict(self.rows[seat], cluster=seat[0], node=seat[1])
+        return node_contests.settle_affiliates(t.cast(Data, part), own, state, "kubespan", ["/key", "/identity"])
+
+    def peers(self, seat: t.Any, kept: t.Sequence[Data]) -> t.List[Data]:
+        rows = {row["public_key"]: row for row in kept}
+        own = self.rows[seat]
+        return [
+            dict(
+                public_key=peer.public_key, node_id=peer.node_id, address=peer.address, allowed_ips=peer.allowed_ips,
+                **{name: rows[peer.public_key][name] for name in ("cluster", "node", "by_rank") if name in rows[peer.public_key]},
+            )
+            for peer in Mesh(kept).specs(own["node_id"]).peers.values()
+            if peer.public_key != own["public_key"] and peer.address != own["kubespan_address"]
+        ]  # fmt: skip
+
+
+ORDERS = list(itertools.permutations(("aaa", "mmm", "zzz")))
+STOLEN = [dict(row["steals"], id=row["id"]) for row in TABLE["kubespan"]]
+
+
+def _stolen(world: World, what: t.Mapping[str, t.Any]) -> t.Dict[t.Any, t.Dict[str, str]]:
+    notes = encode(world.rows[(world.victim, world.victim + "-1")])
+    taken = {name: notes[name] for name in KEYS if name in what["annotations"]}
+    return {(world.hostile, world.hostile + "-1"): taken}
+
+
+def _without_names(state: Data) -> Data:
+    """As an earlier release confirmed it."""
+    return {"peers": [{name: value for name, value in peer.items() if name not in ("cluster", "node")} for peer in state["peers"]]}
+
+
+@pytest.mark.parametrize("what", STOLEN, ids=lambda what: what["id"])
+@pytest.mark.parametrize("names", ORDERS, ids="-".join)
+@pytest.mark.parametrize("earlier", [False, True], ids=["named", "earlier-release"])
+def test_the_holder_stays_and_the_claimant_alone_is_refused(what: t.Any, names: t.Any, earlier: bool) -> None:
+    world = World(*names)
+    topology = world.plan(world.mesh_listings(_stolen(world, what)))
+    thief, robbed = "{0}/{0}-1".format(world.hostile), "{0}/{0}-1".format(world.victim)
+    assert not topology["refused"] and sorted({robbed, thief}) == sorted(
+        "{cluster}/{node}".format(**row) for row in topology["kubespan"]["contested"]
+    )
+    for seat in world.seats:
+        state = world.state(seat)
+        kept, refused = world.decide(seat, topology, _without_names(state) if earlier else state)
+        assert [(row.object, row.reason) for row in refused] == [(thief, "claimed_twice")]
+        assert "is held by {0}, which keeps it".format(robbed) in refused[0].message
+        after = {(peer["cluster"], peer["node"]): peer for peer in world.peers(seat, kept)}
+        for peer in state["peers"]:
+            if peer["cluster"] != world.hostile:
+                assert after[(peer["cluster"], peer["node"])] == peer
+        # and the run after this one decides the same way
+        again, _refused = world.decide(seat, topology, {"peers": world.peers(seat, kept)})
+        assert again == kept
+
+
+def test_a_copied_host_is_told_what_to_delete_and_where() -> None:
+    world = World()
+    topology = world.plan(world.mesh_listings(_stolen(world, {"annotations": [PUBLIC_KEY]})))
+    seat = (world.third, world.third + "-1")
+    (refusal,) = world.decide(seat, topology, world.state(seat))[1]
+    assert "delete /key and /identity on hostile-1 and run again" in refusal.message
+    robbed = (world.victim, world.victim + "-1")
+    (own,) = world.decide(robbed, topology, world.state(robbed))[1]
+    assert own.object == "hostile/hostile-1" and "delete" not in own.message
+
+
+@pytest.mark.parametrize("names", ORDERS, ids="-".join)
+@pytest.mark.parametrize("what", STOLEN, ids=lambda what: what["id"])
+def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t.Any) -> None:
+    world = World(*names)
+    listings = world.mesh_listings(_stolen(world, what))
+    seat = (world.third, world.third + "-1")
+    # the first call of a new node knows nothing: somebody gets it, and that makes nobody a holder
+    kept, refused = world.decide(seat, world.plan(listings), {"peers": []})
+    state = {"peers": world.peers(seat, kept)}
+    assert len(refused) == 1 and [peer for peer in state["peers"] if peer.get("by_rank")]
+    word = {world.victim + "-1": encode(world.rows[(world.victim, world.victim + "-1")])}
+    kept, refused = world.decide(seat, world.plan(listings, word), state)
+    assert [row.object for row in refused] == ["{0}/{0}-1".format(world.hostile)]
+    settled = {"peers": world.peers(seat, kept)}
+    assert not [peer for peer in settled["peers"] if peer.get("by_rank")]
+    # from then on it is known, also when nobody reports and when the thief's host does
+    liar = (world.hostile, world.hostile + "-1")
+    thief = {liar[1]: dict(encode(world.rows[liar]), **_stolen(world, what)[liar])}
+    for later in (None, thief):
+        kept, refused = world.decide(seat, world.plan(listings, later), settled)
+        assert [row.object for row in refused] == ["{0}/{0}-1".format(world.hostile)]
+
+
+def test_a_hosts_own_word_heals_its_node_although_its_cluster_lies() -> None:
+    world = World("zzz", "aaa", "mmm")
+    listings = world.mesh_listings(_stolen(world, {"annotations": [NODE_ID, PUBLIC_KEY]}))
+    said = {name: encode(world.rows[(cluster, name)]) for cluster, name in world.seats}
+    topology = world.plan(listings, said)
+    assert "contested" not in topology["kubespan"] and len(topology["kubespan"]["affiliates"]) == 6
+    assert topology["kubespan"] == world.plan(world.mesh_listings())["kubespan"]
+    published = kubespan_plan.annotations_to_publish(topology, said)
+    assert list(published) == ["aaa"] and published["aaa"]["aaa-1"][NODE_ID] == "id-2"
+
+
+@pytest.mark.parametrize("what", STOLEN, ids=lambda what: what["id"])
+def test_who_cannot_be_asked_loses_nothing_to_who_can(what: t.Any) -> None:
+    """A claim made while the holder's cluster does not answer: the node knows better."""
+    world = World("zzz", "aaa", "mmm")
+    listings = dict(world.mesh_listings(_stolen(world, what)), zzz={"error": {"reason": "unreachable", "message": "no answer"}})
+    topology = world.plan(listings)
+    seat = (world.third, world.third + "-1")
+    state = world.state(seat)
+    for known in (state, _without_names(state)):
+        kept, refused = world.decide(seat, topology, known)
+        assert [row.object for row in refused] == ["aaa/aaa-1"]
+        assert {row["cluster"] for row in kept} == {"aaa", "mmm"}
+
+
+def test_who_gives_a_key_up_keeps_nobody_from_it() -> None:
+    world = World()
+    moved = world.rows[(world.victim, "victim-1")]
+    listings = world.mesh_listings({(world.hostile, "hostile-1"): {PUBLIC_KEY: moved["public_key"]}})
+    listings[world.victim]["nodes"] = listings[world.victim]["nodes"][1:]
+    seat = (world.third, world.third + "-1")
+    kept, refused = world.decide(seat, world.plan(listings), world.state(seat))
+    assert not refused and {row["node"] for row in kept if row["public_key"] == moved["public_key"]} == {"hostile-1"}
+
+
+def test_an_address_that_two_announce_stays_with_its_holder() -> None:
+    shared = dict.fromkeys(("zzz", "aaa", "mmm"), ["10.66.0.0/16"])
+    world = World("zzz", "aaa", "mmm", shared)
+    evil = {("aaa", "aaa-1"): {"networking.talos.dev/self-ips": "10.66.1.3,10.66.0.1"}}
+    topology = world.plan(world.mesh_listings(evil))
+    assert topology["kubespan"]["disputed"] == ["10.66.0.1"]
+    seat = ("mmm", "mmm-1")
+    kept, refused = world.decide(seat, topology, world.state(seat))
+    assert [(row.object, row.reason) for row in refused] == [("aaa/aaa-1", "claimed_twice")]
+    assert {row["node"]: row["addresses"] for row in kept}["zzz-1"] == ["10.66.0.1"]
+    assert {row["node"]: row["addresses"] for row in kept}["aaa-1"] == ["10.66.1.3"]
+
+
+SEATS = st.sampled_from([("hostile", "hostile-1"), ("hostile", "hostile-2")])
+
+
+@settings(deadline=None, max_examples=120)
+@given(data=st.data(), unread=st.booleans(), names=st.sampled_from(ORDERS), earlier=st.booleans())
+def test_no_annotations_of_one_cluster_cost_another_a_peer(data: t.Any, unread: bool, names: t.Any, earlier: bool) -> None:
+    """Whatever one API server says of its own nodes, declared or not, and whoever else cannot be read."""
+    world = World(*names)
+    texts = [str(value) for row in world.rows.values() for value in encode(row).values() if value]
+    changes = st.dictionaries(st.sampled_from(KEYS), st.sampled_from([*texts, "", "junk", "0.0.0.0/0", "10.10.0.0/16"]), max_size=8)
+    listings = world.mesh_listings({(world.hostile, "{0}-{1}".format(world.hostile, number)): data.draw(changes) for number in (1, 2)})
+    stranger = {"metadata": {"name": "aaaa", "annotations": data.draw(changes)}}
+    listings[world.hostile]["nodes"].append(stranger)
+    if unread:
+        listings[world.victim] = {"error": {"reason": "unreachable", "message": "no answer"}}
+    topology = world.plan(listings)
+    for seat in world.seats:
+        if seat[0] == world.hostile:
+            continue
+        before = world.state(seat)
+        kept, refused = world.decide(seat, topology, _without_names(before) if earlier else before)
+        assert all(row.object.startswith(world.hostile + "/") for row in refused)
+        peers = world.peers(seat, kept)
+        after = {peer["public_key"]: peer for peer in peers}
+        for peer in before["peers"]:
+            if peer["cluster"] == world.hostile:
+                continue
+            if unread and peer["cluster"] == world.victim:
+                # such a peer is carried over as it was, and nothing that was kept is in its way
+                assert peer["public_key"] not in after and not any(
+                    set(peer["allowed_ips"]) & set(other["allowed_ips"]) for other in peers
+                )
+                continue
+            assert after[peer["public_key"]] == peer
+
+
+# --- Semaphore: a device for each remote cluster ------------------------------------------------------------------
+
+
+def _semaphore(world: World, changes: t.Mapping[str, t.Any] = {}, dead: t.Sequence[str] = ()) -> Data:
+    listings: Data = {}
+    for number, (cluster, name) in enumerate(world.seats):
+        notes = {}
+        for other in (world.victim, world.hostile, world.third):
+            if other != cluster:
+                notes[other + ".wireguard.semaphore.uw.io/pubKey"] = key(50 + 10 * number + [world.victim, world.hostile, world.third].index(other))
+                notes[other + ".wireguard.semaphore.uw.io/endpoint"] = "{0}:{1}".format(world.rows[(cluster, name)]["addresses"][0], 51820)
+        notes.update(changes.get(name, {}))
+        node = {
+            "metadata": {"name": name, "annotations": notes}, "spec": {"podCIDRs": world.rows[(cluster, name)]["additional_addresses"]},
+            "status": {"addresses": [{"type": "InternalIP", "address": world.rows[(cluster, name)]["addresses"][0]}]},
+        }  # fmt: skip
+        listings.setdefault(cluster, {"nodes": []})["nodes"].append(node)
+    for cluster in dead:
+        listings[cluster] = {"error": {"reason": "unreachable", "message": "no answer"}}
+    return listings
+
+
+def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> t.List[Data]:
+    return copy.deepcopy(semaphore_topology.node_part(semaphore_topology.plan_mesh(world.fabric, listings, reported), host)["devices"])
+
+
+def _nothing(device: str) -> t.List[Data]:
+    return []
+
+
+@pytest.mark.parametrize("names", ORDERS, ids="-".join)
+@pytest.mark.parametrize("row", TABLE["semaphore"], ids=lambda row: row["id"])
+def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any, row: t.Any) -> None:
+    world = World(*names)
+    local = world.third + "-1"
+    before = _devices(world, _semaphore(world), local)
+    assert node_contests.settle_peers(before, None, _nothing) == []
+    state = {"devices": before}
+    robbed_key = next(peer["public_key"] for device in before for peer in device["peers"] if peer["node"] == world.victim + "-1")
+    evil = {world.hostile + "-1": {world.third + ".wireguard.semaphore.uw.io/pubKey": robbed_key}}
+    dead = [world.victim] if row["victim_unread"] else []
+    reported = {world.hostile + "-1": evil[world.hostile + "-1"]} if row["host_lies_too"] else None
+    devices = _devices(world, _semaphore(world, evil, dead), local, reported)
+    refused = node_contests.settle_peers(devices, state if row["has_state"] else None, lambda name: [
+        {"public_key": peer["public_key"], "allowed_ips": peer["allowed_ips"]} for device in before if device["name"] == name for peer in device["peers"]
+    ])
+    assert [(item.object, item.reason) for item in refused] == [("{0}/{0}-1".format(world.hostile), "claimed_twice")]
+    if not dead:
+        assert "delete /var/lib/semaphore-wireguard/wireguard.c" in refused[0].message
+        assert " on {0}-1 and run again".format(world.hostile) in refused[0].message
+    after = {device["remote"]: {peer["node"] for peer in device["peers"]} for device in devices}
+    assert after[world.hostile] == {world.hostile + "-2"}
+    assert after[world.victim] == (set() if dead else {world.victim + "-1", world.victim + "-2"})
+
+
+def test_peers_of_a_device_that_nobody_contests_are_as_they_were() -> None:
+    world = World()
+    devices = _devices(world, _semaphore(world, dead=[world.victim]), "third-1")
+    wanted = {device["remote"]: [peer["public_key"] for peer in device["peers"]] for device in devices}
+    state = {"devices": _devices(world, _semaphore(world), "third-1")}
+    assert node_contests.settle_peers(devices, state, _nothing) == []
+    assert {device["remote"]: [peer["public_key"] for peer in device["peers"]] for device in devices} == wanted
+
+
+# --- the rule itself ----------------------------------------------------------------------------------------------
+
+
+def _claimant(cluster: str, node: str, *things: str, ranges: t.Sequence[str] = (), reported: bool = False) -> Claimant:
+    return Claimant(cluster, node, [("key", thing) for thing in things], [parse_network(text) for text in ranges], (not reported, cluster, node))
+
+
+def test_a_range_inside_or_around_a_held_one_is_held() -> None:
+    held = [Record("b", "old", [], [parse_network("10.4.1.0/24")])]
+    old = _claimant("b", "old", "k1", ranges=["10.4.1.0/24"])
+    for text in ("10.4.1.0/24", "10.4.0.0/16", "10.4.1.128/25"):
+        found = settle([_claimant("b", "aaa", "k2", ranges=[text]), old], held)
+        assert found.kept == {1} and found.lost[0].holder == "b/old" and not found.by_rank
+    # two of its own ranges lie behind another's, which must be found all the same
+    wide = _claimant("b", "aaa", "k2", ranges=["10.4.0.0/16"])
+    more = [Record("b", "aaa", [], [parse_network("10.4.9.0/24")]), *held]
+    assert settle([wide, old], more).kept == {1}
+
+
+def test_without_any_record_the_report_decides_and_then_the_rank() -> None:
+    one, two = _claimant("b", "x", "k"), _claimant("a", "y", "k")
+    assert settle([one, two], []) == ({1}, {1}, {0: ("key", "k", "a/y")})
+    reported = _claimant("b", "x", "k", reported=True)
+    assert settle([reported, two], []) == ({0}, set(), {1: ("key", "k", "b/x")})
+
+
+THINGS = st.lists(st.sampled_from("uvwxyz"), max_size=3, unique=True)
+CLAIMANTS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("nmo"), THINGS), max_size=6, unique_by=lambda row: row[:2])
+
+
+@given(rows=CLAIMANTS, held=CLAIMANTS, unread=st.sets(st.sampled_from("ab")))
+def test_everybody_is_decided_and_nothing_has_two_owners(rows: t.Any, held: t.Any, unread: t.Any) -> None:
+    claimants = [_claimant(cluster, node, *things) for cluster, node, things in rows]
+    records = [Record(cluster, node, [("key", thing) for thing in things], []) for cluster, node, things in held]
+    found = settle(claimants, records, unread)
+    assert found.kept | set(found.lost) == set(range(len(claimants))) and not found.kept & set(found.lost) and found.by_rank <= found.kept
+    owned = [thing for index in found.kept for thing in claimants[index].things]
+    assert len(owned) == len(set(owned))
+    backwards = settle(claimants[::-1], records, unread)
+    assert {claimants[index].label for index in found.kept} == {claimants[::-1][index].label for index in backwards.kept}

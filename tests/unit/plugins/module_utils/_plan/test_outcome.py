@@ -1,0 +1,134 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The table at the end of a run, and whether the run failed."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, Told, judge
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomplete", "cause": "unreachable", "message": "connection refused", "status": None}
+
+
+def told(**changed):
+    base = {"asked": ["mesh", "services"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "services": [{}]}, "broken": {},
+            "nodes": {"n1": "aws", "n2": "gcp"}, "lost": {}, "verdict": {}}  # fmt: skip
+    return judge(Told(**dict(base, **changed)))
+
+
+def test_all_is_well():
+    assert told() == {
+        "ok": True, "errors": [], "cells": {"aws": {"mesh": "ok", "services": "ok"}, "gcp": {"mesh": "ok", "services": "ok"}},
+        "text": ["CLUSTER  MESH  SERVICES", "aws      ok    ok", "gcp      ok    ok"],
+    }  # fmt: skip
+
+
+def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
+    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]})
+    assert not found["ok"]
+    assert found["text"] == [
+        "CLUSTER  MESH  SERVICES", "gcp      ok    failed: unreachable", "aws      ok    ok",
+        "failed:", "  services, cluster gcp: cannot list services: connection refused [source_incomplete]",
+    ]  # fmt: skip
+
+
+def test_failures_count_where_the_module_itself_did_not_fail():
+    found = told(results={"mesh": [{"failures": [DOWN]}, {"failures": [DOWN]}], "services": [{}]})
+    assert found["cells"]["gcp"]["mesh"] == "failed: unreachable" and len(found["errors"]) == 1
+
+
+def test_a_capability_that_broke_is_broken_everywhere():
+    found = told(results={"mesh": [{}]}, broken={"services": "no library\nat all\x1b[2J"})
+    assert {row["services"] for row in found["cells"].values()} == {"failed"}
+    assert found["errors"] == ["services: no library at all [2J"]
+
+
+def test_a_module_that_failed_without_naming_a_cluster_is_told():
+    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "wrong option"}]})
+    assert found["errors"] == ["services: wrong option"] and not found["ok"]
+
+
+def test_a_failure_and_what_ended_the_capability_are_one_error():
+    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
+                 broken={"services": "cluster gcp: connection refused"})
+    assert len(found["errors"]) == 1 and found["cells"]["aws"]["services"] == "ok"
+
+
+def test_refusals_are_counted_and_are_no_failure():
+    rows = [{"object": "gcp/default/web", "reason": "x", "message": "y"}, {"object": "n2/peer wireguard.aws k", "reason": "x", "message": "y"},
+            {"object": "Service gcp/x", "reason": "x", "message": "y"}]  # fmt: skip
+    found = told(results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "services": [{"refused": rows[:1]}]})
+    assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "services": "ok, refused 1"}
+
+
+def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_says_so():
+    found = told(asked=["mesh", "services", "tenants"], results={"mesh": [{}], "services": [{}]})
+    assert found["cells"]["aws"]["tenants"] == "not asked" and "TENANTS" not in found["text"][0] and found["ok"]
+
+
+def test_lost_nodes_are_failures_of_their_cluster():
+    found = told(lost={"n2": ("mesh", "no route to host"), "aws": ("", "failed, see above")})
+    assert found["cells"]["gcp"]["mesh"] == "failed: node n2" and found["cells"]["aws"]["mesh"] == "ok"
+    assert found["errors"] == ["mesh, node n2 of cluster gcp: no route to host", "aws: failed, see above"]
+
+
+@pytest.mark.parametrize("verdict, cells, errors", [
+    ({"ok": True, "problems": []}, ["ok", "ok"], []),
+    ({"ok": False, "problems": ["n2: no handshake with aws/n1"]}, ["ok", "failed"], ["verify: n2: no handshake with aws/n1"]),
+    ({"ok": False, "problems": ["cluster gcp: down", "n2: x"]}, ["ok", "failed"], ["verify: 2 problems, first: cluster gcp: down"]),
+    ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
+    ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
+    ({}, ["not asked", "not asked"], []),
+])  # fmt: skip
+def test_a_verification_is_as_good_as_its_verdict(verdict, cells, errors):
+    found = told(asked=["verify"], results={}, verdict=verdict)
+    assert [found["cells"][name]["verify"] for name in ("aws", "gcp")] == cells and found["errors"] == errors
+
+
+def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
+    names = ["c{0:03}".format(number) for number in range(200)]
+    failures = [dict(DOWN, cluster=name, message="x" * 5000) for name in names[100:150]]
+    found = told(clusters=names, results={"mesh": [{}], "services": [{"failures": failures}]})
+    text = found["text"]
+    assert len(text) == 1 + SHOWN_CLUSTERS + 1 + 1 + SHOWN_ERRORS + 1 and max(map(len, text)) < 420
+    assert text[SHOWN_CLUSTERS + 1] == "180 more clusters, 30 of them failed" and text[-1] == "  30 more, see above"
+    assert len(found["errors"]) == 50
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.fixed_dictionaries({"cluster": st.sampled_from(["aws", "gcp", "elsewhere"]),
+                                        "reason": st.text(max_size=5), "message": st.text(max_size=9)})),
+       st.dictionaries(st.sampled_from(["mesh", "services", "lock"]), st.text(max_size=9)), st.lists(st.sampled_from(["n1", "n2"]), unique=True))  # fmt: skip
+def test_nothing_that_failed_is_hidden(failures, broken, lost):
+    found = told(results={"mesh": [{"failures": failures}], "services": [{}]}, broken=broken, lost={name: ("mesh", "gone") for name in lost})
+    assert found["ok"] == (not (failures or broken or lost)) == (not found["errors"])
+    for name in broken:
+        assert any(line.startswith(name + ":") for line in found["errors"]) or any(row["message"] in broken[name] for row in failures)
+    for row in failures:
+        if row["cluster"] in found["cells"]:
+            assert found["cells"][row["cluster"]]["mesh"].startswith("failed")
+    assert all("\n" not in line for line in found["text"])
+
+
+def test_the_filter_joins_what_the_roles_registered():
+    hosts = {
+        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]}, 
+                "__capability_broken": {"services": "gcp: connection refused", "dns": "no such role"}},
+        "gcp": {},
+        "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
+               "__mesh_report": {"ok": True}, "__capability_broken_here": {"loadbalancers": "no frr"}},
+        "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
+    }  # fmt: skip
+    asked = ["mesh", "services", "dns", "loadbalancers", "policy", "verify"]
+    found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, asked, list(hosts), ["aws", "gcp", "n1"])
+    assert found["cells"] == {
+        "aws": {"mesh": "ok, refused 1", "services": "ok", "dns": "failed", "loadbalancers": "failed: node n1", "policy": "not asked", "verify": "ok"},
+        "gcp": {"mesh": "failed: node n2", "services": "failed: unreachable", "dns": "failed", "loadbalancers": "ok", "policy": "not asked", "verify": "ok"},
+    }
+    subjects = [line.split(":")[0] for line in found["errors"]]
+    assert subjects == ["mesh, node n2 of cluster gcp", "services, cluster gcp", "dns", "loadbalancers, node n1 of cluster aws"]
