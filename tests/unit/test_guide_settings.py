@@ -1,0 +1,64 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The table of the originals' settings and ours: every one of theirs is in it, and every one of ours exists."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import settings_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import CLUSTER_VARIABLES
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "docsite" / "rst" / "guide_settings.rst").read_text("utf-8")
+ORIGINALS = yaml.safe_load((ROOT / "tests" / "fixtures" / "original_settings.yml").read_text("utf-8"))
+CONTROLLER = "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)"
+#: Of a node's host, as the description of the role's option lists them.
+KUBESPAN = set(re.findall(r"C\((kubespan_\w+)\)", str(role_options()["node_dataplane"]["node_dataplane_kubespan"]["description"]))) | {"kubespan_config"}
+OURS = known_variables().names | set(CLUSTER_VARIABLES) | set(ACCESS_OPTIONS) | KUBESPAN | {"load_balancers_settings." + name for name in settings_spec()}
+
+
+def tables():
+    """Section -> rows of the three cells' texts."""
+    found = {}
+    for title, body in re.findall(r"(?m)^(.+)\n-{4,}\n((?:(?!^.+\n-{4,}\n)[\s\S])*)", PAGE):
+        cells = [[cell.strip() for cell in row.split("\n     - ")] for row in re.split(r"\n   \* - ", body)[1:]]
+        found[title] = [row for row in cells if row[0] != "Original"]
+    return found
+
+
+TABLES = tables()
+
+
+def names(cell):
+    return re.findall(r"``([^`]+)``", cell)
+
+
+@pytest.mark.parametrize("system", ORIGINALS)
+def test_every_setting_of_an_original_is_in_its_table_once(system):
+    assert sorted(name for row in TABLES[system] for name in names(row[0])) == sorted(ORIGINALS[system])
+
+
+@pytest.mark.parametrize("system", ORIGINALS)
+def test_every_setting_of_ours_exists(system):
+    for theirs, ours, remark in TABLES[system]:
+        assert set(names(ours)) <= OURS, theirs
+        assert names(ours) or (ours == "none" and remark), theirs
+
+
+def test_there_are_no_other_tables_but_the_one_of_levels():
+    assert set(TABLES) - set(ORIGINALS) == {"Log levels"} and len(TABLES["Log levels"]) == 4
+
+
+def test_what_the_controllers_settings_are_read_from_is_listed():
+    """The code that reads them has the same names."""
+    read = {name for item in SETTINGS for name in item.variables + item.keys}
+    assert read == {name for name in ORIGINALS[CONTROLLER] if not name.startswith("--")}
