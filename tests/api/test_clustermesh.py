@@ -14,11 +14,13 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh, clustermesh_info
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric_watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 
@@ -602,3 +604,29 @@ def test_a_peer_that_kilo_refuses_is_made_anew(mesh):
     peer = peers_of(mesh["us"])["prod--eu--eu-1"]
     assert not result["failures"] and peer["metadata"]["uid"] != before and "junk" not in peer["spec"]["allowedIPs"]
     assert clustermesh_info.run(request_for(mesh))["in_sync"]
+
+
+def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objects_is_followed(mesh, tmp_path):
+    client, stop, lines = mesh["eu"].client(), threading.Event(), []
+    clustermeshes = [{"name": "eu", "local": True, "allowedNetworks": ["10.20.0.0/16"]}, {"name": "us", "allowedNetworks": ["10.30.0.0/16"]}]
+    body = {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh", "metadata": {"name": "told"}, "spec": {"clusters": clustermeshes}}
+    client.create(MESHES, body, "test")
+    other = type(mesh["eu"])(tmp_path / "bare")
+    (tmp_path / "bare").mkdir()
+    other.start()
+    try:
+        watch = Watch({"clusters": [mesh["eu"].access("eu"), other.access("bare")], "watch": [{"resource": "clustermeshes"}], "window": 0.1}, stop,
+                      lines.append)  # fmt: skip
+        watch.start()
+        deadline = time.monotonic() + 120
+        while not watch.complete:
+            assert watch.next(0.2) == [] and time.monotonic() < deadline
+        client.merge_patch(MESHES + "/told", {"metadata": {"annotations": {"reconcile-trigger": "2026-01-01T00:00:00Z"}}}, "kubectl")
+        events = watch.next(60)
+        assert [(event["cluster"], event["kind"], event["names"]) for event in events] == [("eu", "ClusterMesh", ["default/told"])]
+        client.merge_patch(MESHES + "/told/status", {"status": {"clusters": []}}, "operator")
+        assert watch.next(3) == [] and not lines  # a status is an answer, not a question
+    finally:
+        stop.set()
+        client.delete(MESHES + "/told")
+        other.stop()

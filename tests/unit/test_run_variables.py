@@ -40,7 +40,7 @@ def words(text: str) -> t.Set[str]:
 
 
 #: Words that are values or files, not variables.
-VALUES = {"mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave"}
+VALUES = {"clustermesh_after", "mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave"}
 
 
 @pytest.mark.parametrize("path", sorted(TEXTS), ids=lambda path: str(path.relative_to(ROOT)))

@@ -31,6 +31,7 @@ Data = t.Dict[str, t.Any]
 RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
     "nodes": (("Node", "/api/v1/nodes"),),
     "pods": (("Pod", "/api/v1/pods"),),
+    "clustermeshes": (("ClusterMesh", "/apis/kilo.squat.ai/v1alpha1/clustermeshes"),),
     "services": (("Service", "/api/v1/services"),),
     "endpointslices": (
         ("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
@@ -38,6 +39,10 @@ RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
         ("Endpoints", "/api/v1/endpoints"),
     ),
 }
+#: Resources that most clusters do not define; where they are missing, they are asked for again after a while.
+_OPTIONAL = frozenset(("clustermeshes",))
+#: How long until then, in seconds.
+_UNDEFINED = 60.0
 ROW_BYTES = 16 * 1024 * 1024
 #: A server that answers, but ends every watch at once, is asked no more often than this.
 _SHORT = 1.0
@@ -106,8 +111,9 @@ class Follower:
         if self._client is None:
             limits = Limits(request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1)
             self._client = Client(parse_access(self._given), limits, connections=2)
-        if not self._version:
-            self._list()
+        if not self._version and not self._list():
+            self._stop.wait(_UNDEFINED)
+            return
         kind, path = self._places[0]
         for row in rows(self._client, path, self._selector, self._version, self._settings.seconds):
             if self._stop.is_set():
@@ -125,7 +131,8 @@ class Follower:
             if event in ("ADDED", "MODIFIED", "DELETED"):
                 self._heard(kind, event, obj)
 
-    def _list(self) -> None:
+    def _list(self) -> bool:
+        """False for a resource that the cluster does not define and need not."""
         client = t.cast(Client, self._client)
         self._places = list(RESOURCES[self._resource])
         while True:
@@ -134,11 +141,15 @@ class Follower:
                 listing = client.list(path, label_selector=self._selector or None)
                 break
             except KubeError as error:
+                if error.status == 404 and self._resource in _OPTIONAL:
+                    self._listed(kind, [])
+                    return False
                 if error.status != 404 or len(self._places) == 1:
                     raise
                 self._places.pop(0)
         self._listed(kind, listing.items)
         self._version = listing.resource_version
+        return True
 
     def _tell(self, problem: str) -> None:
         if problem != self._told:

@@ -59,6 +59,11 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "policy_read": (_rule("", "pods", "get,list"),),
     # Kilo's cluster mesh in a member: reads nodes, owns Peers; and the cluster that holds ClusterMesh objects
     "clustermesh": (_rule("", "nodes", "get,list"), _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete")),
+    # the same, and annotations of its nodes (clustermesh_node_keepalive, clustermesh_force_internal_ip, clustermesh_migrate)
+    "clustermesh_nodes": (
+        _rule("", "nodes", "get,list,patch"),
+        _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete"),
+    ),
     "clustermesh_management": (
         _rule("", "nodes", "get,list"),
         _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete"),
@@ -74,6 +79,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "follow": (
         _rule("", "nodes,pods,services,endpoints", "list,watch"),
         _rule("discovery.k8s.io", "endpointslices", "list,watch"),
+        _rule("kilo.squat.ai", "clustermeshes", "list,watch"),
     ),
     # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
     # namespace, by extra rules

@@ -29,7 +29,7 @@ options:
     required: true
   watch:
     description:
-      - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices) or V(pods), and a C(selector) of labels.
+      - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(clustermeshes) or V(pods), and a C(selector) of labels.
       - The default is what the mesh, mirrored Services and policies depend on.
     type: list
     elements: dict
