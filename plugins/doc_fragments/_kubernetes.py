@@ -80,6 +80,12 @@ options:
         description: V(false) also needs V(insecure_tls) in O(clusters[].allow).
         type: bool
         default: true
+      read_limit_mib:
+        description:
+          - How many MiB one list of objects of this cluster may have, all its pages together. All lists of a task may have four times as
+            much, and a list may hold 40,000 JSON values for each MiB, since small values need many times their length in memory.
+          - What passes a bound is given up before it is decoded, and the cluster counts as not read. The default is 256.
+        type: int
       allow:
         description:
           - What is refused otherwise. V(exec) and V(auth_provider) let the kubeconfig run programs on this host,

@@ -42,6 +42,16 @@ class Run:
         return self
 
 
+class Echoes:
+    """What came of echoes that were sent for a while."""
+
+    sent = lost = None
+    text = ""
+
+    def __repr__(self):
+        return "{0} sent, {1} lost: {2}".format(self.sent, self.lost, self.text)
+
+
 class Fabric:
     """A lab by name with its inventory."""
 
@@ -116,6 +126,23 @@ class Fabric:
             assert time.monotonic() < end, "no answer within {0} s:\n{1}".format(within, "\n".join(silent))
             self.ran("silent: " + "; ".join(silent))
             time.sleep(1)
+
+    @contextlib.contextmanager
+    def pinging(self, node, address):
+        """Echoes from a node to an address meanwhile, five a second. The Echoes that it gives are counted when the block ends."""
+        echoes = Echoes()
+        command = ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", "ping", "-n", "-q", "-i", "0.2", "-W", "5", address]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            yield echoes
+        finally:
+            os.killpg(running.pid, signal.SIGINT)
+            echoes.text = running.communicate(timeout=30)[0]
+        found = re.search(r"(\d+) packets transmitted, (\d+) received", echoes.text)
+        assert found, echoes.text
+        echoes.sent, received = map(int, found.groups())
+        # the last one may still have been under way
+        echoes.lost = max(0, echoes.sent - received - 1)
 
     # --- playbooks ----------------------------------------------------------------------------------------------
 

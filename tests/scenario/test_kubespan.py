@@ -21,9 +21,10 @@ MESH = {
     "multicluster_mesh": "kubespan", "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
     "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
 }
-KEY, PREFIXES, SELF = (
-    "networking.talos.dev/" + name for name in ("kubespan-public-key", "assigned-prefixes", "self-ips")
+KEY, PREFIXES, SELF, ADDRESS = (
+    "networking.talos.dev/" + name for name in ("kubespan-public-key", "assigned-prefixes", "self-ips", "kubespan-ip")
 )
+NODE_ID = "cluster.talos.dev/node-id"
 
 
 def play(fabric, book, *arguments, **variables):
@@ -90,6 +91,38 @@ def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
     assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard("gcp-node-1")["kubespan"]["peers"].items()} == {
         key: peer["allowed_ips"] for key, peer in before.items()
     }
+
+
+def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(fabric):
+    """The other cluster's API server says that node id, key and address of one of our nodes are its own node's.
+
+    First in a run in which neither of the two hosts takes part, so that only what nodes have confirmed can decide; then in one of all.
+    """
+    robbed, thief, other = "aws-node-1", "gcp-node-1", "aws-node-2"
+    notes, own = fabric.annotations("aws", robbed), fabric.annotations("gcp", thief)
+    before = {node: fabric.wireguard(node)["kubespan"]["peers"] for node in (robbed, other)}
+    stolen = ["{0}={1}".format(name, notes[name]) for name in (NODE_ID, KEY, ADDRESS)]
+    fabric.kubectl("gcp", "annotate", "--overwrite", "node", thief, *stolen)
+    with fabric.pinging(other, notes[ADDRESS]) as answers:
+        run = play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok()
+        said = run.out[run.out.rindex("Say what was refused"):]
+        assert "refused: gcp/{0}: key".format(thief) in said and "is held by aws/{0}, which keeps it".format(robbed) in said, said
+        peers = fabric.wireguard(other)["kubespan"]["peers"]
+        assert set(peers) == set(before[other]) - {own[KEY]}
+        assert peers[notes[KEY]]["allowed_ips"] == before[other][notes[KEY]]["allowed_ips"]
+        # and again: what was refused once is not forgotten
+        assert not play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok().changed
+        # all of them: the hosts' own word puts the liar's node right, and the run says so
+        run = play(fabric, "site").ok()
+        said = run.out[run.out.index("Say what was refused"):]
+        assert "mended in this run: refused: gcp/{0}: key".format(thief) in said and "all green" in run.out
+    assert answers.sent > 20 and answers.lost == 0, answers
+    for node in (robbed, other):
+        assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard(node)["kubespan"]["peers"].items()} == {
+            key: peer["allowed_ips"] for key, peer in before[node].items()
+        }
+    assert fabric.annotations("gcp", thief) == own
+    assert not play(fabric, "site").ok().changed
 
 
 def test_a_mesh_that_takes_the_controllers_address_is_taken_back(fabric):

@@ -35,6 +35,8 @@ ALLOWABLE = (
 )
 
 # RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
+#: Largest read_limit_mib.
+MOST_MIB = 65536
 _TOKEN = re.compile(r"[A-Za-z0-9|._~+/-]+=*\Z")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})\Z")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", re.ASCII)
@@ -55,13 +57,13 @@ class Access:
     ``cluster`` name; ``server`` https URL without trailing slash; ``ca_pem`` text or None (the system's trust store);
     ``ca_url`` and ``ca_sha256`` a CA bundle to fetch, pinned; ``token`` text or None; ``client_cert`` and ``client_key``
     PEM bytes or None; ``proxy_url``; ``tls_server_name``; ``impersonate`` map of header -> list of values;
-    ``verify`` False only where allowed; ``loader_config`` a kubeconfig dict whose credential the kubernetes library has
+    ``read_limit_mib`` how much one list may hold, None for the default; ``verify`` False only where allowed; ``loader_config`` a kubeconfig dict whose credential the kubernetes library has
     to obtain (exec or auth-provider), only where allowed.
     """
 
     __slots__ = (
         "cluster", "server", "ca_pem", "ca_url", "ca_sha256", "token", "client_cert", "client_key", "proxy_url",
-        "tls_server_name", "impersonate", "verify", "loader_config",
+        "tls_server_name", "impersonate", "verify", "loader_config", "read_limit_mib",
     )  # fmt: skip
 
     def __init__(self, **values: t.Any) -> None:
@@ -96,7 +98,7 @@ def parse_access(given: t.Mapping[str, t.Any]) -> Access:
     """One entry of ``clusters`` -> Access (semaphore 2.2, guide 5.8). Raises AccessRefused.
 
     Keys: name, kubeconfig (path or dict), context, api_url, token, token_file, ca_cert (path), ca_data (PEM), ca_url,
-    ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, allow.
+    ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, read_limit_mib, allow.
     Options given here win over what a kubeconfig says; None and empty text count as not given.
     """
     options = {key: value for key, value in given.items() if value not in (None, "")}
@@ -171,6 +173,11 @@ class _Parser:
             raise self.refused("tls_server_name", "tls_server_name is not a host name")
         if "impersonate_user" in options:
             found["impersonate"] = {"Impersonate-User": [self.header(options["impersonate_user"])]}
+        if "read_limit_mib" in options:
+            limit = options["read_limit_mib"]
+            if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_MIB:
+                raise self.refused("read_limit_invalid", "read_limit_mib is a number of MiB from 1 to {0}".format(MOST_MIB))
+            found["read_limit_mib"] = limit
         if options.get("validate_certs") is False:
             self.require("insecure_tls", "validate_certs is false")
             found["verify"] = False

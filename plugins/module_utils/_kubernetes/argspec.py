@@ -32,6 +32,7 @@ _OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "tls_server_name": {"type": "str"},
     "impersonate_user": {"type": "str"},
     "validate_certs": {"type": "bool", "default": True},
+    "read_limit_mib": {"type": "int"},
     "allow": {"type": "list", "elements": "str", "choices": list(ALLOWABLE), "default": []},
 }
 

@@ -23,25 +23,50 @@ from .._values.ascii_text import is_digits
 from .._values.refused import quoted
 from . import errors
 from .access import Access
-from .decode import decode
+from .decode import decode, values_in
 from .transport import Transport, connect, library, within
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
+MIB = 1024 * 1024
+
+
 class Limits(t.NamedTuple):
-    """Bounds for one cluster: seconds, bytes, counts. ``tries`` includes the first."""
+    """Bounds for one cluster: seconds, bytes, counts. ``tries`` includes the first.
+
+    ``list_bytes`` and ``list_values`` hold for all pages of a list together, ``run_bytes`` for everything that a client reads; None is
+    no bound, for a client that lives as long as a service.
+    """
 
     connect_seconds: float = 10.0
     request_seconds: float = 30.0
     list_seconds: float = 120.0
-    answer_bytes: int = 64 * 1024 * 1024
+    answer_bytes: int = 64 * MIB
+    list_bytes: int = 256 * MIB
+    list_values: int = 256 * 40_000
+    run_bytes: t.Optional[int] = 1024 * MIB
     objects: int = 200_000
     pages: int = 2_000
     depth: int = 64
     tries: int = 4
     retry_seconds: float = 10.0
+
+
+def scaled(limits: Limits, mib: t.Optional[int]) -> Limits:
+    """The limits for a cluster whose lists may have so many MiB; None: as they are."""
+    if mib is None:
+        return limits
+    run = None if limits.run_bytes is None else 4 * mib * MIB
+    return limits._replace(answer_bytes=min(limits.answer_bytes, mib * MIB), list_bytes=mib * MIB, list_values=mib * 40_000, run_bytes=run)
+
+
+class Allowance:
+    """What is left of the bounds of one list: bytes while they are read, JSON values before they are decoded."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.bytes, self.values = limits.list_bytes, limits.list_values
 
 
 class Listing(t.NamedTuple):
@@ -84,7 +109,8 @@ class Client:
 
     def __init__(self, access: Access, limits: t.Optional[Limits] = None, connections: int = 10) -> None:
         self.cluster = access.cluster
-        self.limits = limits or Limits()
+        self.limits = scaled(limits or Limits(), access.read_limit_mib)
+        self.bytes_read = 0
         self.stats: t.Dict[str, int] = {}
         self.access = access
         self._connections = connections
@@ -126,8 +152,9 @@ class Client:
         deadline = time.monotonic() + self.limits.list_seconds
         items: t.List[t.Dict[str, t.Any]] = []
         seen: t.Set[str] = set()
+        allowance = Allowance(self.limits)
         for dummy in range(self.limits.pages):
-            answer = self._request("list", operation, "GET", path, query, deadline=deadline)
+            answer = self._request("list", operation, "GET", path, query, deadline=deadline, allowance=allowance)
             found = answer.get("items") if isinstance(answer, dict) else None
             meta = answer.get("metadata") if isinstance(answer, dict) else None
             if found is None and isinstance(answer, dict) and str(answer.get("kind", "")).endswith("List"):
@@ -268,11 +295,13 @@ class Client:
         body: t.Optional[t.Mapping[str, t.Any]] = None,
         content_type: str = "application/json",
         deadline: float = 0.0,
+        allowance: t.Optional[Allowance] = None,
     ) -> t.Any:
         """Send until it works, fails for good, or tries and time are used up. ``deadline``: of all tries together."""
+        allowance = allowance or Allowance(self.limits)
         for attempt in range(1, self.limits.tries + 1):
             try:
-                return self._once(verb, operation, method, path, query, body, content_type, deadline)
+                return self._once(verb, operation, method, path, query, body, content_type, deadline, allowance)
             except errors.KubeError as error:
                 # a timeout has used the time already; a POST may have worked unless the server says that it did not
                 again = error.retryable and not isinstance(error, (errors.TimedOut, errors.Expired))
@@ -303,6 +332,7 @@ class Client:
         body: t.Optional[t.Mapping[str, t.Any]],
         content_type: str,
         deadline: float,
+        allowance: Allowance,
     ) -> t.Any:
         transport = self._connected()
         urllib3 = library(self.cluster)
@@ -327,7 +357,7 @@ class Client:
                     timeout=urllib3.Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),
                 )  # fmt: skip
                 try:
-                    payload = self._read(answer, operation, time.monotonic() + seconds)
+                    payload = self._read(answer, operation, time.monotonic() + seconds, allowance)
                 except BaseException:
                     answer.close()  # half-read: the connection is of no further use
                     raise
@@ -336,10 +366,11 @@ class Client:
             failure = self._broken(error, operation, seconds, urllib3)
         if failure is not None:
             raise failure
-        return self._judge(answer, payload, operation)
+        return self._judge(answer, payload, operation, allowance)
 
-    def _read(self, answer: t.Any, operation: str, deadline: float) -> bytes:
+    def _read(self, answer: t.Any, operation: str, deadline: float, allowance: t.Optional[Allowance] = None) -> bytes:
         """The body, within the limits of bytes and time."""
+        allowance = allowance or Allowance(self.limits)
         limit = self.limits.answer_bytes
         if (answer.headers.get("Content-Encoding") or "identity") != "identity":
             raise self._error(errors.BadAnswer, operation, "the answer is compressed, which was not asked for")
@@ -348,10 +379,21 @@ class Client:
             size += len(part)
             if size > limit:
                 raise self._error(errors.TooLarge, operation, "more than {0} bytes".format(limit))
+            allowance.bytes -= len(part)
+            if allowance.bytes < 0:
+                raise self._too_large(operation, "the list has more than {0} MiB".format(self.limits.list_bytes // MIB))
+            with self._lock:
+                self.bytes_read += len(part)
+            if self.limits.run_bytes is not None and self.bytes_read > self.limits.run_bytes:
+                raise self._too_large(operation, "all lists together have more than {0} MiB".format(self.limits.run_bytes // MIB))
             if time.monotonic() > deadline:
                 raise self._error(errors.TimedOut, operation, "the answer took too long")
             parts.append(part)
         return b"".join(parts)
+
+    def _too_large(self, operation: str, what: str) -> errors.KubeError:
+        text = "{0}; if that is right, raise read_limit_mib of clusters/{1}".format(what, self.cluster)
+        return self._error(errors.TooLarge, operation, text)
 
     def _broken(self, error: BaseException, operation: str, seconds: float, urllib3: t.Any) -> errors.KubeError:
         """A failed connection as our error. urllib3 wraps the cause several times, and its text may hold a URL."""
@@ -378,8 +420,12 @@ class Client:
         why = system[0].strerror if system else type(chain[-1]).__name__
         return self._error(errors.Unreachable, operation, "{0} ({1})".format(self.access.server, quoted(why)))
 
-    def _judge(self, answer: t.Any, payload: bytes, operation: str) -> t.Any:
+    def _judge(self, answer: t.Any, payload: bytes, operation: str, allowance: t.Optional[Allowance] = None) -> t.Any:
         status = answer.status
+        allowance = allowance or Allowance(self.limits)
+        allowance.values -= values_in(payload)
+        if allowance.values < 0:
+            raise self._too_large(operation, "the list holds more than {0} JSON values".format(self.limits.list_values))
         if 200 <= status < 300:
             try:
                 return decode(payload, self.limits.depth)

@@ -39,6 +39,14 @@ class gc_paused:
                 gc.enable()
 
 
+def values_in(body: bytes) -> int:
+    """About how many values a JSON text holds, never less than half of them; counted without making any of them.
+
+    A value of two or three bytes is fifty to two hundred in memory, so bytes alone bound nothing.
+    """
+    return max(body.count(b"{") + body.count(b"[") + body.count(b","), body.count(b'"') // 4)
+
+
 def deeper_than(body: bytes, limit: int) -> bool:
     """True when the JSON text nests deeper than ``limit``, or its brackets do not match at all.
 

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An API server that sends few huge pages without end, over real sockets: what a run reads and keeps of it is bounded."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import MIB, Client, Limits, scaled
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import values_in
+from test_hostile_servers import HostileServer, make_certificate
+
+SHAPES = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "endless_lists.json").read_text("utf-8"))["pages"]
+
+#: Run apart, so that what it needs of memory can be seen from outside. Without bounds it ends where the server lets it.
+CHILD = """
+import json, resource, sys
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+given = json.load(sys.stdin)
+limits = Limits(request_seconds=120, list_seconds=300, objects=10**9)
+if given["unbounded"]:
+    limits = limits._replace(answer_bytes=1 << 40, list_bytes=1 << 40, list_values=1 << 40, run_bytes=None)
+client, word = Client(parse_access(given["access"]), limits), "complete"
+import urllib3  # what is loaded anyway is no part of the answer
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    kept = client.list("/api/v1/nodes")
+except errors.ListIncomplete as error:
+    word = error.cause + ": " + str(error)
+print(json.dumps({"word": word, "mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, "pages": client.stats["list"]}))
+"""
+
+
+def body(shape, size, token):
+    """A page of about so many bytes."""
+    item = json.dumps(shape["item"], separators=(",", ":"))
+    rows = ",".join([item] * max(1, size // (len(item) + 1)))
+    filler = shape.get("in_one", "%s") % rows
+    return ('{"kind":"NodeList","metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (token, filler)).encode()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
+
+
+@pytest.fixture
+def endless(certificate):
+    servers = []
+
+    def start(shape, size, last=10**9):
+        page = body(shape, size, "TOKEN").split(b"TOKEN")
+        server = HostileServer(certificate[0], lambda handler, n: handler.send_json(page[0] + (b"t%d" % n if n < last else b"") + page[1]))
+        servers.append(server)
+        return {"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]}, server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def child(access, unbounded=False):
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=json.dumps({"access": access, "unbounded": unbounded}), capture_output=True, text=True, check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["id"])
+def test_pages_without_end_are_given_up_within_a_bound_of_memory(endless, shape):
+    access, server = endless(shape, 3 * MIB)
+    found = child(dict(access, read_limit_mib=8))
+    assert found["word"].startswith("answer_too_large: ") and "raise read_limit_mib of clusters/gcp" in found["word"]
+    assert found["mib"] < 120, found
+    assert len(server.requests) <= 4
+
+
+def test_the_measure_sees_what_no_bound_would_cost(endless):
+    """The same pages, five of them, without the bounds."""
+    access, _server = endless(SHAPES[0], 3 * MIB, last=5)
+    found = child(access, unbounded=True)
+    assert found["word"] == "complete" and found["mib"] > 200, found
+
+
+def test_with_the_default_a_dense_page_is_not_even_decoded(endless):
+    access, server = endless(SHAPES[0], 60 * MIB)
+    found = child(access)
+    assert found["word"].startswith("answer_too_large: ") and "JSON values" in found["word"] and found["mib"] < 400, found
+    assert len(server.requests) == 1
+
+
+def client(access, **limits):
+    return Client(parse_access(access), Limits(request_seconds=30, list_seconds=60)._replace(**limits))
+
+
+def test_all_lists_of_a_run_are_counted_together(endless):
+    access, server = endless({"item": {"metadata": {"name": "x" * 1000}}}, MIB, last=0)
+    one = client(dict(access, read_limit_mib=2))
+    for _ in range(7):
+        one.list("/api/v1/nodes")
+    with pytest.raises(errors.ListIncomplete) as error:
+        for _ in range(3):
+            one.list("/api/v1/pods")
+    assert error.value.cause == "answer_too_large" and "all lists together have more than 8 MiB" in str(error.value)
+    # another cluster's client has a bound of its own, and one that lives as long as a service has none for all
+    assert client(access, run_bytes=None).list("/api/v1/nodes").complete
+
+
+def test_a_page_is_given_up_while_it_is_read(endless):
+    access, _server = endless({"item": {"metadata": {"name": "x" * 1000}}}, 12 * MIB)
+    one = client(access, list_bytes=2 * MIB)
+    with pytest.raises(errors.ListIncomplete):
+        one.list("/api/v1/nodes")
+    assert one.bytes_read <= 2 * MIB
+
+
+def test_an_ordinary_cluster_is_far_below_the_bounds(endless):
+    """2,000 Nodes as real ones are, with images and managed fields, need a fifth of what a list may have."""
+    fields = {"f:metadata": {"f:annotations": {".": {}, **{"f:key-{0}".format(n): {} for n in range(20)}}}, "f:status": {"f:addresses": {}}}
+    images = [{"names": ["registry.example/{0}@sha256:{1}".format(n, "0" * 64)], "sizeBytes": 12345} for n in range(50)]
+    item = {"metadata": {"name": "n", "managedFields": [{"fieldsV1": fields}] * 3}, "status": {"images": images}}
+    text = json.dumps([item] * 2000).encode()
+    assert len(text) < Limits().list_bytes / 5 and values_in(text) < Limits().list_values / 5
+    access, _server = endless({"item": item}, 8 * MIB, last=1)
+    assert len(client(access).list("/api/v1/nodes").items) > 500
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "256", 1 << 30, 1.5])
+def test_the_variable_is_a_number_of_mib(certificate, wrong):
+    with pytest.raises(AccessRefused, match="read_limit_mib is a number of MiB from 1 to 65536"):
+        parse_access({"name": "gcp", "api_url": "https://127.0.0.1", "token": "abcdef", "ca_data": certificate[1], "read_limit_mib": wrong})
+
+
+def test_the_variable_scales_every_bound():
+    found = scaled(Limits(), 512)
+    assert (found.list_bytes, found.run_bytes, found.list_values) == (512 * MIB, 2048 * MIB, 512 * 40_000)
+    assert scaled(Limits(), 8).answer_bytes == 8 * MIB and scaled(Limits(), 512).answer_bytes == Limits().answer_bytes
+    assert scaled(Limits(run_bytes=None), 512).run_bytes is None and scaled(Limits(), None) == Limits()
+    assert scaled(Limits(), 256) == Limits()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner), max_leaves=60
+)
+
+
+def count(value):
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return 1 + sum(map(count, inner))
+
+
+@given(VALUES)
+def test_no_value_escapes_the_count(value):
+    assert values_in(json.dumps([value]).encode()) * 2 >= count([value])
