@@ -57,8 +57,9 @@ class Access:
     ``cluster`` name; ``server`` https URL without trailing slash; ``ca_pem`` text or None (the system's trust store);
     ``ca_url`` and ``ca_sha256`` a CA bundle to fetch, pinned; ``token`` text or None; ``client_cert`` and ``client_key``
     PEM bytes or None; ``proxy_url``; ``tls_server_name``; ``impersonate`` map of header -> list of values;
-    ``read_limit_mib`` how much one list may hold, None for the default; ``verify`` False only where allowed; ``loader_config`` a kubeconfig dict whose credential the kubernetes library has
-    to obtain (exec or auth-provider), only where allowed.
+    ``read_limit_mib`` how much one list may hold, None for the default; ``verify`` False only where allowed;
+    ``loader_config`` a kubeconfig dict whose credential the kubernetes library has to obtain (exec or auth-provider), only where
+    allowed.
     """
 
     __slots__ = (
