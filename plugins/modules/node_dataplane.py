@@ -247,8 +247,14 @@ options:
     elements: dict
     default: []
   node:
-    description: Name of the node, for messages.
+    description: Name of the node in the inventory, for messages and for O(hosts).
     type: str
+  hosts:
+    description:
+      - Names of all nodes of the inventory. A machine that is another one of them already is refused as C(claimed_twice) and not written to.
+    type: list
+    elements: str
+    default: []
   persist:
     description: Whether to record the state and install the boot unit that restores it after a reboot.
     type: bool
@@ -273,6 +279,13 @@ options:
     type: int
   confirm_empty:
     description: Remote clusters of which it is right that no peer is left.
+    type: list
+    elements: str
+    default: []
+  accepted:
+    description:
+      - Drop-ins over our units, folders and settings of the kernel that others made and that are right as they are, by path or name.
+      - Without it each is refused with who made it, since it can undo the mesh. What is ours is repaired.
     type: list
     elements: str
     default: []
@@ -478,12 +491,14 @@ def main() -> None:
             "kubespan": {"type": "dict", "options": KUBESPAN},
             "tables": {"type": "list", "elements": "dict", "default": []},
             "node": {"type": "str"},
+            "hosts": {"type": "list", "elements": "str", "default": []},
             "persist": {"type": "bool", "default": True},
             "adopt": {"type": "bool", "default": False},
             "remove_keys": {"type": "bool", "default": False, "no_log": False},
             "key_files": {"type": "list", "elements": "path", "default": [], "no_log": False},
             "max_deletes": {"type": "int"},
             "confirm_empty": {"type": "list", "elements": "str", "default": []},
+            "accepted": {"type": "list", "elements": "str", "default": []},
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
@@ -491,7 +506,7 @@ def main() -> None:
     )
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)
-    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "node", "transaction")}
+    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "transaction")}
     if module.params["state"] == "absent":
         desired.update(devices=[], kubespan=None, tables=[])
     for device in desired["devices"]:

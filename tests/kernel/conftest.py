@@ -83,7 +83,9 @@ class Node:
     """A process that sleeps in fresh namespaces, with an empty /run, and what is run beside it."""
 
     def __init__(self):
-        script = "mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && echo ready && exec sleep 3600"
+        # a node of Kubernetes forwards
+        forwards = " && ".join("echo 1 >/proc/sys/net/" + name for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"))
+        script = "mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && {0} && echo ready && exec sleep 3600".format(forwards)
         self._sleeper = subprocess.Popen(
             ["unshare", "-n", "-m", "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
         )

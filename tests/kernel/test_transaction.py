@@ -318,6 +318,71 @@ def test_a_journal_that_another_user_wrote_is_not_believed(host):
     assert any("root alone" in text for text in host.run(wish())["warnings"])
 
 
+UNIT = "multicluster-network-mesh.service"
+
+
+def test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired(host):
+    """Folders that others may write into and our device's settings are repaired; a drop-in and the host's settings are refused by name."""
+    host.run(wish())
+    assert not host.run(wish(), check=True)["changed"]
+    host.node.run("sh", "-c", """
+        chmod 777 {0} /var/lib/multicluster-network /usr/local/lib/multicluster-network /usr/local/lib/multicluster-network/mesh /var/lib/wg
+        mkdir -p /etc/systemd/system/{1}.d && printf '[Service]\nExecStart=\n' > /etc/systemd/system/{1}.d/10-off.conf
+        echo 1 > /proc/sys/net/ipv4/conf/wireguard.b/rp_filter
+        echo 0 > /proc/sys/net/ipv4/conf/wireguard.b/forwarding
+    """.format(STATE, UNIT))
+    found = host.run(wish(), check=True)
+    changes = {(change["kind"], change["id"]) for change in found["plan"]["changes"]}
+    assert changes == {
+        ("folder", STATE), ("folder", "/var/lib/multicluster-network"), ("folder", "/usr/local/lib/multicluster-network"),
+        ("folder", "/usr/local/lib/multicluster-network/mesh"), ("folder", "/var/lib/wg"),
+        ("setting", "net/ipv4/conf/wireguard.b/rp_filter"), ("setting", "net/ipv4/conf/wireguard.b/forwarding"),
+    }  # fmt: skip
+    drop_in = "/etc/systemd/system/{0}.d/10-off.conf".format(UNIT)
+    assert [(row["object"], row["reason"]) for row in found["refused"]] == [(drop_in, "not_ours")] and "belongs to root" in found["refused"][0]["message"]
+    made = host.run(wish(rollback_seconds=600))
+    assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+    modes = host.node.run("stat", "-c", "%a", STATE, "/var/lib/multicluster-network", "/usr/local/lib/multicluster-network/mesh", "/var/lib/wg")
+    assert modes.split() == ["700", "755", "755", "755"]
+    assert host.node.run("sh", "-c", "cd /proc/sys/net/ipv4/conf/wireguard.b; cat rp_filter forwarding").split() == ["2", "1"]
+    again = host.run(wish())
+    assert not again["changed"] and again["refused"]
+    assert not host.run(wish(accepted=[drop_in]))["refused"]
+    host.node.run("rm", drop_in)
+    host.node.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward")
+    (refusal,) = host.run(wish())["refused"]
+    assert (refusal["object"], refusal["reason"]) == ("net.ipv4.ip_forward", "forwarding_off") and "no file of the host sets it" in refusal["message"]
+    host.node.run("sh", "-c", "mkdir -p /run/sysctl.d && echo 'net.ipv4.ip_forward = 0' > /run/sysctl.d/99-hardened.conf")
+    assert "/run/sysctl.d/99-hardened.conf sets 0" in host.run(wish())["refused"][0]["message"]
+    assert not host.run(wish(accepted=["net.ipv4.ip_forward"]))["refused"]
+    assert host.node.run("cat", "/proc/sys/net/ipv4/ip_forward") == "0\n", "what is somebody else's is reported, not fought over"
+
+
+def test_files_and_folders_of_another_user_are_not_believed(host):
+    host.run(wish())
+    host.node.run("chown", "-R", "65534", STATE)
+    found = host.run(wish())
+    assert [(row["object"], row["reason"]) for row in found["refused"]] == [(STATE, "not_ours")]
+    assert STATE + "/dataplane.json" in {change["id"] for change in found["plan"]["changes"]}
+    assert host.node.run("stat", "-c", "%u", STATE + "/dataplane.json").split() == ["0"]
+
+
+def test_a_machine_under_two_names_of_the_inventory_is_not_written_to(host):
+    """Whichever comes second is refused, also while the change of the first one waits for its confirmation."""
+    names = {"hosts": ["a", "b"], "persist": True}
+    made = host.run(wish(rollback_seconds=600, node="a", **names))
+    other = host.run(wish(node="b", mtu=1300, **names))
+    assert not other["changed"] and other["plan"]["changes"] == [] and other["public_keys"] == {}
+    (refusal,) = other["refused"]
+    assert (refusal["object"], refusal["reason"]) == ("b", "claimed_twice") and "host a of the inventory" in refusal["message"]
+    assert host.pending() and host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+    before = host.seen()
+    assert host.run(wish(node="b", mtu=1300, **names))["refused"] and host.seen() == before
+    assert not host.run(wish(node="a", **names))["changed"]
+    renamed = host.run(wish(node="b", hosts=["b"]))
+    assert not renamed["refused"], "a host that has another name now is the same host"
+
+
 def test_a_late_confirmation_says_how_late_it_was(host):
     host.run(wish())
     made = host.run(wish(rollback_seconds=2, **CHANGED))

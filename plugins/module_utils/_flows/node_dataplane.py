@@ -9,8 +9,8 @@ gather -> plan -> apply -> verify over the same functions that the single module
 
     fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, listen_port_known,
     private_key_file, implementation, routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];
-    persist, adopt, remove_keys: bool; max_deletes: int or None; confirm_empty: [remote names];
-    tables: [of node_tables];
+    persist, adopt, remove_keys: bool; accepted: [path or setting of others that is right as it is]; max_deletes: int or None; confirm_empty: [remote names];
+    tables: [of node_tables]; node: the host's name in the inventory; hosts: the names of all hosts there;
     kubespan: of kubespan_node, None for no such mesh, or {"state": as resolved before} at boot;
     rollback_seconds: 0, or after how many seconds the host takes the change back unless it is confirmed
 
@@ -28,13 +28,13 @@ from .._linux.errors import LinuxError
 from .._linux.keys import KeyFile
 from .._linux.links import links_with_alias
 from .._linux.lock import HostLock
-from .._linux.stats import total
+from .._linux.stats import Stats, total
 from .._mesh import dataplane
 from .._mesh.constants import ROUTE_PROTOCOL
 from .._mesh.device_wanted import parse_device
 from .._plan.pending import Pending, from_wire, to_wire
 from .._plan.plan import Plan
-from . import ip_routes, persistence, transaction, wireguard_device
+from . import ip_routes, node_guard, persistence, transaction, wireguard_device
 
 if t.TYPE_CHECKING:
     from . import kubespan, kubespan_node
@@ -63,6 +63,9 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
     opened: t.Optional[Data] = None
     with contextlib.nullcontext() if check else HostLock(dataplane.alias_of(desired["fabric"]), LOCK_SECONDS) as lock:
         warnings = list(lock.warnings) if lock is not None else []
+        other = _other_name(desired)
+        if other is not None:
+            return dict(other.result(), warnings=warnings, diff=other.diff(), public_keys={}, stats=dict(Stats().as_dict(), seconds=0.0))
         warnings += _left_open(desired["fabric"], check)
         work = _Work(desired)
         todo = work.plan()
@@ -75,6 +78,20 @@ def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
     if opened is not None:
         result["transaction"] = {"id": opened["id"], "seconds": opened["seconds"], "armed": opened["armed"]}
     return to_wire(result)
+
+
+def _other_name(desired: t.Mapping[str, t.Any]) -> t.Optional[Plan]:
+    """A refusal, when this machine is another host of the inventory already; an open change of that one is left alone as well."""
+    fabric, name, hosts = desired["fabric"], desired.get("node"), desired.get("hosts") or ()
+    opened = persistence.load_json(persistence.candidate_path(fabric)) if transaction.pending_or_none(fabric) is not None else None
+    for state in (opened, persistence.load_state(fabric)):
+        recorded = dataplane.node_of(state)
+        if recorded is not None and name and recorded != name and recorded in hosts:
+            todo = Plan()
+            text = "this machine is host {0} of the inventory already, so nothing was written; remove one of the two, or give {1} its own ansible_host"
+            todo.refuse(str(name), "claimed_twice", text.format(recorded, name))
+            return todo
+    return None
 
 
 def _left_open(fabric: str, check: bool) -> t.List[str]:
@@ -143,7 +160,7 @@ def settle(fabric: str, message: str) -> t.Optional[Data]:
 def restore(state: t.Mapping[str, t.Any]) -> Data:
     """Apply a confirmed state at boot: the same way, but nothing is recorded and no budget asks."""
     kept = {"state": state["kubespan"]} if state.get("kubespan") else None
-    return run(dict(state, kubespan=kept, persist=False, adopt=False, remove_keys=False, rollback_seconds=0, max_deletes=-1, confirm_empty=[]))
+    return run(dict(state, kubespan=kept, persist=False, adopt=False, remove_keys=False, rollback_seconds=0, max_deletes=-1, confirm_empty=[], reports=False))
 
 
 class _Device:
@@ -222,6 +239,10 @@ class _Work:
         self.routes = self._plan_routes()
         self.keys = [KeyFile(path) for path in self._keys_to_remove()]
         self.files, self.files_plan = self._plan_files()
+        usable = [wanted for wanted, device in zip(self.wanted, self.devices) if not device.refused]
+        stays = bool(self.wanted or self.desired.get("kubespan"))
+        self.guard = node_guard.Guard(self.fabric, usable, self.desired.get("accepted") or (), stays and bool(self.desired.get("reports", True)))
+        todo.extend(self.guard.plan())
         for device in self.devices:
             todo.extend(device.plan)
         todo.extend(self.routes[2])
@@ -367,6 +388,8 @@ class _Work:
             state["kubespan"] = self.kubespan_state
         if self.desired.get("tables"):
             state["tables"] = list(self.desired["tables"])
+        if self.desired.get("node"):
+            state["node"] = self.desired["node"]
         return state
 
     def apply(self, in_transaction: bool = False) -> None:
@@ -374,9 +397,12 @@ class _Work:
 
         in_transaction: the boot state is left to the confirmation.
         """
+        self.guard.apply_folders()
         if self.node is not None:
+            files.make_folder(persistence.folder(self.fabric), 0o700)  # its secrets lie there
             self.node.apply()
         parts = [device.apply() for device in self.devices if device.plan.changed]
+        self.guard.apply_devices()
         if self.kubespan is not None:
             parts.append(self.kubespan.apply())
         if self.routes[2].changed:
@@ -402,6 +428,7 @@ class _Work:
         if self.kubespan is not None and not self.kubespan.refused:
             self.kubespan = self.kubespan.again()
             left.extend("{0} {1} {2}".format(change.action, change.kind, change.id) for change in self.kubespan.plan().changes)
+        left.extend(self.guard.left())
         if self.tables is not None:
             left.extend(self.tables.left())
         if left:

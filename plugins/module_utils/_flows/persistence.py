@@ -36,6 +36,7 @@ BOOT_FILES = (
     "_flows/nft_table.py",
     "_flows/node_contests.py",
     "_flows/node_dataplane.py",
+    "_flows/node_guard.py",
     "_flows/node_tables.py",
     "_flows/persistence.py",
     "_flows/transaction.py",
@@ -66,6 +67,7 @@ BOOT_FILES = (
     "_linux/rtnetlink.py",
     "_linux/rules.py",
     "_linux/secret_files.py",
+    "_linux/settings.py",
     "_linux/snapshot.py",
     "_linux/stats.py",
     "_linux/systemd.py",
@@ -79,6 +81,7 @@ BOOT_FILES = (
     "_mesh/dataplane.py",
     "_mesh/device_plan.py",
     "_mesh/device_wanted.py",
+    "_mesh/guard.py",
     "_mesh/journal.py",
     "_mesh/key_file.py",
     "_mesh/kubespan_annotations.py",
@@ -169,6 +172,11 @@ def folder(fabric: str) -> str:
     return "{0}/{1}".format(STATE_ROOT, fabric)
 
 
+def folders(fabric: str) -> t.List[t.Tuple[str, bool]]:
+    """Every folder of ours on a node, and whether only root may look into it."""
+    return [(STATE_ROOT, False), (folder(fabric), True), (CODE_ROOT, False), (code_folder(fabric), False), (RUN_ROOT, False)]
+
+
 def has_kubespan_files(fabric: str) -> bool:
     """Whether a KubeSpan mesh left files of its own (key, secret, identity) in the folder of the fabric."""
     return any(name.startswith("kubespan") for name in files.list_folder(folder(fabric)))
@@ -239,9 +247,9 @@ def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
 
 
 def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
-    """A map out of a file of ours; None when there is none or it cannot be read as one."""
+    """A map out of a file of ours; None when there is none, somebody else wrote it, or it cannot be read as one."""
     found = files.read_state(path)
-    if found is None or found.kind != "file":
+    if found is None or found.kind != "file" or not files.is_roots_alone(path):
         return None
     try:
         content = json.loads(found.content.decode("utf-8"))
@@ -343,6 +351,9 @@ def gather(
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
         found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
     found.update((path, files.read_state(path)) for path in sorted(paths))
+    for path, state in found.items():
+        if state is not None and state.kind == "file" and not files.is_roots_alone(path):
+            found[path] = files.FileState("other", state.mode, b"")  # its owner can change it again, so it is put there anew
     if not wanted and files.read_state(invalid_journal_path(fabric)) is not None:
         found[invalid_journal_path(fabric)] = files.FileState("other", 0o600, b"")  # it has keys in it as well
     return {path: state for path, state in found.items() if state is not None}

@@ -14,6 +14,8 @@ import stat
 import tempfile
 import typing as t
 
+from .errors import LinuxError, os_reason
+
 #: No file of ours comes near; a larger one is not ours.
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -64,6 +66,32 @@ def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
     return info.st_ino, info.st_mtime_ns
 
 
+def read_folder(path: str) -> t.Optional[t.Tuple[int, int]]:
+    """(mode, owner) of a folder; None when there is none. Links are not followed."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return (stat.S_IMODE(info.st_mode), info.st_uid) if stat.S_ISDIR(info.st_mode) else None
+
+
+def set_folder_mode(path: str, mode: int) -> None:
+    """Through a handle, so that a link put in its place meanwhile is not followed. Raises LinuxError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise LinuxError("set the mode of", path, os_reason(error)) from None
+
+
+def is_me(uid: int) -> bool:
+    """Whether that is the user who runs this: root, on a node."""
+    return uid == os.geteuid()
+
+
 def is_roots_alone(path: str) -> bool:
     """True for a file that only this user (root, on a node) can have written: its owner is, and nobody else may write it."""
     try:
@@ -96,9 +124,17 @@ def write_state(path: str, state: FileState) -> None:
 
 
 def make_folder(path: str, mode: int = 0o755) -> None:
-    """Make a folder and what is missing above it."""
-    if not os.path.isdir(path):
-        os.makedirs(path, mode=mode, exist_ok=True)
+    """Make a folder with this mode, whatever the umask, and what is missing above it with 0755."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above and above != path:
+        make_folder(above)
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+    os.chmod(path, mode)
 
 
 def remove(path: str) -> bool:

@@ -171,6 +171,13 @@ def state_to_keep(
     }
 
 
+def node_of(state: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[str]:
+    """The inventory's name of the host that a state was made for; None when it does not say."""
+    found = [(state or {}).get("node"), *(device.get("node") for device in (state or {}).get("devices", ()) if isinstance(device, dict))]
+    names = [name for name in found if isinstance(name, str) and name != "this node"]
+    return names[0] if names else None
+
+
 def key_files(state: t.Optional[t.Mapping[str, t.Any]]) -> t.Set[str]:
     """Every key file that the fabric made on this node, those of remotes that left included."""
     known = {device["private_key_file"] for device in (state or {}).get("devices", ())}

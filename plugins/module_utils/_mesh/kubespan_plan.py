@@ -114,6 +114,7 @@ def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.Lis
         if not listing.failure:
             message = "cluster {0} has no Node {1} for host {2}; write node_name if it has another name".format(cluster, name, host)
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
+            row["refused"] = "node_missing"
         return row
     row["publishable"] = True
     row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}

@@ -120,6 +120,8 @@ def _peer(claim: Claim) -> t.Dict[str, t.Any]:
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
     """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
     topology = plan_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
+    for node in topology["nodes"].values():
+        node.pop("refused", None)
     for settings in topology["clusters"].values():
         for remote in settings["remotes"].values():
             remote.update(complete=False, reason="the clusters were not asked")
@@ -177,6 +179,7 @@ def _nodes(
                 cluster, name, host
             )
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
+            row["refused"] = "node_missing"
             continue
         address_type = fabric.clusters[cluster]["endpoint_address_type"]
         for remote, settings in remotes[cluster].items():

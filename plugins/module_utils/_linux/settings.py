@@ -1,0 +1,110 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Settings of the kernel (sysctl): what they are, which files of the host set them; and what others add to a unit of ours."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import pwd
+import typing as t
+
+_ROOT = "/proc/sys/"
+#: Where the host's settings and units are kept, as sysctl.d(5) and systemd.unit(5) have them.
+SETTING_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+SETTING_FILES = ("/etc/sysctl.conf",)
+UNIT_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system",
+                "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")  # fmt: skip
+_MAX_BYTES = 1 << 20
+
+
+def name_of(*parts: str) -> str:
+    """The name of a setting as people write it; a device's name keeps its dots, with slashes for the others then."""
+    return ("." if not any("." in part for part in parts) else "/").join(parts)
+
+
+def read(*parts: str) -> t.Optional[int]:
+    """A setting that is a number; None where it is not there, as for a device that is not."""
+    try:
+        with open(_ROOT + "/".join(parts), encoding="ascii") as source:
+            return int(source.read().strip())
+    except (OSError, ValueError):
+        return None
+
+
+def write(value: int, *parts: str) -> bool:
+    """True when it has been set; False where it is not there."""
+    try:
+        with open(_ROOT + "/".join(parts), "w", encoding="ascii") as target:
+            target.write(str(value))
+    except OSError:
+        return False
+    return True
+
+
+def set_by(*parts: str) -> t.List[str]:
+    """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
+    wanted, found = "/".join(parts), []
+    for path in _files():
+        try:
+            with open(path, "rb") as source:
+                lines = source.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            key, equals, value = line.strip().partition("=")
+            if equals and not key.startswith(("#", ";")) and fnmatch.fnmatchcase(wanted, _path(key.strip().lstrip("-"))):
+                found.append("{0} sets {1}".format(path, value.strip()[:20]))
+    return found
+
+
+def _path(key: str) -> str:
+    """net.ipv4.ip_forward and net/ipv4/ip_forward are one: what comes first says which sign parts, and the other one is of the name."""
+    first = min((key.find(sign), sign) for sign in "./" if sign in key)[1] if any(sign in key for sign in "./") else "/"
+    return key if first == "/" else key.translate(str.maketrans("./", "/."))
+
+
+def _files() -> t.List[str]:
+    by_name: t.Dict[str, str] = {}
+    for folder in reversed(SETTING_FOLDERS):
+        try:
+            by_name.update((name, folder + "/" + name) for name in os.listdir(folder) if name.endswith(".conf"))
+        except OSError:
+            continue
+    return [by_name[name] for name in sorted(by_name)] + list(SETTING_FILES)
+
+
+def drop_ins(unit: str) -> t.List[t.Tuple[str, str]]:
+    """(path, owner) of every file that changes a unit beside its own file, sorted; drop-ins for all services are not among them."""
+    found = {}
+    prefixes = [unit]
+    stem, _dot, kind = unit.rpartition(".")
+    while "-" in stem:  # foo-bar.service is changed by foo-.service.d too
+        stem = stem.rpartition("-")[0]
+        prefixes.append("{0}-.{1}".format(stem, kind))
+    for folder in UNIT_FOLDERS:
+        for prefix in prefixes:
+            place = "{0}/{1}.d".format(folder, prefix)
+            try:
+                names = os.listdir(place)
+            except OSError:
+                continue
+            for name in names:
+                if name.endswith(".conf"):
+                    path = os.path.realpath(place) + "/" + name
+                    found[path] = _owner(path)
+    return sorted(found.items())
+
+
+def _owner(path: str) -> str:
+    try:
+        uid = os.lstat(path).st_uid
+    except OSError:
+        return "?"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
