@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
-    """``{prefixes, shared_prefixes, foreign, variables: {name: {description, default, of, command_line, choices}}}``."""
+    """``{prefixes, shared_prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices}}}``."""
     return _load(root / "playbooks" / "vars" / "run_variables.yml")
 
 
@@ -41,7 +41,7 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     shared = tuple(table["shared_prefixes"])
     prefixes = {role + "_" for role in roles} | set(table["prefixes"])
     return Known(
-        names=frozenset(rows) | frozenset(name for options in roles.values() for name in options),
+        names=frozenset((*rows, *table["internal"], *(name for options in roles.values() for name in options))),
         prefixes=tuple(sorted(prefixes - set(shared))),
         shared=shared,
         foreign=frozenset(table["foreign"]),

@@ -20,10 +20,10 @@ KNOWN, TABLE, ROLES = known_variables(), run_variables(), role_options()
 ROWS = TABLE["variables"]
 PREFIXES = KNOWN.prefixes + KNOWN.shared
 PLUGINS = {path.stem for path in (ROOT / "plugins").glob("*/*.py")} | set(ROLES) | {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
-PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml")) + sorted((ROOT / "playbooks" / "plays").glob("*.yml"))
 TEXTS = {
     path: path.read_text("utf-8")
-    for pattern in ("playbooks/*.yml", "roles/*/tasks/*.yml", "roles/*/defaults/*.yml", "roles/*/vars/*.yml", "roles/*/handlers/*.yml",
+    for pattern in ("playbooks/*.yml", "playbooks/plays/*.yml", "roles/*/tasks/*.yml", "roles/*/defaults/*.yml", "roles/*/vars/*.yml", "roles/*/handlers/*.yml",
                     "roles/*/templates/*", "extensions/awx/**/*.yml", "extensions/eda/**/*.yml")
     for path in sorted(ROOT.glob(pattern))
 }  # fmt: skip
@@ -40,7 +40,9 @@ def words(text: str) -> t.Set[str]:
 
 
 #: Words that are values or files, not variables.
-VALUES = {"clustermesh_after", "mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave"}
+VALUES = {
+    "clustermesh_after", "mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave", "verify_seconds",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", sorted(TEXTS), ids=lambda path: str(path.relative_to(ROOT)))
@@ -64,7 +66,7 @@ def test_every_row_is_used():
     for folder in ("filter", "inventory", "action"):
         for path in (ROOT / "plugins" / folder).glob("*.py"):
             used |= strings_of(path)
-    assert sorted(set(ROWS) - used) == []
+    assert sorted({*ROWS, *TABLE["internal"]} - used) == []
 
 
 def plays(path: pathlib.Path) -> t.Iterator[t.Dict[str, t.Any]]:
@@ -85,9 +87,10 @@ def test_defaults_are_those_of_the_playbooks():
     """A row's default is what every `| default(...)` of a playbook says."""
     said: t.Dict[str, t.Set[str]] = {}
     for path, text in TEXTS.items():
-        if path.parent.name == "playbooks" and not path.name.startswith("awx_survey"):
+        if path in PLAYBOOKS and not path.name.startswith("awx_survey"):
             for name, value in re.findall(r"([a-z_]+) \| default\(('[^']*'|\[\]|\{\}|[\w.]+)\)", text):
                 said.setdefault(name, set()).add(value.strip("'"))
+    said["multicluster_nodes"].discard("all")  # beside the clusters in one pattern
     shown = {name: str(ROWS[name].get("default")) for name in said if name in ROWS}
     assert {name: values for name, values in said.items() if name in shown} == {name: {text.replace("False", "false")} for name, text in shown.items()}
 
@@ -108,6 +111,8 @@ def test_capabilities_are_those_of_the_playbooks():
     asked = set()
     for path, text in TEXTS.items():
         asked.update(re.findall(r"'([a-z]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
+        for names in re.findall(r"\{\{ \[([a-z', ]+)\] \| select\('in', multicluster_capabilities", text):
+            asked.update(re.findall(r"[a-z]+", names))
     assert asked == set(KNOWN.choices["multicluster_capabilities"]) == set(KNOWN.choices["status_capabilities"])
 
 
@@ -121,7 +126,7 @@ def tasks(value: t.Any) -> t.Iterator[t.Dict[str, t.Any]]:
 
 def test_what_tasks_set_is_internal_or_known():
     for path, text in TEXTS.items():
-        if path.parent.name in ("tasks", "playbooks"):
+        if path.parent.name == "tasks" or path in PLAYBOOKS:
             for task in tasks(yaml.safe_load(text)):
                 names = {task["register"]} if isinstance(task.get("register"), str) else set()
                 names |= set(task.get("ansible.builtin.set_fact") or ()) - {"cacheable"}
@@ -129,7 +134,7 @@ def test_what_tasks_set_is_internal_or_known():
 
 
 def test_every_row_is_complete():
-    assert set(TABLE) == {"prefixes", "shared_prefixes", "foreign", "variables"}
+    assert set(TABLE) == {"prefixes", "shared_prefixes", "foreign", "internal", "variables"}
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"

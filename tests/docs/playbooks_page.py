@@ -1,0 +1,151 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writes docs/docsite/rst/guide_playbooks.rst from the playbooks and the table of run variables. Run: tests/run playbooks_page."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import typing as t
+
+import yaml
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import run_variables
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "docsite" / "rst" / "guide_playbooks.rst"
+ROWS = run_variables()["variables"]
+HEAD = """\
+.. _ansible_collections.multicluster.network.docsite.guide_playbooks:
+
+Playbooks and variables of a run
+================================
+
+.. This page is written by tests/run playbooks_page; what it says stands in the playbooks and in playbooks/vars/run_variables.yml.
+
+.. contents::
+   :local:
+   :depth: 1
+
+Every playbook is run as ``ansible-playbook -i inventory multicluster.network.NAME``; with ``--check --diff`` it shows what it would change and changes
+nothing. The variables here are read by playbooks; options of roles have the role's name as their prefix and stand in the role's own page.
+
+"""
+
+
+def playbooks() -> t.List[str]:
+    """Names, those that AWX runs last."""
+    names = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+    return sorted(names, key=lambda name: (name.startswith("awx_"), name))
+
+
+def about(name: str) -> str:
+    """The comment above a playbook."""
+    lines = []
+    for line in (ROOT / "playbooks" / (name + ".yml")).read_text("utf-8").splitlines()[1:]:
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# ").rstrip())
+    paragraph = " ".join("\n".join(lines).split("\n\n")[0].split())
+    return re.sub(r"(-e [a-z_]+=[\w.]+|--[a-z]+(?: --[a-z]+)*|(?<![\w/.])[a-z]+(?:_[a-z]+)+\b|extensions/[\w/.]+)", r"``\1``", paragraph)
+
+
+def parts(name: str) -> t.Tuple[t.List[str], t.List[str]]:
+    """(playbooks that it imports, roles with their entry points)."""
+    text = (ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")
+    imported = re.findall(r"import_playbook: (?:multicluster\.network\.)?([\w/]+)", text)
+    roles: t.List[str] = []
+
+    def walk(value: t.Any) -> None:
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            if key in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
+                roles.append(inner["name"].rpartition(".")[2])
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            walk(inner)
+
+    walk(yaml.safe_load(text))
+    return imported, sorted(set(roles))
+
+
+def whole(name: str) -> t.Tuple[t.List[str], t.List[str]]:
+    """The same, with files of plays, which are no playbooks of their own, as a part of it."""
+    imported, roles = parts(name)
+    for other in [other for other in imported if "/" in other]:
+        imported.remove(other)
+        more, further = whole(other)
+        imported, roles = imported + [one for one in more if one not in imported], sorted({*roles, *further})
+    return imported, roles
+
+
+def variables(name: str) -> t.Set[str]:
+    """Rows of the table that a playbook reads, with all that it imports and the roles that it runs."""
+    imported, roles = parts(name)
+    texts = [(ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")]
+    for role in roles:
+        texts += [path.read_text("utf-8") for folder in ("defaults", "vars", "tasks") for path in sorted((ROOT / "roles" / role / folder).glob("*.yml"))]
+    words = {word for text in texts for word in re.findall(r"(?<![\w./])[a-z_]+", text)}
+    found = {row for row in ROWS if row in words}
+    for other in imported:
+        found |= variables(other)
+    return found
+
+
+def markup(text: str) -> str:
+    """Ansible's markup as reStructuredText."""
+    return re.sub(r"[CV]\(([^)]*)\)", r"``\1``", text)
+
+
+def default(row: t.Mapping[str, t.Any]) -> str:
+    """A row's default in a cell."""
+    if "default" not in row:
+        return ""
+    value = row["default"]
+    if isinstance(value, str) and "C(" in value:
+        return markup(value)
+    return "``{0}``".format(value if isinstance(value, str) and value else json.dumps(value))
+
+
+def table(names: t.Iterable[str]) -> t.List[str]:
+    """Variables as a list-table."""
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 30 20 50", "", "   * - variable", "     - default", "     - meaning"]
+    for name in names:
+        row = ROWS[name]
+        text = markup(row["description"])
+        if row.get("choices"):
+            text += " One of " + ", ".join("``{0}``".format(choice) for choice in row["choices"]) + "."
+        if row.get("command_line"):
+            text += " On the command line (``-e``) only."
+        if row.get("of") in ("node", "cluster"):
+            text += " A variable of a {0}'s host.".format(row["of"])
+        lines += ["   * - ``{0}``".format(name), "     - {0}".format(default(row)).rstrip(), "     - {0}".format(text)]
+    return [*lines, ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines: t.List[str] = []
+    for title, chosen in (("Playbooks", False), ("Playbooks that AWX runs", True)):
+        lines += [title, "-" * len(title), ""]
+        for name in playbooks():
+            if name.startswith("awx_") is not chosen:
+                continue
+            imported, roles = whole(name)
+            lines += [name, "~" * len(name), "", about(name), ""]
+            if imported:
+                lines += ["Runs " + ", ".join("``{0}``".format(other) for other in imported) + ".", ""]
+            if roles:
+                lines += ["Roles: " + ", ".join(":ansplugin:`multicluster.network.{0}#role`".format(role) for role in roles) + ".", ""]
+            read = sorted(row for row in variables(name) if not row.startswith("awx_") or name in ("awx_load", "awx_survey"))
+            if read:
+                lines += ["Reads " + ", ".join("``{0}``".format(row) for row in read) + ".", ""]
+    for title, chosen in (("Variables", False), ("Variables of AWX", True)):
+        lines += [title, "-" * len(title), ""]
+        lines += table(name for name in sorted(ROWS) if name.startswith("awx_") is chosen)
+    return HEAD + "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)
