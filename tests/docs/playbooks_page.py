@@ -61,7 +61,8 @@ def parts(name: str) -> t.Tuple[t.List[str], t.List[str]]:
     def walk(value: t.Any) -> None:
         for key, inner in value.items() if isinstance(value, dict) else ():
             if key in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
-                roles.append(inner["name"].rpartition(".")[2])
+                role = inner["name"].rpartition(".")[2]
+                roles.extend([role] if (ROOT / "roles" / role).is_dir() else [])
         for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             walk(inner)
 

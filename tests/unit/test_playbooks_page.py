@@ -1,0 +1,36 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The guide's page of playbooks and variables says what the playbooks and the table say."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", name="generator")
+def load_generator():
+    spec = importlib.util.spec_from_file_location("playbooks_page", ROOT / "tests" / "docs" / "playbooks_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_in_step(generator):
+    assert generator.PAGE.read_text("utf-8") == generator.page(), "run: tests/run playbooks_page"
+
+
+def test_every_playbook_says_what_it_does(generator):
+    for name in generator.playbooks():
+        assert generator.about(name), name
+
+
+def test_site_reads_what_its_parts_read(generator):
+    assert {"multicluster_serial", "multicluster_capabilities", "multicluster_mesh", "multicluster_lock"} <= generator.variables("site")
+    assert "awx_load_url" in generator.variables("awx_load") and "awx_load_url" not in generator.variables("site")
