@@ -37,7 +37,7 @@ def written() -> t.Dict[str, t.Set[str]]:
     device = Anything(name="wireguard.gcp", public_key="k")
     lists = collections.defaultdict(lambda: [Anything()])
     document: t.Any = Anything({name: [Anything()] for name in ("tunnels", "clusters", "services", "sets", "addresses", "drift", "refused", "failures")})
-    document.update(nodes=[Anything(devices=[device])], tunnels=[Anything(allowed_ips=["10.0.0.0/24"])], fabric="f", generated_epoch=1, **lists)
+    document.update(nodes=[Anything(devices=[device])], tunnels=[Anything(allowed_ips=["10.0.0.0/24"])], fabric="f", generated_epoch=1, verdict={"value": "proven"}, **lists)
     found: t.Dict[str, t.Set[str]] = {}
     for line in prometheus.text(document).splitlines():
         match = re.match(r"([a-z_]+)(?:\{(.*)\})? \S+$", line)
@@ -53,7 +53,7 @@ EXPRESSIONS.update({panel["title"]: target["expr"] for panel in DASHBOARD["panel
 
 def test_every_family_of_the_status_is_among_the_written_ones():
     families = re.findall(r"(?m)^# TYPE (\S+)", prometheus.text(Anything({name: [] for name in (
-        "tunnels", "nodes", "clusters", "services", "sets", "addresses", "drift", "refused", "failures")}, fabric="f")))  # fmt: skip
+        "tunnels", "nodes", "clusters", "services", "sets", "addresses", "drift", "refused", "failures")}, fabric="f", verdict={"value": ""})))  # fmt: skip
     assert set(families) == set(METRICS)
 
 
