@@ -117,7 +117,7 @@ def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric
     (folder / "clusters.yml").write_text(yaml.safe_dump({"clusters": tree["clusters"]}))
     run = fabric.play("site", inventory=folder).ok()
     assert "all green" in run.out and not run.changed
-    touched = {host for host, row in run.recap.items() if row["ok"]}
+    touched = {host for host, row in run.recap.items() if row["ok"]} - set(fabric.clusters)  # one of which judges
     assert touched == set(fabric.nodes), "etcd-1 and a-bastion are none of our business"
 
 
@@ -131,7 +131,7 @@ def test_hosts_that_come_from_the_clusters_themselves(fabric):
             (folder / "group_vars" / (group + ".yml")).write_text(yaml.safe_dump(body["vars"]))
     run = fabric.play("site", inventory=folder).ok()
     assert "all green" in run.out and not run.changed
-    assert {host for host, row in run.recap.items() if row["ok"]} == set(fabric.nodes)
+    assert {host for host, row in run.recap.items() if row["ok"]} - set(fabric.clusters) == set(fabric.nodes)
 
 
 def test_everything_wrong_with_an_inventory_is_told_at_once_before_anything_is_asked(fabric):

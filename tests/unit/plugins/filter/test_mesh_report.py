@@ -1,0 +1,84 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict from what plays registered on hosts."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from ansible_collections.multicluster.network.plugins.filter import mesh_report, status_facts
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_status"))
+
+import verified  # noqa: E402  # pylint: disable=wrong-import-position
+
+VARIABLES = {"services": "__service_mirror_r", "dns": "__coredns_r_section", "policy": "__policy_sync_r_sets", "loadbalancers": "__load_balancers_r",
+             "tenants": "__tenants_r_info"}  # fmt: skip
+CLUSTERS = ["aws", "gcp"]
+
+
+def hostvars():
+    facts = verified.facts()
+    found = {name: {} for name in (*CLUSTERS, "bastion")}
+    found["aws"] = {VARIABLES[name]: facts["plans"][name] for name in verified.CAPABILITIES}
+    found["aws"].update(__verify_capabilities=list(verified.CAPABILITIES), __verify_applied=[])
+    for host in verified.HOSTS:
+        found[host] = {"multicluster_cluster": verified.HOSTS[host][0], "__mesh_r_plan": {"mesh": facts["mesh"]},
+                       "__mesh_r_probe": facts["found"][host]["probe"], "__node_dataplane_r_converge": facts["found"][host]["drift"]}  # fmt: skip
+    return found
+
+
+def judge(given, hosts=None, **more):
+    declared = [host for host in given if host not in CLUSTERS]
+    return mesh_report.mesh_report({}, given, hosts or list(given), declared, CLUSTERS, **more)
+
+
+def test_it_finds_the_plan_the_results_and_what_was_noted():
+    built = judge(hostvars())
+    assert (built["verdict"], sorted(built["parts"])) == ("proven", sorted(("mesh", *verified.CAPABILITIES)))
+
+
+def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
+    given = hostvars()
+    given["gcp-2"]["__mesh_r_probe"] = {"unreachable": True, "msg": "Connection timed out", "changed": False}
+    built = judge(given)
+    assert built["verdict"] == "broken" and "gcp-2: could not be verified (unreachable: Connection timed out)" in built["problems"]
+    del given["gcp-2"]["__mesh_r_probe"], given["gcp-2"]["__node_dataplane_r_converge"]
+    assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
+
+
+def test_a_limited_run_is_not_proven():
+    built = judge(hostvars(), ["aws-1", "aws-2", "aws"])
+    assert built["verdict"] == "not proven" and any("run it without --limit" in reason for reason in built["problems"])
+
+
+def test_what_a_run_has_applied_is_noted_by_its_capability():
+    given = hostvars()
+    change = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
+    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [change]})
+    assert judge(given)["verdict"] == "broken"
+    given["aws"]["__verify_applied"] = ["services"]
+    assert judge(given)["verdict"] == "proven"
+    del given["aws"]["__service_mirror_r"]
+    assert any("services: it is on, and was not compared" in reason for reason in judge(given)["problems"])
+    assert judge(given, capabilities=["dns"])["verdict"] == "proven"
+
+
+def test_without_a_plan_nothing_is_proven():
+    given = hostvars()
+    for host in verified.HOSTS:
+        given[host] = {"multicluster_cluster": verified.HOSTS[host][0]}
+    assert judge(given)["problems"][0] == "the mesh was not planned, so nothing was held against it"
+
+
+def test_status_collects_the_same_evidence():
+    given = hostvars()
+    given["aws-1"]["__status_r_node"] = {"node": {"devices": []}}
+    given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
+    del given["gcp-2"]["__mesh_r_probe"]
+    found = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS)
+    assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {"devices": []}
+    assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(verified.CAPABILITIES)
+    assert found["plans"]["loadbalancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
