@@ -1,0 +1,262 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A screen that a person can read: a line for each step of a run, one for each error, and what changed in numbers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: digest
+type: stdout
+short_description: One line for each step of a run, and one for each error
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Shows each play as one line that says on how many hosts it ran and what it changed, in numbers of objects. What is off, was skipped
+    or had nothing to do is not shown.
+  - Errors, refusals and warnings are always shown, each as one line, at the time when they happen. Tables that a run shows although
+    nothing is wrong in them are left out; C(-v) shows them, and what was changed object by object, C(-vvv) also the whole results.
+  - It is offered and not forced. Any playbook may use it, and any other callback shows the playbooks of this collection.
+options:
+  details_file:
+    description: A file that gets, anew in each run, what C(-v) would show.
+    type: path
+    env:
+      - name: MULTICLUSTER_DIGEST_DETAILS
+    ini:
+      - section: callback_multicluster_digest
+        key: details_file
+  progress_seconds:
+    description: A step that takes longer tells how far it is after so many seconds, then after twice as many, and so on. V(0) never does.
+    type: float
+    default: 15
+    env:
+      - name: MULTICLUSTER_DIGEST_PROGRESS
+    ini:
+      - section: callback_multicluster_digest
+        key: progress_seconds
+requirements:
+  - set as the callback of standard output, by C(ANSIBLE_STDOUT_CALLBACK=multicluster.network.digest) or C(stdout_callback) in ansible.cfg
+"""
+
+import collections
+import json
+import os
+import time
+import typing as t
+
+from ansible import constants as C
+from ansible.plugins.callback import CallbackBase
+from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
+
+
+class Step:
+    """What one play has done so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.begun = time.monotonic()
+        self.hosts: t.Dict[str, str] = {}
+        self.counts: t.Counter[t.Tuple[str, str]] = collections.Counter()
+        self.told = ""
+        self.task = ""
+        self.heard = 0
+        self.next_progress = 0.0
+
+    def saw(self, host: str, state: str) -> None:
+        """The worst that happened to a host counts."""
+        order = ("ok", "changed", "failed", "unreachable")
+        if order.index(state) >= order.index(self.hosts.get(host, "ok")):
+            self.hosts[host] = state
+
+
+class CallbackModule(CallbackBase):
+    """See DOCUMENTATION."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "multicluster.network.digest"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._step: t.Optional[Step] = None
+        self._begun = time.monotonic()
+        self._details: t.Optional[t.TextIO] = None
+        self._opened = False
+        self._items: t.Set[t.Tuple[str, str]] = set()
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _say(self, text: str, color: t.Optional[str] = None) -> None:
+        self._display.display(text, color=color)
+
+    def _detail(self, text: str) -> None:
+        """What ``-v`` shows, and a file gets."""
+        if self._display.verbosity > 0:
+            self._say(text)
+        self._keep(text)
+
+    def _keep(self, text: str) -> None:
+        if not self._opened:
+            self._opened = True
+            path = self.get_option("details_file")
+            if path:
+                try:
+                    handle = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                    self._details = os.fdopen(handle, "w", encoding="utf-8", errors="replace")
+                except OSError as error:
+                    self._display.warning("no details are kept: {0}: {1}".format(path, error.strerror))
+        if self._details is not None:
+            self._details.write(text + "\n")
+            self._details.flush()
+
+    def _finish(self) -> None:
+        """The line of a step that is over; none where nothing happened."""
+        step, self._step = self._step, None
+        if step is None or not step.hosts:
+            return
+        states = collections.Counter(step.hosts.values())
+        color = C.COLOR_ERROR if states["failed"] or states["unreachable"] else C.COLOR_CHANGED if states["changed"] else C.COLOR_OK
+        line = digest_text.step_line(step.name, states, step.counts, step.told, time.monotonic() - step.begun)
+        self._say(line, color)
+        self._keep(line)
+
+    def _progress(self) -> None:
+        step, first = self._step, float(self.get_option("progress_seconds"))
+        now = time.monotonic()
+        if step is None or first <= 0:
+            return
+        step.next_progress = step.next_progress or step.begun + first
+        if now >= step.next_progress:
+            step.next_progress = now + 2 * (now - step.begun)
+            self._say("  ... {0}: {1}, {2} answers after {3:.0f} s".format(step.name, step.task, step.heard, now - step.begun))
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def v2_playbook_on_play_start(self, play: t.Any) -> None:
+        self._finish()
+        self._step = Step(play.get_name().strip() or "unnamed play")
+
+    def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
+        if self._step is not None:
+            self._step.task, self._step.heard = task.name or task.action, 0
+        self._keep("task {0}".format(task.get_name()))
+
+    def v2_playbook_on_handler_task_start(self, task: t.Any) -> None:
+        self.v2_playbook_on_task_start(task, False)
+
+    def v2_runner_on_ok(self, result: t.Any) -> None:
+        host, task, data = _parts(result)
+        self._handle_warnings(data)
+        state = "changed" if data.get("changed") else "ok"
+        self._hear(host, state)
+        if self._step is not None and not digest_text.is_housekeeping(task.action):
+            for key, number in digest_text.counts(data).items():
+                self._step.counts[key] += number
+            self._step.told = digest_text.topology(data) or self._step.told
+        if task.action in C._ACTION_DEBUG:
+            self._debug(data)
+        for line in digest_text.detail_lines(host, data):
+            self._detail("  " + line)
+        if self._display.verbosity > 2:
+            self._say(self._dump_results(data, indent=2))
+
+    def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
+        host, task, data = _parts(result)
+        self._handle_warnings(data)
+        if not ignore_errors:
+            self._hear(host, "failed")
+        told = (host, str(getattr(task, "_uuid", ""))) in self._items
+        lines = digest_text.error_lines(data)
+        if not told or not digest_text.is_of_items(data):
+            for line in lines:
+                self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", host, task.get_name(), line), C.COLOR_ERROR)
+                self._keep("FAILED {0}: {1}: {2}".format(host, task.get_name(), line))
+        if data.get("exception") and self._display.verbosity > 1:
+            self._say(str(data["exception"]), C.COLOR_ERROR)
+        if self._display.verbosity > 2:
+            self._say(self._dump_results(data, indent=2))
+
+    def v2_runner_on_unreachable(self, result: t.Any) -> None:
+        host, task, data = _parts(result)
+        self._handle_warnings(data)
+        self._hear(host, "unreachable")
+        for line in digest_text.error_lines(data):
+            self._say("UNREACHABLE {0}: {1}: {2}".format(host, task.get_name(), line), C.COLOR_UNREACHABLE)
+            self._keep("UNREACHABLE {0}: {1}".format(host, line))
+
+    def v2_runner_on_skipped(self, result: t.Any) -> None:
+        unused, unused, data = _parts(result)
+        self._handle_warnings(data)
+
+    def v2_runner_item_on_ok(self, result: t.Any) -> None:
+        self._handle_warnings(_parts(result)[2])
+
+    def v2_runner_item_on_skipped(self, result: t.Any) -> None:
+        self._handle_warnings(_parts(result)[2])
+
+    def v2_runner_item_on_failed(self, result: t.Any) -> None:
+        host, task, data = _parts(result)
+        self._handle_warnings(data)
+        self._items.add((host, str(getattr(task, "_uuid", ""))))
+        for line in digest_text.error_lines(data):
+            self._say("FAILED {0}: {1}: item {2}: {3}".format(host, task.get_name(), digest_text.one_line(self._get_item_label(data)), line), C.COLOR_ERROR)
+
+    def v2_runner_retry(self, result: t.Any) -> None:
+        host, task, data = _parts(result)
+        self._detail("  {0}: {1}: again, {2} tries left".format(host, task.get_name(), data.get("retries", 0) - data.get("attempts", 0)))
+
+    def v2_on_file_diff(self, result: t.Any) -> None:
+        host, unused, data = _parts(result)
+        found = [row.get("diff") for row in data["results"] if isinstance(row, dict)] if isinstance(data.get("results"), list) else [data.get("diff")]
+        for diff in found:
+            text = self._get_diff(diff) if diff else ""
+            if text.strip():
+                self._say("{0}:".format(host))
+                for line in digest_text.short_diff(text, self._display.verbosity > 0):
+                    self._say("  " + line)
+                self._keep(text)
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        if self._step is not None:
+            self._say("{0}: the run has no host for it".format(self._step.name), C.COLOR_SKIP)
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        self._say("no host is left: the run ends here", C.COLOR_ERROR)
+
+    def v2_playbook_on_stats(self, stats: t.Any) -> None:
+        self._finish()
+        rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        line = digest_text.end_line(rows, time.monotonic() - self._begun)
+        self._say(line, C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK)
+        self._keep(line)
+        if stats.custom and C.SHOW_CUSTOM_STATS:
+            self._say("custom stats: " + json.dumps(stats.custom, sort_keys=True, default=str))
+        if self._details is not None:
+            self._details.close()
+            self._details = None
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _hear(self, host: str, state: str) -> None:
+        if self._step is not None:
+            self._step.saw(host, state)
+            self._step.heard += 1
+        self._progress()
+
+    def _debug(self, data: t.Mapping[str, t.Any]) -> None:
+        lines = digest_text.debug_lines(data)
+        shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
+        for line in shown:
+            self._say("  " + line)
+        for line in lines:
+            self._keep("  " + line)
+        if left_out:
+            self._say("  ({0} lines of tables in which nothing is wrong: -v shows them)".format(left_out), C.COLOR_VERBOSE)
+
+
+def _parts(result: t.Any) -> t.Tuple[str, t.Any, t.Dict[str, t.Any]]:
+    """(host, task, result), by the names that ansible-core 2.17 and 2.21 both have."""
+    return result._host.get_name(), result._task, result._result  # pylint: disable=protected-access

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Results of tasks as lines for people. Pure: what is shown, and never where."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+Data = t.Mapping[str, t.Any]
+#: A line that is longer goes on in the result, which -vvv shows.
+LONGEST = 600
+#: Kinds of objects that a step's line names; the rest is a number.
+SHOWN_KINDS = 6
+#: Lines that a task shows without a cut. More of them are looked at: tables in which nothing is wrong are left out.
+SHORT = 10
+#: Lines of one file in a diff; the file itself is on the host.
+FILE_LINES = 3
+#: What is wrong says so by one of these. A table that has one is shown as it is.
+_WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE)
+_HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
+_ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
+_HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta")
+
+
+def one_line(value: t.Any) -> str:
+    """Text of others as one line, of which nothing moves a cursor."""
+    text = " ".join(str(value).split())
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+
+
+def is_housekeeping(action: str) -> bool:
+    """Whether a task only serves the playbook."""
+    return str(action).rsplit(".", maxsplit=1)[-1] in _HOUSEKEEPING
+
+
+def counts(data: Data) -> t.Dict[t.Tuple[str, str], int]:
+    """(what was done, kind) -> how often, from the plan of a module of this collection."""
+    plan = data.get("plan")
+    if not isinstance(plan, dict):
+        return {}
+    found: t.Dict[t.Tuple[str, str], int] = {}
+    rows = plan.get("changes") or ()
+    for action, done in _ACTIONS:
+        number = plan.get(action)
+        if not isinstance(number, int):
+            continue
+        kinds = [str(row.get("kind")) for row in rows if isinstance(row, dict) and row.get("action") == action]
+        for kind in kinds:
+            found[done, kind] = found.get((done, kind), 0) + 1
+        if number > len(kinds):  # a result names the first of many changes only
+            found[done, "object"] = found.get((done, "object"), 0) + number - len(kinds)
+    refused = data.get("refused")
+    if isinstance(refused, list) and refused:
+        found["refused", ""] = len(refused)
+    return found
+
+
+def topology(data: Data) -> str:
+    """What a plan of the mesh is about: ``7 nodes in 2 clusters: 14 devices, 24 peers; 3 refused``."""
+    mesh = data.get("mesh")
+    if not isinstance(mesh, dict) or not isinstance(mesh.get("nodes"), dict) or not isinstance(mesh.get("clusters"), dict):
+        return ""
+    devices = peers = 0
+    for node in mesh["nodes"].values():
+        cluster = mesh["clusters"].get(node.get("cluster"), {}) if isinstance(node, dict) else {}
+        for remote in (cluster.get("remotes") or {}).values():
+            devices += 1
+            peers += len(remote.get("peers") or ())
+    text = "{0} nodes in {1} clusters".format(len(mesh["nodes"]), len(mesh["clusters"]))
+    if devices:
+        text += ": {0} devices, {1} peers".format(devices, peers)
+    refused = data.get("refused") or ()
+    return text + ("; {0} refused".format(len(refused)) if refused else "")
+
+
+def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[str, str], int], told: str, seconds: float) -> str:
+    """One play as a line."""
+    total = sum(states.values())
+    parts = ["{0} {1}".format(states[state], state) for state in ("changed", "failed", "unreachable") if states.get(state)]
+    whole = "{0} hosts".format(total) if total > 1 else ""
+    if not parts:
+        parts = ["ok"] if told else ["nothing to change"]
+    if total == 1 and states.get("changed"):
+        parts = ["changed"]
+    texts = [", ".join(text for text in (whole, *parts) if text)]
+    if told:
+        texts.append(told)
+    objects = _objects(done)
+    if objects:
+        texts.append(objects)
+    return "{0}: {1} ({2:.1f} s)".format(name, "; ".join(texts), seconds)
+
+
+def _objects(done: t.Mapping[t.Tuple[str, str], int]) -> str:
+    texts = []
+    for unused, word in _ACTIONS:
+        rows = sorted(((number, kind) for (action, kind), number in done.items() if action == word), key=lambda row: (-row[0], row[1]))
+        if rows:
+            shown = ["{0} {1}".format(number, kind) for number, kind in rows[:SHOWN_KINDS]]
+            rest = sum(number for number, kind in rows[SHOWN_KINDS:])
+            texts.append("{0} {1}".format(word, ", ".join(shown + (["{0} more".format(rest)] if rest else []))))
+    refused = sum(number for (action, unused), number in done.items() if action == "refused")
+    if refused:
+        texts.append("{0} refused".format(refused))
+    return "; ".join(texts)
+
+
+def is_of_items(data: Data) -> bool:
+    """Whether a failure is the sum of a loop's, which were told."""
+    return isinstance(data.get("results"), list)
+
+
+def error_lines(data: Data) -> t.List[str]:
+    """What failed, one line for each error; never none."""
+    message = data.get("msg")
+    rows = list(message) if isinstance(message, (list, tuple)) else [message]
+    lines = [one_line(row) for row in rows if row not in (None, "")]
+    if not lines:
+        lines = [one_line(data[name]) for name in ("reason", "stderr", "module_stderr", "exception", "stdout", "module_stdout") if data.get(name)][:1]
+    elif len(lines) == 1:
+        # a module that failed over several clusters tells the first in its message
+        failures = data.get("failures")
+        if isinstance(failures, list) and len(failures) > 1:
+            lines = [_failure(row) for row in failures if isinstance(row, dict)] or lines
+        for name in ("module_stderr", "stderr"):
+            if data.get(name) and "MODULE FAILURE" in lines[0].upper():
+                lines.append(one_line(str(data[name]).strip().splitlines()[-1] if str(data[name]).strip() else ""))
+        findings = data.get("findings")
+        if isinstance(findings, list) and len(findings) > 1 and all(isinstance(row, dict) and row.get("message") for row in findings):
+            lines = [one_line("{0}: {1}: {2}".format(row.get("where"), row.get("variable"), row["message"])) for row in findings]
+    return [line for line in lines if line] or ["failed without a message; -vvv shows the result"]
+
+
+def _failure(row: Data) -> str:
+    operation = "cannot {0}: ".format(row["operation"]) if row.get("operation") else ""
+    return one_line("cluster {0}: {1}{2} [{3}]".format(row.get("cluster"), operation, row.get("message"), row.get("reason")))
+
+
+def detail_lines(host: str, data: Data) -> t.List[str]:
+    """What a result changed, object by object."""
+    plan = data.get("plan")
+    rows = plan.get("changes") if isinstance(plan, dict) else None
+    if not rows:
+        return ["{0}: changed".format(host)] if data.get("changed") else []
+    return ["{0}: {1} {2} {3}".format(host, row.get("action"), row.get("kind"), one_line(row.get("id"))) for row in rows if isinstance(row, dict)]
+
+
+def debug_lines(data: Data) -> t.List[str]:
+    """What a debug task shows. With ``var`` its name is the key."""
+    if "msg" in data:
+        message = data["msg"]
+    else:
+        message = {name: value for name, value in data.items() if not name.startswith("_") and name not in ("changed", "failed", "warnings", "deprecations")}
+    rows = message if isinstance(message, (list, tuple)) else str(message).splitlines() if isinstance(message, str) else [message]
+    return ["".join(char if char.isprintable() else "?" for char in str(row)) for row in rows]
+
+
+def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:
+    """(the lines without those tables in which nothing is wrong, how many were left out). Paragraphs end with an empty line."""
+    if len(lines) <= SHORT:
+        return list(lines), 0
+    kept: t.List[str] = []
+    left_out = 0
+    paragraph: t.List[str] = []
+    for line in [*lines, ""]:
+        if line.strip():
+            paragraph.append(line)
+            continue
+        is_table = len(paragraph) > 4 and bool(_HEADER.match(paragraph[0]))
+        if is_table and not any(_WRONG.search(row) for row in paragraph[1:]):
+            left_out += len(paragraph)
+        else:
+            kept += paragraph
+        paragraph = []
+    return kept, left_out
+
+
+def short_diff(text: str, whole: bool) -> t.List[str]:
+    """The changed lines of a diff. Of a file's own text only the beginning, unless the whole is asked for."""
+    lines = [line.rstrip("\n") for line in text.splitlines()]
+    if whole:
+        return lines
+    shown: t.List[str] = []
+    of_file, left_out = 0, 0
+    for line in lines:
+        if not line.startswith(("+", "-")) or line.startswith(("+++", "---")):
+            continue
+        if line[1:2] not in (" ", "\t"):  # an object; what is indented belongs to it
+            of_file = 1 if re.match(r"[+-](file|unit) ", line) else 0
+        elif of_file:
+            of_file += 1
+            if of_file > FILE_LINES + 1:
+                left_out += 1
+                continue
+        shown.append("".join(char if char.isprintable() else "?" for char in line))
+    if left_out:
+        shown.append("({0} lines of files: -v shows them)".format(left_out))
+    return shown
+
+
+def end_line(rows: t.Mapping[str, t.Mapping[str, int]], seconds: float) -> str:
+    """The last line, with the names of hosts that failed."""
+    changed = sum(1 for row in rows.values() if row["changed"])
+    texts = ["{0} hosts, {1} changed".format(len(rows), changed)]
+    for word, key in (("failed", "failures"), ("not reached", "unreachable")):
+        names = [host for host, row in sorted(rows.items()) if row[key]]
+        if names:
+            more = " and {0} more".format(len(names) - 20) if len(names) > 20 else ""
+            texts.append("{0} {1}: {2}{3}".format(len(names), word, ", ".join(names[:20]), more))
+    if len(texts) == 1:
+        texts.append("nothing failed")
+    return "done after {0:.0f} s: {1}".format(seconds, "; ".join(texts))
