@@ -63,6 +63,7 @@ class Step:
         self.told = ""
         self.task = ""
         self.heard = 0
+        self.worked = False
         self.next_progress = 0.0
 
     def saw(self, host: str, state: str) -> None:
@@ -118,6 +119,8 @@ class CallbackModule(CallbackBase):
         if step is None or not step.hosts:
             return
         states = collections.Counter(step.hosts.values())
+        if not step.worked and set(states) == {"ok"}:
+            return  # the playbook only talked to itself
         color = C.COLOR_ERROR if states["failed"] or states["unreachable"] else C.COLOR_CHANGED if states["changed"] else C.COLOR_OK
         line = digest_text.step_line(step.name, states, step.counts, step.told, time.monotonic() - step.begun)
         self._say(line, color)
@@ -153,6 +156,7 @@ class CallbackModule(CallbackBase):
         state = "changed" if data.get("changed") else "ok"
         self._hear(host, state)
         if self._step is not None and not digest_text.is_housekeeping(task.action):
+            self._step.worked = True
             for key, number in digest_text.counts(data).items():
                 self._step.counts[key] += number
             self._step.told = digest_text.topology(data) or self._step.told

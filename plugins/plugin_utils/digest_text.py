@@ -44,12 +44,12 @@ def counts(data: Data) -> t.Dict[t.Tuple[str, str], int]:
     if not isinstance(plan, dict):
         return {}
     found: t.Dict[t.Tuple[str, str], int] = {}
-    rows = plan.get("changes") or ()
+    rows = _rows(plan.get("changes"))
     for action, done in _ACTIONS:
         number = plan.get(action)
         if not isinstance(number, int):
             continue
-        kinds = [str(row.get("kind")) for row in rows if isinstance(row, dict) and row.get("action") == action]
+        kinds = [str(row.get("kind")) for row in rows if row.get("action") == action]
         for kind in kinds:
             found[done, kind] = found.get((done, kind), 0) + 1
         if number > len(kinds):  # a result names the first of many changes only
@@ -67,15 +67,21 @@ def topology(data: Data) -> str:
         return ""
     devices = peers = 0
     for node in mesh["nodes"].values():
-        cluster = mesh["clusters"].get(node.get("cluster"), {}) if isinstance(node, dict) else {}
-        for remote in (cluster.get("remotes") or {}).values():
+        cluster = mesh["clusters"].get(str(node.get("cluster"))) if isinstance(node, dict) else None
+        remotes = cluster.get("remotes") if isinstance(cluster, dict) else None
+        for remote in remotes.values() if isinstance(remotes, dict) else ():
             devices += 1
-            peers += len(remote.get("peers") or ())
+            peers += len(remote.get("peers") or ()) if isinstance(remote, dict) else 0
     text = "{0} nodes in {1} clusters".format(len(mesh["nodes"]), len(mesh["clusters"]))
     if devices:
         text += ": {0} devices, {1} peers".format(devices, peers)
-    refused = data.get("refused") or ()
+    refused = _rows(data.get("refused"))
     return text + ("; {0} refused".format(len(refused)) if refused else "")
+
+
+def _rows(value: t.Any) -> t.List[Data]:
+    """A list of dictionaries; what else a result may have there is none."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[str, str], int], told: str, seconds: float) -> str:
@@ -101,13 +107,19 @@ def _objects(done: t.Mapping[t.Tuple[str, str], int]) -> str:
     for unused, word in _ACTIONS:
         rows = sorted(((number, kind) for (action, kind), number in done.items() if action == word), key=lambda row: (-row[0], row[1]))
         if rows:
-            shown = ["{0} {1}".format(number, kind) for number, kind in rows[:SHOWN_KINDS]]
+            shown = [_number(number, kind) for number, kind in rows[:SHOWN_KINDS]]
             rest = sum(number for number, kind in rows[SHOWN_KINDS:])
             texts.append("{0} {1}".format(word, ", ".join(shown + (["{0} more".format(rest)] if rest else []))))
     refused = sum(number for (action, unused), number in done.items() if action == "refused")
     if refused:
         texts.append("{0} refused".format(refused))
     return "; ".join(texts)
+
+
+def _number(number: int, kind: str) -> str:
+    """``1 link``, ``2 links``, ``2 addresses``."""
+    ending = "" if number == 1 or kind.endswith("s") and not kind.endswith("ss") else "es" if kind.endswith(("ss", "x")) else "s"
+    return "{0} {1}{2}".format(number, kind, ending)
 
 
 def is_of_items(data: Data) -> bool:
@@ -126,7 +138,8 @@ def error_lines(data: Data) -> t.List[str]:
         # a module that failed over several clusters tells the first in its message
         failures = data.get("failures")
         if isinstance(failures, list) and len(failures) > 1:
-            lines = [_failure(row) for row in failures if isinstance(row, dict)] or lines
+            told = [_failure(row) for row in failures if isinstance(row, dict)]
+            lines = told if told and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message) else lines + told
         for name in ("module_stderr", "stderr"):
             if data.get(name) and "MODULE FAILURE" in lines[0].upper():
                 lines.append(one_line(str(data[name]).strip().splitlines()[-1] if str(data[name]).strip() else ""))
@@ -144,10 +157,10 @@ def _failure(row: Data) -> str:
 def detail_lines(host: str, data: Data) -> t.List[str]:
     """What a result changed, object by object."""
     plan = data.get("plan")
-    rows = plan.get("changes") if isinstance(plan, dict) else None
+    rows = _rows(plan.get("changes")) if isinstance(plan, dict) else None
     if not rows:
         return ["{0}: changed".format(host)] if data.get("changed") else []
-    return ["{0}: {1} {2} {3}".format(host, row.get("action"), row.get("kind"), one_line(row.get("id"))) for row in rows if isinstance(row, dict)]
+    return ["{0}: {1} {2} {3}".format(host, row.get("action"), row.get("kind"), one_line(row.get("id"))) for row in rows]
 
 
 def debug_lines(data: Data) -> t.List[str]:

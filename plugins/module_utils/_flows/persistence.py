@@ -360,8 +360,12 @@ def gather(
 
 
 def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
-    """Compare files by kind, mode and content."""
-    return reconcile("file", {p: s.shown() for p, s in wanted.items()}, {p: s.shown() for p, s in actual.items()})
+    """Compare files by kind, mode and content. The text of one that comes or goes as a whole says nothing that its name does not."""
+
+    def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> t.Dict[str, t.Any]:
+        return {path: state.shown() if path in other else state.brief() for path, state in one.items()}
+
+    return reconcile("file", sides(wanted, actual), sides(actual, wanted))
 
 
 def compare(fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:

@@ -40,6 +40,11 @@ class FileState(t.NamedTuple):
             data["sha256"] = hashlib.sha256(self.content).hexdigest()
         return data
 
+    def brief(self) -> t.Dict[str, t.Any]:
+        """The same with the number of lines in place of a text."""
+        data = self.shown()
+        return dict(data, lines=len(data["lines"])) if "lines" in data else data
+
 
 def read_state(path: str) -> t.Optional[FileState]:
     """The state of a path, None when nothing is there. Links are read, never followed."""

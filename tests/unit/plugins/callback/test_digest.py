@@ -1,0 +1,223 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The callback that shows a line for each step: nothing that is wrong is hidden, and what is well takes no room."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import types
+
+import pytest
+from ansible_collections.multicluster.network.plugins.callback.digest import CallbackModule
+from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Screen:
+    """Stands in for ansible.utils.display.Display."""
+
+    def __init__(self, verbosity=0):
+        self.verbosity, self.lines = verbosity, []
+
+    def display(self, text, color=None, **unused):
+        self.lines += str(text).splitlines() or [""]
+
+    def warning(self, text, **unused):
+        self.lines.append("[WARNING]: " + str(text))
+
+    _warning = warning
+    deprecated = _deprecated = warning
+
+
+class Run:
+    """Feeds a callback as Ansible would."""
+
+    def __init__(self, verbosity=0, **options):
+        self.callback = CallbackModule()
+        self.screen = self.callback._display = Screen(verbosity)
+        options = dict({"details_file": None, "progress_seconds": 15.0}, **options)
+        self.callback.get_option = options.get
+        self.callback._handle_warnings = lambda data: [self.screen.warning(text) for text in data.pop("warnings", ())]
+        self.stats = {}
+
+    def play(self, name):
+        self.callback.v2_playbook_on_play_start(types.SimpleNamespace(get_name=lambda: name))
+        return self
+
+    def task(self, name, action="multicluster.network.node_dataplane"):
+        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None)
+        self.callback.v2_playbook_on_task_start(self.now, False)
+        return self
+
+    def result(self, host, how="ok", ignored=None, **data):
+        row = self.stats.setdefault(host, {"ok": 0, "changed": 0, "failures": 0, "unreachable": 0})
+        row["changed"] += bool(data.get("changed"))
+        if how in ("failed", "unreachable") and not ignored:
+            row["failures" if how == "failed" else how] += 1
+        given = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: host), _task=self.now, _result=data)
+        more = {} if ignored is None else {"ignore_errors": ignored}
+        getattr(self.callback, "v2_runner_" + ("item_" if how.startswith("item") else "") + "on_" + how.replace("item_", ""))(given, **more)
+        return self
+
+    def end(self):
+        stats = types.SimpleNamespace(processed=self.stats, summarize=self.stats.get, custom={})
+        self.callback.v2_playbook_on_stats(stats)
+        return self.screen.lines
+
+
+def changes(**kinds):
+    rows = [{"action": "create", "kind": kind, "id": str(number)} for kind, count in kinds.items() for number in range(count)]
+    return {"changed": bool(rows), "plan": {"create": len(rows), "update": 0, "delete": 0, "unchanged": 0, "changes": rows}}
+
+
+def test_a_step_is_one_line_with_what_it_changed():
+    run = Run().play("Converge the nodes").task("Converge")
+    for number in range(7):
+        run.result("n{0}".format(number), **changes(link=2, peer=4))
+    lines = run.task("Keep", "multicluster.network.node_dataplane").result("n1", changed=True).end()
+    assert len(lines) == 2
+    assert lines[0].startswith("Converge the nodes: 7 hosts, 7 changed; created 28 peers, 14 links (")
+    assert lines[1].startswith("done after ") and lines[1].endswith(": 7 hosts, 7 changed; nothing failed")
+
+
+def test_what_is_off_or_skipped_is_not_shown():
+    run = Run().play("Off").play("Skipped").task("x").result("n1", "skipped").play("Talk").task("i", "ansible.builtin.include_role").result("n1")
+    assert len(run.end()) == 1
+
+
+def test_the_plan_is_told_in_numbers_before_anything_is_done():
+    peers = {"peers": [1, 2]}
+    mesh = {"nodes": {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}, "clusters": {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}}
+    run = Run().play("Plan the mesh").task("plan").result("a1", mesh=mesh, refused=[{"object": "x"}] * 3)
+    assert run.end()[0].startswith("Plan the mesh: ok; 2 nodes in 2 clusters: 2 devices, 4 peers; 3 refused")
+
+
+def test_each_error_is_a_line_at_once():
+    failures = [{"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"} for name in ("aws", "gcp")]
+    run = Run().play("Mirror").task("Mirror").result("aws", "failed", msg="cluster aws: cannot list: no route [unreachable] (and 1 more, see failures)", failures=failures)
+    assert run.screen.lines == [
+        "FAILED aws: Mirror: cluster aws: cannot list: no route [unreachable]", "FAILED aws: Mirror: cluster gcp: cannot list: no route [unreachable]",
+    ]  # fmt: skip
+    run.task("Judge").result("aws", "failed", ignored=True, msg=["one\nline", "two"])
+    assert run.screen.lines[2:] == ["failed, goes on: aws: Judge: one line", "failed, goes on: aws: Judge: two"]
+    run.task("Reach").result("n1", "unreachable", msg="timed out")
+    assert run.screen.lines[4:] == ["UNREACHABLE n1: Reach: timed out"]
+    lines = run.end()
+    assert "1 failed, 1 unreachable" in lines[-2] and lines[-1].endswith("1 failed: aws; 1 not reached: n1")
+
+
+def test_an_item_that_failed_is_told_once():
+    run = Run().play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x")
+    run.result("n1", "failed", msg="One or more items failed", results=[{"failed": True}])
+    assert run.screen.lines == ["FAILED n1: t: item x: no"]
+
+
+@pytest.mark.parametrize("how", ["ok", "failed", "skipped", "unreachable", "item_ok", "item_skipped", "item_failed"])
+def test_warnings_are_shown_whatever_became_of_the_task(how):
+    run = Run().play("p").task("t").result("n1", how, warnings=["refused gcp/n9: bad [bad_key]"], msg="m")
+    assert "[WARNING]: refused gcp/n9: bad [bad_key]" in run.screen.lines
+
+
+TABLE = ["CLUSTER  NODE  PEER"] + ["aws      n{0}    gcp/x  ok".format(number) for number in range(20)]
+
+
+@pytest.mark.parametrize("row, shown", [("", False), ("aws  n9  FAIL", True), ("aws  n9  not proven", True), ("aws n9 never", True)])
+def test_a_table_is_left_out_only_where_nothing_in_it_is_wrong(row, shown):
+    lines = TABLE + ([row] if row else []) + ["", "all green"]
+    run = Run().play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=lines)
+    assert ("  " + TABLE[3] in run.screen.lines) is shown and "  all green" in run.screen.lines
+    assert any("-v shows them" in line for line in run.screen.lines) is not shown
+    assert "  " + TABLE[3] in Run(verbosity=1).play("J").task("S", "ansible.builtin.debug").result("n1", msg=lines).screen.lines
+
+
+def test_details_are_on_request_and_in_a_file(tmp_path):
+    data = changes(link=1)
+    assert "  n1: create link 0" in Run(verbosity=1).play("p").task("t").result("n1", **data).screen.lines
+    path = tmp_path / "details"
+    run = Run(details_file=str(path)).play("p").task("t").result("n1", **data)
+    assert "  n1: create link 0" not in run.end()
+    assert "  n1: create link 0\n" in path.read_text() and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_five_hundred_nodes_fit():
+    """Every step of site, all changed, with the verdict's tables of 500 rows."""
+    run = Run()
+    hosts = ["node-{0:03}".format(number) for number in range(500)]
+    for play in range(12):
+        run.play("Step {0}".format(play))
+        for task in ("a", "b", "c"):
+            run.task(task)
+            for host in hosts:
+                run.result(host, **changes(link=2, peer=40, route=20, file=5))
+    run.play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=TABLE[:1] + TABLE[1:] * 25 + ["", "all green"])
+    assert len(run.end()) < 40
+
+
+def test_a_long_step_tells_how_far_it_is(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    run = Run().play("Converge").task("Converge")
+    for number in range(600):
+        clock[0] = float(number)
+        run.result("n{0}".format(number))
+    told = [line for line in run.screen.lines if line.startswith("  ... Converge: Converge, ")]
+    assert 3 <= len(told) <= 6 and "16 answers after 15 s" in told[0]
+
+
+KEYS = st.sampled_from(["changes", "create", "nodes", "clusters", "remotes", "peers", "cluster", "kind", "x"])
+
+
+@given(st.dictionaries(st.sampled_from(["msg", "failures", "results", "plan", "refused", "mesh", "diff", "findings", "stderr", "exception", "changed"]),
+                       st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+                                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)))
+def test_no_result_breaks_it_and_no_error_is_hidden(data):
+    run = Run().play("p").task("t")
+    run.result("n1", "failed", **json.loads(json.dumps(data)))
+    assert any(line.startswith("FAILED n1: t: ") for line in run.screen.lines)
+    run.task("u", "ansible.builtin.debug").result("n2", **json.loads(json.dumps(data)))
+    assert all(line.isprintable() for line in run.end())
+
+
+def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
+    text = "--- before\n+++ after\n@@ -1 +1 @@\n+file /etc/x\n" + "+  - line\n" * 50 + "+link wireguard.gcp\n+  mtu: 1420\n"
+    lines = digest_text.short_diff(text, False)
+    assert lines[0] == "+file /etc/x" and lines[-3:] == ["+link wireguard.gcp", "+  mtu: 1420", "(47 lines of files: -v shows them)"]
+    assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
+
+
+PLAYS = """
+- name: Work
+  hosts: all
+  gather_facts: false
+  tasks:
+    - {name: fine, ansible.builtin.command: "true", changed_when: true}
+    - {name: off, ansible.builtin.command: "false", when: false}
+    - {name: wrong, ansible.builtin.fail: {msg: "no way\\nat all"}, when: inventory_hostname == 'h2', ignore_errors: true}
+    - {name: fatal, ansible.builtin.fail: {msg: [first, second]}, when: inventory_hostname == 'h3'}
+- name: Say
+  hosts: all
+  gather_facts: false
+  tasks:
+    - {name: told, ansible.builtin.debug: {msg: [one, two]}, run_once: true}
+"""
+
+
+def test_a_real_run(tmp_path):
+    """By name, as a user sets it, in the ansible-core that is here."""
+    (tmp_path / "book.yml").write_text(PLAYS)
+    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", ANSIBLE_HOME=str(tmp_path / "home"))
+    done = subprocess.run(
+        ["ansible-playbook", "-i", "h1,h2,h3,", "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", str(tmp_path / "book.yml")],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["failed, goes on: h2: wrong: no way at all", "FAILED h3: fatal: first", "FAILED h3: fatal: second"]
+    assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (") and lines[4:6] == ["  one", "  two"]
+    assert lines[6].startswith("done after ") and lines[6].endswith("3 hosts, 3 changed; 1 failed: h3") and len(lines) == 7
+    assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr
