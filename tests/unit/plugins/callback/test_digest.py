@@ -92,7 +92,8 @@ def test_what_is_off_or_skipped_is_not_shown():
 
 def test_the_plan_is_told_in_numbers_before_anything_is_done():
     peers = {"peers": [1, 2]}
-    mesh = {"nodes": {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}, "clusters": {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}}
+    nodes = {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}
+    mesh = {"nodes": nodes, "clusters": {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}}
     run = Run().play("Plan the mesh").task("plan").result("a1", mesh=mesh, refused=[{"object": "x"}] * 3)
     assert run.end()[0].startswith("Plan the mesh: ok; 2 nodes in 2 clusters: 2 devices, 4 peers; 3 refused")
 
