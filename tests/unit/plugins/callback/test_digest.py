@@ -93,14 +93,16 @@ def test_what_is_off_or_skipped_is_not_shown():
 def test_the_plan_is_told_in_numbers_before_anything_is_done():
     peers = {"peers": [1, 2]}
     nodes = {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}
-    mesh = {"nodes": nodes, "clusters": {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}}
+    clusters = {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}
+    mesh = {"nodes": nodes, "clusters": clusters}
     run = Run().play("Plan the mesh").task("plan").result("a1", mesh=mesh, refused=[{"object": "x"}] * 3)
     assert run.end()[0].startswith("Plan the mesh: ok; 2 nodes in 2 clusters: 2 devices, 4 peers; 3 refused")
 
 
 def test_each_error_is_a_line_at_once():
     failures = [{"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"} for name in ("aws", "gcp")]
-    run = Run().play("Mirror").task("Mirror").result("aws", "failed", msg="cluster aws: cannot list: no route [unreachable] (and 1 more, see failures)", failures=failures)
+    message = "cluster aws: cannot list: no route [unreachable] (and 1 more, see failures)"
+    run = Run().play("Mirror").task("Mirror").result("aws", "failed", msg=message, failures=failures)
     assert run.screen.lines == [
         "FAILED aws: Mirror: cluster aws: cannot list: no route [unreachable]", "FAILED aws: Mirror: cluster gcp: cannot list: no route [unreachable]",
     ]  # fmt: skip
