@@ -188,6 +188,55 @@ def test_objects_of_others_under_our_names(server, api):
     assert specs(api, PEERS)["lb-1-0"]["myASN"] == 65000
 
 
+def owners_of(client, path):
+    return {entry["manager"] for item in client.list(path).items for entry in item["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+
+
+def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
+    """Objects of the original that are as wanted: adopted once, they are ours, and the next run without it has nothing to refuse."""
+    service(api, "web")
+    service(api, "db")
+    run(server)
+    for path in (POOLS, ADVERTISEMENTS, PEERS):
+        for item in api.list(path).items:
+            body = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+            labels = item["metadata"].get("labels")
+            api.delete(path + "/" + item["metadata"]["name"])
+            kind = {POOLS: "IPAddressPool", ADVERTISEMENTS: "BGPAdvertisement", PEERS: "BGPPeer"}[path]
+            version = "metallb.io/v1beta2" if path == PEERS else "metallb.io/v1beta1"
+            meta = {"name": item["metadata"]["name"], "labels": labels, "annotations": item["metadata"].get("annotations")}
+            api.create(path, dict(body, apiVersion=version, kind=kind, metadata=meta), "cloud-provider-equinix-metal")
+    before = {path: specs(api, path) for path in (POOLS, ADVERTISEMENTS, PEERS)}
+    twice(server)
+    assert owners_of(api, PEERS) == {"cloud-provider-equinix-metal"}, "without adopt nothing is written into them"
+    checked = load_balancers.run(request_for(server, {"adopt": True}), check=True)
+    adopted = run(server, {"adopt": True})
+    assert adopted["plan"]["update"] == checked["plan"]["update"] == sum(len(found) for found in before.values())
+    assert {path: specs(api, path) for path in before} == before
+    assert {path: owners_of(api, path) for path in before} == {path: {"multicluster.network/t"} for path in before}
+    twice(server)
+    api.delete(SERVICES + "/db")
+    result = run(server)
+    assert not result["refused"] and "lb-backend.db" not in specs(api, POOLS)
+
+
+def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, api):
+    service(api, "web")
+    service(api, "db")
+    run(server)
+    pool = next(item for item in api.list(POOLS).items if item["metadata"]["name"] == "lb-backend.db")
+    api.delete(POOLS + "/lb-backend.db")
+    meta = {"name": "lb-backend.db", "labels": pool["metadata"]["labels"], "annotations": pool["metadata"].get("annotations")}
+    body = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": meta, "spec": pool["spec"]}
+    api.create(POOLS, body, "cloud-provider-equinix-metal")
+    api.delete(SERVICES + "/db")
+    result = run(server)
+    assert ("IPAddressPool aws/metallb-system/lb-backend.db", "adoptable") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert result["load_balancers"]["aws"]["releases"] == [] and "lb-backend.db" in specs(api, POOLS)
+    result = run(server, {"adopt": True})
+    assert "lb-backend.db" not in specs(api, POOLS) and result["load_balancers"]["aws"]["releases"]
+
+
 def test_one_peer_for_each_router(server, api):
     service(api, "web")
     plain = [dict(one, password=None) for one in BGP]

@@ -155,6 +155,38 @@ def test_foreign_sets_stay_and_the_originals_are_adopted_on_request(aws, gcp):
     assert client.get(path_of("calico", "hand-made"))["spec"] == {"nets": ["192.0.2.0/24"]}
 
 
+def record_of(client):
+    return {entry["manager"] for entry in client.get(SEED)["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+
+
+def test_an_adopted_set_is_ours_alone_and_half_adopted_ones_are_healed(aws, gcp):
+    client = aws.client()
+    labels = {"managed-by": "semaphore-policy", LABEL: "forwarder", "policy.semaphore.uw.io/namespace": "sys-log",
+              "policy.semaphore.uw.io/cluster": "gcp"}  # fmt: skip
+    body = {"apiVersion": "crd.projectcalico.org/v1", "kind": "GlobalNetworkSet", "spec": {"nets": NETS},
+            "metadata": {"name": "gcp-sys-log-forwarder", "labels": labels}}  # fmt: skip
+    client.create(SETS, body, "semaphore-policy")
+    mark = aws.mark()
+    assert not run(aws, gcp)["changed"] and aws.writes(mark) == [], "without adopt nothing is written into it"
+    assert run(aws, gcp, check=True, adopt=True)["plan"]["update"] == 1
+    assert run(aws, gcp, adopt=True)["plan"]["update"] == 1 and record_of(client) == {"multicluster.network/t"}
+    mark = aws.mark()
+    assert not run(aws, gcp)["changed"] and not run(aws, gcp, adopt=True)["changed"] and aws.writes(mark) == []
+
+    client.apply(SEED, body, "semaphore-policy")
+    assert len(record_of(client)) == 2
+    assert run(aws, gcp)["plan"]["update"] == 1 and record_of(client) == {"multicluster.network/t"}
+    mark = aws.mark()
+    assert not run(aws, gcp)["changed"] and aws.writes(mark) == []
+
+    for edit in ({"nets": NETS + ["0.0.0.0/0"]}, {"nets": []}, {"nets": None}):
+        client.merge_patch(SEED, {"spec": edit}, "kubectl-edit")
+        assert run(aws, gcp)["plan"]["update"] == 1 and client.get(SEED)["spec"] == {"nets": NETS}
+        assert record_of(client) == {"multicluster.network/t"}
+    mark = aws.mark()
+    assert not run(aws, gcp)["changed"] and aws.writes(mark) == []
+
+
 def test_nothing_is_deleted_on_a_list_that_failed_or_came_empty(aws, gcp):
     run(aws, gcp)
     mark = aws.mark()

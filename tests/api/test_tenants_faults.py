@@ -164,11 +164,34 @@ def test_twins_of_the_original_are_adopted_only_on_request(lab):
     assert [(row["object"], row["reason"]) for row in result["refused"]] == [("Network team-a/net-1", "adoptable")]
     assert lab.writes(mark) == {SOURCE: [], APINET: []}
     assert lab.sync(adopt=True)["settled"] and lab.get(SOURCE, "Network", TEAM, "net-1")["status"]["state"] == "Available"
+    record = {entry["manager"] for entry in lab.get(APINET, "Network", NAMESPACE, ident)["metadata"]["managedFields"] if entry["operation"] == "Apply"}
+    assert record == {"multicluster.network/t"}
+    mark = lab.mark()
+    result = lab.sync()
+    assert result["refused"] == [] and lab.writes(mark)[APINET] == [], "what was taken over once is not asked for again"
     # a stranger's object under the name of a twin is nobody's to take
     made = lab.create(SOURCE, source("Network", "net-2", {}))
     stranger = {"apiVersion": lab.profile.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": made["metadata"]["uid"]}}
     lab.create(APINET, dict(stranger, spec={}))
     assert [row["reason"] for row in lab.sync(adopt=False)["refused"] if "net-2" in row["object"]] == ["not_ours"]
+
+
+def test_a_twin_that_is_as_wanted_is_adopted_for_good(lab):
+    """Nothing differs, so nothing was written, and the next run without adoption refused it again; its deletion hung."""
+    lab.create(SOURCE, source("VirtualIP", "vip-9", {"type": "Public", "ipFamily": "IPv4"}))
+    lab.sync(use_original_manager=True)
+    lab.allocate()
+    lab.sync(use_original_manager=True)
+    mark = lab.mark()
+    assert [row["reason"] for row in lab.sync()["refused"]] == ["adoptable"] and lab.writes(mark)[APINET] == []
+    assert lab.sync(check=True, adopt=True)["plan"]["update"] >= 1
+    assert lab.sync(adopt=True)["plan"]["update"] >= 1
+    mark = lab.mark()
+    result = lab.sync()
+    assert result["refused"] == [] and not result["changed"] and lab.writes(mark)[APINET] == []
+    lab.delete(SOURCE, "VirtualIP", TEAM, "vip-9")
+    lab.sync()
+    assert [obj["metadata"]["name"] for obj in lab.list(SOURCE, "VirtualIP")] == []
 
 
 def test_any_order_on_real_servers(lab):

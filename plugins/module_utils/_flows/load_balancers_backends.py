@@ -21,6 +21,7 @@ from .._loadbalancers.setup import Setup
 from .._loadbalancers.yaml_text import edit, parse_document
 from .._plan.budget import check_budget
 from .._plan.plan import Change, Refusal
+from .._plan.sole_owner import others, taken_record
 from .._values.keys import fingerprint
 from .._values.refused import ValueRefused
 from .load_balancers_writes import Put, difference
@@ -201,21 +202,27 @@ def _resources(
         refused += [Refusal("service " + "/".join(key), error.word, error.message) for key, error in failed.items()]
     except ValueRefused as error:
         return Told([], refused + [Refusal("MetalLB " + where[:-1], error.word, error.message)], [], frozenset())
-    puts = []
+    puts: t.List[Put] = []
+    staying: t.List[t.Mapping[str, t.Any]] = []
     for kind, name in sorted(set(before) | set(resources.objects)):
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
             continue
         actual, after = before.get((kind, name)), resources.objects.get((kind, name))
         put = difference(setup.cluster, resource, options.namespace, name, actual, after)
+        mine = actual is None or _written_by(actual, manager)
+        if actual is not None and after is not None and resources.labelled(kind, name) and (mine or request.get("adopt")):
+            put = _alone(put, setup.cluster, resource.path(options.namespace, name), actual, manager)
         if put is None:
             continue
-        if actual is not None and not request.get("adopt") and not _written_by(actual, manager):
+        if actual is not None and not request.get("adopt") and not mine:
             message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
             refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
+            staying += [actual] if kind == POOL else []
             continue
         puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
-    pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL]
+    # what is refused stands as it was: its addresses are announced, and none of them is given back
+    pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)
     return Told(puts, refused, resources.notes, mapped, "" if peers or not mapped else _by_layer2(client, options.namespace))
@@ -250,6 +257,22 @@ def _change_resources(resources: Resources, wanted: Wanted, prune: bool) -> t.Di
     elif wanted.mode != REMOVE:
         resources.add_nodes(nodes)
     return failed
+
+
+def _alone(
+    put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str
+) -> t.Optional[Put]:
+    """The write after which nobody else is on record for the object, the given one or one for that alone."""
+    theirs = others(actual, manager)
+    if not theirs:
+        return put
+    meta = actual["metadata"]
+    record = taken_record(actual, manager)
+    if put is not None and put.body is not None:
+        return put._replace(body=dict(put.body, metadata=dict(put.body.get("metadata") or {}, managedFields=record)))
+    ident = "{0}/{1}/{2}".format(cluster, meta.get("namespace"), meta.get("name"))
+    change = Change("update", str(actual["kind"]), ident, {"owner": ", ".join(theirs)}, {"owner": manager})
+    return Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}})
 
 
 def _written_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:

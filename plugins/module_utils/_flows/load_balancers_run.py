@@ -89,7 +89,7 @@ class Run:
             if self.mode != "remove":
                 bgp_facts.annotate(self.client, self.setup, self.state, facts, self.request, self.manager, self.plan, self.failed, self.mode, self.dry)
             told = self._tell(cost, facts)
-            self._release(cost)
+            self._release(cost, told)
         self.plan.warnings += self.provider.warnings()
         shown = self._shown(cost, told)
         self.plan.warnings += sentences(self.setup.cluster, shown["unannounced"])
@@ -256,7 +256,7 @@ class Run:
 
     # -- what nobody uses any more -----------------------------------------------------------------------------------
 
-    def _release(self, cost: CostPlan) -> None:
+    def _release(self, cost: CostPlan, told: backends.Told) -> None:
         context, actions = self._context(None), t.cast(t.List[Action], [])
         notes: t.List[str] = []
         confirmed = self.setup.cluster in (self.request.get("confirm_empty") or ())
@@ -279,7 +279,7 @@ class Run:
                                 context._replace(gc_orphans=True), True)  # fmt: skip
                 actions = actions + [action for action in swept.actions if action not in actions]
         self.plan.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
-        releases = [action for action in actions if action.action == RELEASE]
+        releases = self._unmapped([action for action in actions if action.action == RELEASE], told)
         ours = [item for item in self.held if item.id in context.recorded]
         refusal = None
         if self.mode == "sync":
@@ -303,6 +303,16 @@ class Run:
             if not self.setup.static:
                 del self.ledger[ident]  # somebody else released it
         self._keep_ledger()
+
+    def _unmapped(self, releases: t.Sequence[Action], told: backends.Told) -> t.List[Action]:
+        """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
+        networks = {item.id: item.network for item in self.held}
+        left = [action for action in releases if networks.get(action.id) not in told.mapped]
+        for action in releases:
+            if action not in left:
+                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
+                self._refuse(name, "not_ours", "the load balancer still has its address in a pool that is not ours; it is given back when that is gone")
+        return left
 
     def _exists(self, ident: str) -> bool:
         return any(item.id == ident for item in self.held)

@@ -16,9 +16,9 @@ from .._kubernetes.clusters import Clusters
 from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
 from .._kubernetes.fanout import in_flight
-from .._kubernetes.objects import WRITES
+from .._kubernetes.objects import WRITES, take_alone
 from .._mesh.fabric_variables import Finding, Variables
-from .._plan.object_plan import Write
+from .._plan.object_plan import CONFLICT, Write
 from .._plan.objects import field_manager
 from .._plan.plan import CREATE, Plan, Refusal
 from .._policy import network_sets
@@ -77,7 +77,8 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     if check:
         done = whole.extend(noted)
     else:
-        done = apply(clusters, read, whole, writes, manager).extend(cluster_objects.apply(clusters, noted, record, manager))
+        done = apply(clusters, read, whole, writes, manager, bool(request.get("leave_conflicts")))
+        done.extend(cluster_objects.apply(clusters, noted, record, manager))
     result = done.result()
     result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
     return result
@@ -227,8 +228,10 @@ def plan(
     return whole, writes, counts
 
 
-def apply(clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> Plan:
-    """Do the writes; returns the plan with only those changes that took place."""
+def apply(
+    clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+) -> Plan:
+    """Do the writes; returns the plan with only those changes that took place. Who comes between makes one fail, or refused with leave_conflicts."""
 
     def one(name: str, client: Client) -> t.List[t.Any]:
         return _write_sets(client, read.sets[name][0], writes[name], manager)
@@ -239,6 +242,8 @@ def apply(clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.
         for write, answer in zip(writes[name], answers):
             if isinstance(answer, Conflict) and write.change.action == CREATE:
                 done.refuse("{0} {1}".format(write.key.kind, write.change.id), "not_ours", "has just been made by somebody else")
+            elif isinstance(answer, Conflict) and leave_conflicts and write.manifest is not None:
+                done.refuse("{0} {1}".format(write.key.kind, write.change.id), CONFLICT, answer.message)
             elif isinstance(answer, KubeError):
                 clusters.fail(answer)
             elif answer is not False:
@@ -276,8 +281,8 @@ def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.
         return client.create(target.path(), write.manifest, manager)
     if "spec" not in write.manifest:
         return client.merge_patch(path, write.manifest, manager)
-    metadata = dict(write.manifest["metadata"], uid=write.uid)
-    return client.apply(path, dict(write.manifest, metadata=metadata), manager, force=write.force)
+    manifest = dict(write.manifest, metadata=dict(write.manifest["metadata"], uid=write.uid))
+    return take_alone(client, path, manifest, client.apply(path, manifest, manager, force=write.force), manager)
 
 
 def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:

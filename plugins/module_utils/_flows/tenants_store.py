@@ -15,7 +15,7 @@ from .._kubernetes.decode import gc_paused
 from .._kubernetes.errors import Conflict, Forbidden, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from .._kubernetes.fanout import fan_out, in_flight
 from .._kubernetes.lease import Lease
-from .._kubernetes.objects import WRITES
+from .._kubernetes.objects import WRITES, take_alone
 from .._plan.object_plan import Key
 from .._tenants import store as words
 from .._tenants.converge import perform_step
@@ -55,7 +55,10 @@ class ApiStore:
 
     def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
         """See Store."""
-        return self._ask(lambda: self.client.apply(self._path(*words.key_of(manifest)), manifest, manager, force=True))
+        path = self._path(*words.key_of(manifest))
+        answer = self._ask(lambda: self.client.apply(path, manifest, manager, force=True))
+        # the network side fills in fields of its own; for ours, nobody else stays on record
+        return self._ask(lambda: take_alone(self.client, path, manifest, answer, manager, whole=False))
 
     def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
         """See Store."""

@@ -269,6 +269,10 @@ class Resources:
     def _ours(self, kind: str) -> t.List[str]:
         return sorted(name for other, name in self.objects if other == kind and self._is_ours(kind, name))
 
+    def labelled(self, kind: str, name: str) -> bool:
+        """True for an object with the label of the cloud controller, which we and the original write."""
+        return self._is_ours(kind, name)
+
     def _is_ours(self, kind: str, name: str) -> bool:
         key, value = self.options.label
         meta = self.objects.get((kind, name), {}).get("metadata") or {}

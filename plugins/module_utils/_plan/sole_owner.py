@@ -72,9 +72,11 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
 
     whole: everything but metadata and status is ours. Otherwise only what we applied is.
     """
+    entries = (obj.get("metadata") or {}).get("managedFields") or []
+    if all(entry.get("manager") == manager or entry.get("subresource") for entry in record_of(obj)):
+        return None
     mine = _our_metadata(obj, manager)
     content = set() if whole else _applied(obj, manager)
-    entries = (obj.get("metadata") or {}).get("managedFields") or []
     made: t.List[t.Dict[str, t.Any]] = []
     for entry in entries:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
@@ -88,6 +90,22 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
         elif any(leaf[-1] != "." for leaf in left):
             made.append(dict(entry, fieldsV1=_tree(left)))
     return made if len(made) != len(entries) or made != entries else None
+
+
+def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
+    """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
+
+    For objects that are written by patches: a patch which changes no value takes nothing over.
+    """
+    made: t.List[t.Dict[str, t.Any]] = []
+    mine: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if not isinstance(tree, dict) or entry.get("subresource") or (entry.get("manager") == manager and entry.get("operation") == "Apply"):
+            made.append(entry)
+            continue
+        mine.setdefault(str(entry.get("apiVersion")), []).append(dict(entry, manager=manager, operation="Update"))
+    return made + [dict(found[0], fieldsV1=merge_trees([one["fieldsV1"] for one in found])) for dummy, found in sorted(mine.items())]
 
 
 def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[Path] = ()) -> Patch:

@@ -13,6 +13,7 @@ from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Write
 from .._plan.objects import owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
+from .._plan.sole_owner import others, surplus
 from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
 from .targets import Target, manifest, nets_of
 
@@ -116,7 +117,8 @@ def _compare(
         return
     mine = owned_by(actual, manager)
     same = _same(target, after, actual)
-    if mine and same:
+    extra = mine and same and (surplus(after, actual, manager) or others(actual, manager))
+    if mine and same and not extra:
         plan.unchanged += 1
         return
     if not mine:
@@ -130,7 +132,11 @@ def _compare(
             else:
                 plan.refuse(label, "adoptable", "the original program's set differs; set adopt to take it over")
             return
-    change = Change(UPDATE, target.kind, ident, _shown(target, actual), _shown(target, after))
+    shown = _shown(target, actual), _shown(target, after)
+    if same:
+        # as wanted already, but for whose it is
+        shown = dict(shown[0], owner=", ".join(others(actual, manager)) or None), dict(shown[1], owner=manager)
+    change = Change(UPDATE, target.kind, ident, *shown)
     # forced: what somebody edited by hand in a set of ours is put right, or it would admit whom they wrote there
     write = Write(change, _key(target, wanted.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
     _write(planned, write)

@@ -119,7 +119,14 @@ class MemoryStore:
             raise StoreError(CONFLICT, "{0} {1} is another object now".format(key.kind, key.short))
         wanted = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
         kept = pruned(before or {}, self._applied.get((key, manager), {}), wanted)
-        after = self._store("apply", key, merged(kept, wanted), before)
+        after = merged(kept, wanted)
+        noted = entries(before or {}, "metadata", "managedFields")
+        if noted:
+            # as a server has it after an object was taken over
+            theirs = [entry for entry in noted if entry.get("subresource")]
+            mine = [entry for entry in noted if entry.get("manager") == manager and not entry.get("subresource")]
+            after["metadata"]["managedFields"] = theirs + (mine or [{"manager": manager, "operation": "Apply", "fieldsV1": {}}])
+        after = self._store("apply", key, after, before)
         self._applied[key, manager] = copy.deepcopy(dict(manifest))
         return after
 

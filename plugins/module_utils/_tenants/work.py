@@ -11,6 +11,7 @@ import typing as t
 
 from .._plan.object_plan import Key
 from .._plan.objects import owned_tree, stale_fields
+from .._plan.sole_owner import sole_record
 from .fields import Object, entries, get, items, same, uid, without_nulls
 from .links import has_finalizer, with_finalizer
 from .merge import ATOMIC, list_key
@@ -134,7 +135,7 @@ class Work:
         if current is None:
             self.add(Step(phase, APINET, APPLY, key, manifest, word="created", otherwise=otherwise))
             return None
-        if not covered(manifest, current) or self._stale(manifest, current):
+        if not covered(manifest, current) or self._stale(manifest, current) or self._shared(current):
             self.add(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))
             return None
         left = leftovers(manifest, current, owned)
@@ -147,6 +148,16 @@ class Work:
 
     def _stale(self, manifest: Object, current: Object) -> bool:
         return bool(stale_fields(owned_tree(current, self.options.profile.field_manager, "Apply"), manifest))
+
+
+    def _shared(self, current: Object) -> bool:
+        """True when we are not on record for what we write, or not alone: the twin is to be taken over, or was taken over half."""
+        if not entries(current, "metadata", "managedFields"):
+            return False
+        manager = self.options.profile.field_manager
+        if not owned_tree(current, manager, "Apply"):
+            return self.options.adopt
+        return sole_record(current, manager, whole=False) is not None
 
 
 def covered(wanted: t.Any, current: t.Any, path: t.Tuple[str, ...] = ()) -> bool:
