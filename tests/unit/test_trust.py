@@ -1,0 +1,456 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What guide_trust.rst promises, sentence by sentence: each has a test of its name here, and its inputs as a fixture."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import os
+import pathlib
+import re
+import stat
+import sys
+import typing as t
+
+import pytest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+HERE = pathlib.Path(__file__).resolve()
+GUIDE = TESTS.parent / "docs" / "docsite" / "rst" / "guide_trust.rst"
+HOSTILE = TESTS / "fixtures" / "hostile"
+for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TESTS / "unit" / "plugins" / "module_utils", TESTS / "browser"):
+    sys.path.insert(0, str(_folder))
+
+import fabrics  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_topology  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import open_claims  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.refusals import lines  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import members_of, name_sets  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._status import model, page  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._values import keys  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused  # noqa: E402
+from test_hostile_servers import HostileServer, make_certificate  # noqa: E402
+
+
+def fixture(name: str) -> t.Any:
+    return json.loads((HOSTILE / name).read_text("utf-8"))
+
+
+# --- the guide itself ---------------------------------------------------------------------------------------------
+
+
+def promised() -> t.List[t.Tuple[str, str]]:
+    """(slug, first words) of every row of the table, as the comment behind it lists them."""
+    text = GUIDE.read_text("utf-8")
+    block = re.search(r"^\.\. The tests of these rows, in their order\.\n((?:   .*\n|\n)+)", text, re.MULTILINE)
+    assert block
+    return [tuple(line.strip().split(": ", 1)) for line in block.group(1).splitlines() if line.strip()]  # type: ignore[misc]
+
+
+def rows_of_the_table() -> t.List[str]:
+    """The left column of every row; a line with nothing there goes on with the row above."""
+    text = GUIDE.read_text("utf-8").split("What becomes of a hostile input\n", 1)[1]
+    rule, _head, body = re.split(r"^=+  =+$", text, maxsplit=3, flags=re.MULTILINE)[:3]
+    width = len(re.search(r"^=+", text[len(rule) :]).group())  # type: ignore[union-attr]
+    return [line[:width].strip() for line in body.strip("\n").splitlines() if line[:width].strip()]
+
+
+def sentences() -> t.List[str]:
+    """The slugs of the sentences beside the table."""
+    return re.findall(r"^ *\.\. test: ([a-z0-9-]+)$", GUIDE.read_text("utf-8"), re.MULTILINE)
+
+
+def functions() -> t.Dict[str, ast.FunctionDef]:
+    return {node.name: node for node in ast.parse(HERE.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_row_of_the_guide_has_its_name() -> None:
+    assert rows_of_the_table() == [words for _slug, words in promised()]
+    assert len({slug for slug, _words in promised()}) == len(promised()) >= 18
+    assert len(sentences()) == len(set(sentences())) >= 5
+
+
+@pytest.mark.parametrize("slug", [slug for slug, _words in promised()])
+def test_every_row_has_a_test_and_a_fixture(slug: str) -> None:
+    found = functions().get("test_" + slug.replace("-", "_"))
+    assert found is not None, "write test_{0}".format(slug.replace("-", "_"))
+    files = [
+        node.args[0].value for node in ast.walk(found)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fixture" and isinstance(node.args[0], ast.Constant)
+    ]  # fmt: skip
+    assert files and all((HOSTILE / name).is_file() for name in files), slug
+
+
+@pytest.mark.parametrize("slug", sentences())
+def test_every_marked_sentence_has_a_test(slug: str) -> None:
+    assert "test_" + slug.replace("-", "_") in functions()
+
+
+def test_every_fixture_is_used_by_a_test() -> None:
+    said = "".join(path.read_text("utf-8") for path in TESTS.rglob("test_*.py"))
+    assert not [path.name for path in HOSTILE.iterdir() if path.name not in said]
+
+
+# --- a node's claims ----------------------------------------------------------------------------------------------
+
+MESH = fixture("mesh_claims.json")
+
+
+def _expanded(value: t.Any) -> t.Any:
+    if isinstance(value, dict) and "repeat" in value:
+        return [value["repeat"]] * value["times"] if value.get("list") else value["repeat"] * value["times"]
+    return {key: _expanded(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _refused(rows: t.Iterable[t.Any], words: t.Collection[str]) -> int:
+    count = 0
+    for row in rows:
+        if row["word"] not in words or row.get("holders"):
+            continue
+        evil = _expanded(row["claim"])
+        evil = dict(MESH["evil_claim"], **evil) if isinstance(evil, dict) else evil
+        kept, contested, refused = open_claims([evil, *MESH["good_claims"]], MESH["grants"], MESH["own_keys"])
+        assert kept == MESH["good_claims"] and not contested
+        assert [refusal.reason for refusal in refused] == [row["word"]], row["id"]
+        count += 1
+    return count
+
+
+def test_ranges_outside() -> None:
+    assert _refused(fixture("mesh_claims.json")["rows"], ["outside_grant"]) > 10
+
+
+def test_own_and_weak_keys() -> None:
+    assert _refused(fixture("mesh_claims.json")["rows"], ["own_key", "weak_key"]) > 5
+
+
+def test_special_endpoints() -> None:
+    assert _refused(fixture("mesh_claims.json")["rows"], ["endpoint_in_overlay", "endpoint_special"]) > 10
+
+
+def _fabric() -> t.Any:
+    made, findings = load_fabric({
+        "name": "demo",
+        "clusters": {
+            "aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822},
+            "merit": {"pod_cidrs": ["10.6.0.0/16"], "wireguard_port": 51823},
+        },
+        "nodes": {"aws-1": {"multicluster_cluster": "aws"}},
+    })  # fmt: skip
+    assert not [finding for finding in findings if finding.level == "error"]
+    return made
+
+
+def _key(number: int) -> str:
+    return __import__("base64").b64encode(bytes([number]) * 32).decode()
+
+
+def _listings(**changes: t.Any) -> t.Dict[str, t.Any]:
+    """Three clusters whose nodes announce themselves to aws; changes: of annotations by node."""
+    found: t.Dict[str, t.Any] = {"aws": {"nodes": [{"metadata": {"name": "aws-1"}, "spec": {"podCIDRs": ["10.2.1.0/24"]}}]}}
+    found["aws"]["nodes"][0]["status"] = {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]}
+    for index, cluster in enumerate(("gcp", "merit")):
+        rows = []
+        for number in (1, 2):
+            name = "{0}_{1}".format(cluster, number)
+            notes = {"pubKey": _key(10 * index + number), "endpoint": "198.51.100.{0}:51820".format(10 * index + number)}
+            notes.update(changes.get(name, {}))
+            rows.append({
+                "metadata": {
+                    "name": name.replace("_", "-"), "annotations": {"aws.wireguard.semaphore.uw.io/" + key: value for key, value in notes.items()},
+                },
+                "spec": {"podCIDRs": ["10.{0}.{1}.0/24".format(4 + 2 * index, number)]},
+            })  # fmt: skip
+        found[cluster] = {"nodes": rows}
+    return found
+
+
+def _peers(listings: t.Any, state: t.Any = None) -> t.Tuple[t.Set[str], t.List[t.Any]]:
+    topology = semaphore_topology.plan_mesh(_fabric(), listings)
+    devices = copy.deepcopy(semaphore_topology.node_part(topology, "aws-1")["devices"])
+    refused = [*topology["refused"], *(row._asdict() for row in node_contests.settle_peers(devices, state, lambda name: []))]
+    return {peer["node"] for device in devices for peer in device["peers"]}, refused
+
+
+def _state() -> t.Dict[str, t.Any]:
+    topology = semaphore_topology.plan_mesh(_fabric(), _listings())
+    return {"devices": copy.deepcopy(semaphore_topology.node_part(topology, "aws-1")["devices"])}
+
+
+ALL = {"gcp-1", "gcp-2", "merit-1", "merit-2"}
+
+
+def test_taken_twice() -> None:
+    """A key of a node of one cluster that another announces; the cases of all kinds are in test_node_contests."""
+    assert fixture("stolen_identities.json")["semaphore"]
+    assert _peers(_listings(), _state()) == (ALL, [])
+    for victim, thief in (("merit-1", "gcp_1"), ("gcp-1", "merit_1")):
+        key = _key(11 if victim == "merit-1" else 1)
+        kept, refused = _peers(_listings(**{thief: {"pubKey": key}}), _state())
+        assert kept == ALL - {thief.replace("_", "-")} and [row["reason"] for row in refused] == ["claimed_twice"]
+        assert refused[0]["object"].endswith("/" + thief.replace("_", "-")) and refused[0]["message"].endswith("/{0}, which keeps it".format(victim))
+
+
+def test_one_broken_annotation() -> None:
+    for row in fixture("broken_annotations.json")["rows"]:
+        kept, refused = _peers(_listings(gcp_1={row["annotation"]: row["value"]}), _state())
+        assert kept == ALL - {"gcp-1"}, row
+        assert [item["reason"] for item in refused] == ([row["word"]] if row["word"] else []), row
+        assert all(item["message"].isascii() and item["message"].isprintable() for item in refused)
+
+
+# --- Services, names, policies --------------------------------------------------------------------------------------
+
+
+def test_special_service_endpoints() -> None:
+    table = fixture("service_endpoints.json")
+    guard = Guard(table["grants"], table["servers"], table["own_servers"])
+    for row in table["rows"]:
+        source = row.get("source", "aws")
+        good = table["good"] if source == "aws" else []
+        group = Group(None, ({"name": "http", "port": 80, "protocol": "TCP"},), tuple(Endpoint((ip,), {"ready": True}) for ip in (row["address"], *good)))
+        groups, refused = check_groups([group], source, source + "/shop/web", guard)
+        assert [ip for one in groups for endpoint in one.endpoints for ip in endpoint.addresses] == good
+        assert [item.reason for item in refused] == [row["word"]] and row["word"] in ("special_address", "outside_grant", "bad_address"), row
+
+
+def test_steering_services() -> None:
+    table = fixture("steering_services.json")
+    honest = {"metadata": {"namespace": "shop", "name": "web"}, "spec": table["good"]}
+    wanted = mirror_services.mirror_service("gcp", "sys-semaphore", honest)
+    for row in table["rows"]:
+        evil = copy.deepcopy(honest)
+        evil["metadata"].update(row.get("metadata", {}))
+        evil["spec"].update(row.get("spec", {}))
+        evil["spec"]["ports"][0].update(row.get("ports", {}))
+        made = mirror_services.mirror_service("gcp", "sys-semaphore", evil)
+        assert made == wanted, row
+
+
+def test_mirrors_of_one_name() -> None:
+    for one, two in fixture("mirrors_of_one_name.json")["pairs"]:
+        found = names.collisions((names.mirror_name(*source).name, tuple(source)) for source in (one, two, ["aws", "x", "y"]))
+        (pair,) = found.values()
+        assert sorted(pair) == sorted([tuple(one), tuple(two)])
+        for live in pair:
+            assert names.keeper(pair, lambda source, live=live: source == live) == live
+
+
+def test_names_with_expressions() -> None:
+    table = fixture("dns_names.json")
+    rules = coredns_rules.rewrite_rules(table["clusters"], "sys-semaphore")
+    for case in table["cases"]:
+        found = coredns_rules.rewrite_name(rules, case["query"])
+        assert (found.name, found.rcode) == (case["name"], case.get("rcode")), case
+
+
+def test_short_prefixes() -> None:
+    table = fixture("network_sets.json")
+    members, unreadable = members_of("gcp", [case["pod"] for case in table["cases"]], now=1_700_000_000.0)
+    kept, beyond = check_members("gcp", members, table["grants"])
+    named, _clashes = name_sets(kept)
+    assert {one.name: list(one.nets) for one in named} == table["admitted"] and unreadable and beyond
+
+
+# --- API servers ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_left() -> None:
+    for row in fixture("empty_sources.json")["rows"]:
+        refusal = check_budget("gcp", "mirrors", row["owned"], row["deletes"], row["remaining"], row.get("max_deletes"))
+        assert refusal is not None and refusal.reason == "delete_budget" and "nothing was deleted" in refusal.message
+        assert "if that is right" in refusal.message.replace("\n", " ")
+
+
+CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: t.Any) -> t.Any:
+    return make_certificate(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
+
+
+def _listed(certificate: t.Any, answer: t.Any, **limits: t.Any) -> str:
+    server = HostileServer(certificate[0], answer)
+    try:
+        access = {"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]}
+        Client(parse_access(access), Limits(request_seconds=5, list_seconds=10, tries=1)._replace(**limits)).list("/api/v1/nodes")
+    except errors.ListIncomplete as error:
+        assert error.word == "source_incomplete"
+        return str(error.cause)
+    finally:
+        server.close()
+    return "complete"
+
+
+def test_endless_answers(certificate: t.Any) -> None:
+    """Bytes, values and memory are measured in test_endless_lists."""
+    for shape in fixture("endless_lists.json")["pages"]:
+        body = json.dumps({"metadata": {"continue": "CONTINUE"}, "items": [{"metadata": {}, "x": [shape["item"]] * 2000}]})
+        for limits in ({"list_bytes": 40_000}, {"list_values": 9_000}, {"pages": 3}, {"objects": 3}, {"run_bytes": 40_000}):
+            word = _listed(certificate, lambda handler, n, body=body: handler.send_json(body.replace("CONTINUE", str(n)).encode()), **limits)
+            assert word == "answer_too_large", (shape["id"], limits)
+    half = b'{"metadata":{},"items":[{"metadata":{"name":"a"}},'
+    assert _listed(certificate, lambda handler, n: handler.send_json(half)) == "bad_answer"
+
+
+def test_other_servers(certificate: t.Any) -> None:
+    table = fixture("other_servers.json")
+    for place in table["redirects"]:
+        assert _listed(certificate, lambda handler, n, place=place: handler.send_json(b"", 302, Location=place)) == "redirect_refused"
+    for row in table["accesses"]:
+        with pytest.raises(AccessRefused) as refused:
+            access = dict({"name": "gcp"}, **row["access"])
+            parse_access(access if "ca_url" in access else dict(access, ca_data=CA))
+        assert refused.value.word == row["word"], row
+    stranger = HostileServer(certificate[0], lambda handler, n: handler.send_json({"metadata": {}, "items": []}))
+    try:
+        client = Client(parse_access({"name": "gcp", "api_url": stranger.url, "token": "abcdef"}), Limits(tries=1))
+        with pytest.raises(errors.ListIncomplete) as unknown:
+            client.list("/api/v1/nodes")
+        assert unknown.value.cause == "tls_untrusted" and not stranger.requests
+    finally:
+        stranger.close()
+
+
+def test_kubeconfigs_that_reach_out(tmp_path: t.Any) -> None:
+    ca = __import__("base64").b64encode(CA.encode()).decode()
+    for row in fixture("kubeconfigs.json")["rows"]:
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": dict({"server": "https://10.0.0.1", "certificate-authority-data": ca}, **row.get("cluster", {}))}],
+            "users": [{"name": "u", "user": dict({"token": "abcdef"} if "user" not in row or "as" in row["user"] else {}, **row.get("user", {}))}],
+        }  # fmt: skip
+        if "certificate-authority" in row.get("cluster", {}):
+            del config["clusters"][0]["cluster"]["certificate-authority-data"]  # type: ignore[index]
+        with pytest.raises(AccessRefused) as refused:
+            parse_access({"name": "gcp", "kubeconfig": config})
+        assert refused.value.word == row["word"] and "allow list" in str(refused.value), row
+    assert not os.path.exists("/tmp/mcn-pwned")
+
+
+# --- what people see, tenants, providers ----------------------------------------------------------------------------
+
+
+def test_templates_shells_and_html() -> None:
+    for word in fixture("status_page.json"):
+        facts = fabrics.facts({"aws": 1, "gcp": 1})
+        facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
+        facts["fabric"] = word
+        shown = page.render(model.build(facts))
+        assert shown.count("<script") == 1 and "onerror=" not in re.sub(r"&[a-z#0-9]+;[^<]*", "", shown)
+        # and at the end of a run nothing that a refusal quotes is a template
+        assert all("{{" not in line and "{%" not in line for line in lines([{"object": word, "reason": "x", "message": word}], {}))
+
+
+def test_provider_ids_of_others() -> None:
+    from _tenants import test_claims as tenants
+
+    cases = [case for case in fixture("tenants.json")["cases"] if "provider" in case["why"]]
+    assert cases
+    for case in cases:
+        world = tenants.honest()
+        for given in case["objects"]:
+            obj = tenants.evil(given)
+            world.source._put(key_of(obj), obj)
+        for _turn in range(3):
+            result = world.sync()
+        assert {refusal.reason for refusal in result.refused} == ({case["word"]} if case["word"] else set()), case["why"]
+        assert tenants.seen(world) == tenants.REFERENCE
+
+
+def test_reservations_tagged_as_ours() -> None:
+    table = fixture("load_balancers.json")
+    owner = reservations.Owner("metal-ccm", table["cluster_uid"])
+    good = Service(**table["good"])
+
+    def reservation(row: t.Any) -> t.Any:
+        mine = owner._replace(cluster_uid=row.get("cluster", owner.cluster_uid), identity=row.get("identity", owner.identity))
+        tags = row["tags"] if "tags" in row else reservations.service_tags(mine, *row.get("for", "default/good").split("/"))
+        return reservations.Reservation(row["id"], row["address"], tags=tuple(tags))
+
+    for row in table["spoofed_tags"]:
+        held = [reservation(item) for item in row["reservations"]]
+        context = service_plan.Context(owner, Places("da"))
+        with pytest.raises(ValueRefused) as refused:
+            service_plan.wanted_by(good._replace(address=""), held, context)
+        assert refused.value.word == "claimed_twice" and "good" in refused.value.message and "spoof" in refused.value.message
+        known = context._replace(recorded=frozenset(["good"]))
+        assert service_plan.wanted_by(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
+
+
+def test_lookalikes() -> None:
+    """Every parser has this in test_lookalikes; here a host name and a key that a node announces."""
+    rows = [row for row in fixture("broken_annotations.json")["rows"] if not row["value"].isascii()]
+    assert len(rows) >= 3
+    for row in rows:
+        assert "gcp-1" not in _peers(_listings(gcp_1={row["annotation"]: row["value"]}))[0]
+
+
+# --- sentences beside the table -----------------------------------------------------------------------------------
+
+
+def test_the_stage_has_no_switch() -> None:
+    """No module, role or plan takes anything that leaves the claims stage out."""
+    for path in (TESTS.parent / "plugins" / "module_utils" / "_mesh").glob("*claims*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
+                given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
+                assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet"}, path
+    for planner in ("semaphore_topology.py", "kubespan_plan.py"):
+        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / planner).read_text("utf-8"))
+        (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_mesh"]
+        calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
+        assert calls and not any(isinstance(node, ast.If) for node in calls), planner
+
+
+def test_who_holds_a_thing_keeps_it() -> None:
+    state = _state()
+    listings = _listings(gcp_1={"pubKey": _key(11)})
+    assert _peers(listings, state)[0] == ALL - {"gcp-1"}
+    # a holder whose cluster cannot be read keeps it as well, one whose cluster claims it no longer does not
+    away = dict(listings, merit={"error": {"reason": "unreachable", "message": "no answer"}})
+    assert _peers(away, state)[0] == {"gcp-2"}
+    gone = copy.deepcopy(listings)
+    gone["merit"]["nodes"] = gone["merit"]["nodes"][1:]
+    assert _peers(gone, state)[0] == {"gcp-1", "gcp-2", "merit-2"}
+
+
+def test_the_run_says_at_its_end_who_was_refused() -> None:
+    _kept, refused = _peers(_listings(gcp_1={"pubKey": _key(11)}), _state())
+    by_host = {"aws-{0}".format(number): refused for number in range(1, 6)}
+    (line,) = lines([], by_host)
+    assert line.startswith("refused: gcp/gcp-1: key ") and "held by merit/merit-1" in line and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
+    assert len(lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
+    outcome = (TESTS.parent / "roles" / "mesh" / "tasks" / "outcome.yml").read_text("utf-8")
+    assert "multicluster.network.mesh_refused" in outcome
+
+
+def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
+    file = KeyFile(str(tmp_path / "a.key"))
+    public = file.ensure()
+    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
+    secret = pathlib.Path(file.path).read_text("utf-8").strip()
+    assert secret not in json.dumps(file.state()) and file.state()["public_key"] == public
+
+
+def test_secrets_are_fingerprints() -> None:
+    assert keys.fingerprint("a") != keys.fingerprint("b") and "hunter2" not in keys.fingerprint("hunter2") and len(keys.fingerprint("x" * 9999)) < 30
