@@ -62,6 +62,7 @@ _value:
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import refusals
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import Told, judge
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
@@ -75,6 +76,8 @@ REGISTERED = {
     "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
     "clustermesh": ("__clustermesh_r_peers",),
 }
+#: What the first plan of a run refused, before its nodes said their own word.
+SEEN = "__mesh_seen_refused"
 #: The same, where each node has its own.
 OF_NODES = {"mesh": "__node_dataplane_r_converge", "loadbalancers": "__bgp_speaker_r"}
 #: What the role capability writes down of one that ended before its end.
@@ -99,6 +102,8 @@ def run_outcome(
     verdict: t.Mapping[str, t.Any] = {}
     lost: t.Dict[str, t.Tuple[str, str]] = {}
     seen: t.Set[str] = set()
+    earlier: t.List[str] = []
+    by_host: t.Dict[str, t.Any] = {}
     gone = {str(name) for name in hosts} - {str(name) for name in alive}
     for host in hosts:
         given = hostvars[host]
@@ -109,6 +114,7 @@ def run_outcome(
                 if name in given and name not in seen and not given[name].get("skipped"):
                     seen.add(name)
                     results.setdefault(capability, []).append(_part(given[name]))
+        earlier = earlier or (list(given[SEEN]) if SEEN in given else [])
         if not verdict and "__mesh_report" in given:
             verdict = given["__mesh_report"]
         if str(host) in clusters or "multicluster_cluster" not in given:
@@ -123,9 +129,19 @@ def run_outcome(
         for capability, name in OF_NODES.items():
             # a node's own failure is that of the node, which is lost; what it refused belongs to its cluster
             if name in given and given[name].get("refused"):
+                by_host.setdefault(str(host), []).extend(given[name]["refused"])
                 rows = [dict(row, object="{0}/{1}".format(host, row.get("object"))) for row in given[name]["refused"]]
                 results.setdefault(capability, []).append({"refused": rows})
-    return judge(Told([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
+    of_plans = [row for capability in results for result in results[capability] for row in result.get("refused") or () if not _by_node(row, nodes)]
+    refused = refusals.lines(of_plans, by_host)
+    mended = ["mended in this run: " + line for line in earlier if line not in refused]
+    outcome = judge(Told([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
+    return dict(outcome, text=[*outcome["text"], *refused, *mended])
+
+
+def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
+    """Whether a row is one of those that were put under their node's name."""
+    return str(row.get("object", "")).split("/", 1)[0] in nodes
 
 
 def _why(given: t.Any) -> str:

@@ -25,6 +25,7 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
     sys.path.insert(0, str(_folder))
 
 import fabrics  # noqa: E402
+from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
@@ -440,8 +441,12 @@ def test_the_run_says_at_its_end_who_was_refused() -> None:
     (line,) = lines([], by_host)
     assert line.startswith("refused: gcp/gcp-1: key ") and "held by merit/merit-1" in line and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
     assert len(lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
-    outcome = (TESTS.parent / "roles" / "mesh" / "tasks" / "outcome.yml").read_text("utf-8")
-    assert "multicluster.network.mesh_refused" in outcome
+    hostvars = {
+        "gcp": {}, "merit": {}, "aws": {"__mesh_seen_refused": ["refused: gcp/x: y [z]"]},
+        **{host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}} for host in by_host},
+    }  # fmt: skip
+    shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))
+    assert shown["ok"] and shown["text"][-2:] == [line, "mended in this run: refused: gcp/x: y [z]"]
 
 
 def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
