@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import random
 import signal
 import subprocess
 import threading
@@ -15,6 +17,7 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -161,6 +164,30 @@ def test_a_killed_run_frees_it(runs):
     runs.wait_held("second")
     runs.enough("second")
     assert second.wait(60) == 0, runs.log("second")
+
+
+@pytest.mark.parametrize("scope", ["controller", "fabric"])
+def test_a_run_that_is_killed_while_it_takes_its_lock_leaves_none(runs, scope):
+    """At several moments, with its workers and alone: a worker that goes on without its ansible-playbook holds nothing for init."""
+    generator = random.Random(runs.fabric)
+    for number in range(6):
+        process = runs.start("killed-{0}".format(number), multicluster_lock=scope, multicluster_lock_wait=60)
+        children = pathlib.Path("/proc/{0}/task/{0}/children".format(process.pid))
+        until(lambda children=children, process=process: process.poll() is not None or children.read_text().split())
+        time.sleep(generator.uniform(0, 1.5))
+        if number % 2:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    last = runs.start("last", multicluster_lock=scope, multicluster_lock_wait=60)
+    runs.wait_held("last")
+    kept = [json.loads(path.read_text()) for path in pathlib.Path(local_lock.folder()).glob("*.lock")]
+    mine = [told for told in kept if told.get("pid") == last.pid]
+    assert len(mine) == 1 and processes.lives(mine[0]["keeper"], mine[0]["keeper_born"])
+    assert not [told for told in kept if told.get("pid") == 1]
+    runs.enough("last")
+    assert last.wait(120) == 0, runs.log("last")
 
 
 def test_check_mode_and_the_lock_of_the_controller_write_nothing(runs, server):
