@@ -154,3 +154,9 @@ def test_names_of_kubespray_are_not_ours():
         "coredns_supported_versions coredns_svc_name".split()
     )  # and coredns_version, which means the same to both
     assert all(name.startswith(KNOWN.shared) for name in kubespray) and not kubespray & KNOWN.names
+
+
+def test_the_guide_of_the_inventory_names_every_capability():
+    text = (ROOT / "docs" / "docsite" / "rst" / "guide_inventory.rst").read_text("utf-8")
+    entry = text.split("``multicluster_capabilities``\n", 1)[1].split("``multicluster_nodes``", 1)[0]
+    assert set(re.findall(r"``([a-z]+)``", entry)) >= set(KNOWN.choices["multicluster_capabilities"])
