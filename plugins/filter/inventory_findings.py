@@ -14,7 +14,7 @@ author:
 description:
   - Looks at the names of all variables of all hosts. One that begins as the collection's variables do and is none of them would
     have no effect. What was set by a task is left aside, and so is what C(multicluster_foreign_variables) names.
-  - Looks at the values of variables that have choices, such as C(multicluster_capabilities).
+  - Looks at the values of variables that have choices, such as C(multicluster_capabilities), which must be the same for all.
   - Finds clusters without hosts, groups that are named like a cluster's host, nodes under two names, and, where several inventories
     are given, hosts that two of them claim and hosts whose own inventory is overruled by another one.
   - Gives findings for the option C(definition.findings) of M(multicluster.network.mesh_plan). It asks nobody.
@@ -51,13 +51,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_groups import check_groups, check_machines, placer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_groups import check_capabilities, check_groups, check_machines, placer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known, check_choices, check_names
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_sources import check_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 _NOT_OURS = "multicluster_foreign_variables"
+_CAPABILITIES = "multicluster_capabilities"
 #: Connections by which a host's address says which machine it is, and what else says it: the same address is another machine
 #: by another port or another way there.
 _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
@@ -115,6 +116,8 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     place = placer(members)
     found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
     found += check_choices(names.values(), known, place, names.command_line)
+    capabilities = [(value, hosts) for name, value, hosts in names.values() if name == _CAPABILITIES]
+    found += check_capabilities(_CAPABILITIES, capabilities, members.get(clusters_group, ()), names.clusters)
     without_pods = [host for host in members.get(clusters_group, ()) if "pod_cidrs" not in hostvars[host]]
     found += check_groups(members, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))
     found += check_machines([(way[0], hosts) for way, hosts in names.machines.items() if len(hosts) > 1])

@@ -49,6 +49,12 @@ MISTAKES = [
             files=of_all("multicluster_capabilities: [services, ingress]")),
     Mistake("capabilities as text", "all hosts", "multicluster_capabilities", ("is a list", "multicluster_capabilities: [dns]"),
             files=of_all("multicluster_capabilities: dns")),
+    Mistake("capabilities of nodes only", "group all", "multicluster_capabilities", ("aws says [], but aws-1 says [services]", "group_vars/all"),
+            files={"group_vars/aws_nodes.yml": "multicluster_capabilities: [services]"}),
+    Mistake("capabilities of one cluster", "group all", "multicluster_capabilities", ("aws says [], but gcp says [dns]", "group_vars/all"),
+            files={"host_vars/gcp.yml": "multicluster_capabilities: [dns]"}),
+    Mistake("nodes that would not announce", "group all", "multicluster_capabilities", ("aws says [loadbalancers], but aws-1 says []", "and so do others"),
+            files={"group_vars/clusters.yml": "multicluster_capabilities: [loadbalancers]"}),
     Mistake("serial misspelt", "all hosts", "multicluster_serail", ("did you mean multicluster_serial?",), files=of_all("multicluster_serail: 1")),
     Mistake("serial where it does nothing", "all hosts", "multicluster_serial", ("no effect in the inventory", "-e multicluster_serial="),
             files=of_all("multicluster_serial: 1")),
@@ -191,6 +197,12 @@ def test_a_host_that_two_inventories_claim(tmp_path):
     assert finding["where"] == "nodes/node1"
     for text in ("aws/inventory.ini (cluster aws, 10.66.23.31)", "gcp/inventory.ini (cluster gcp, 10.22.22.27)", "different names"):
         assert text in finding["message"]
+
+
+@pytest.mark.parametrize("where", ["all", "clusters"])
+def test_capabilities_for_all_or_for_the_clusters_are_right(where, tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/{0}.yml".format(where): "multicluster_capabilities: [services, dns]\n"})
+    assert inventories.validate([tmp_path])[:2] == ([], [])
 
 
 def test_an_overlay_that_names_hosts_again_is_no_mistake(tmp_path):

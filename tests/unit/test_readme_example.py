@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = {"README.md": r"```yaml\n(clusters:\n.*?)```", "docs/docsite/rst/guide_start.rst": r"code-block:: yaml\n\n( +clusters:\n.*?)\n\n#"}
+PAGES = {"README.md": r"```yaml\n(clusters:\n.*?)```", "docs/docsite/rst/guide_start.rst": r"code-block:: yaml\n\n( +clusters:\n.*?)\n\n"}
 
 
 def example(page: str) -> str:

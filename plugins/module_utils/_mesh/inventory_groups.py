@@ -78,3 +78,33 @@ def check_machines(rows: t.Iterable[t.Tuple[str, t.Sequence[str]]]) -> t.List[Fi
             )
             found.append(Finding("nodes/{0}".format(host), "ansible_host", "machine_twice", message))
     return found
+
+
+def check_capabilities(
+    variable: str, rows: t.Iterable[t.Tuple[t.Any, t.Sequence[str]]], clusters: t.Collection[str], nodes: t.Collection[str]
+) -> t.List[Finding]:
+    """A list of capabilities that not everybody has: one cluster speaks for all, and nodes announce what their own list says.
+
+    rows: (value, the hosts that have it). Nodes that say nothing agree, unless there is something to announce.
+    """
+    of: t.Dict[str, t.FrozenSet[str]] = {}
+    for value, hosts in rows:
+        if isinstance(value, (list, tuple)):
+            of.update((host, frozenset(map(str, value))) for host in hosts)
+    said = {cluster: of.get(cluster, frozenset()) for cluster in clusters}
+    first = said[min(said)] if said else frozenset()
+    others = [(cluster, said[cluster]) for cluster in sorted(said) if said[cluster] != first]
+    others += [(node, of[node]) for node in sorted(nodes) if node in of and of[node] != first]
+    if "loadbalancers" in first:
+        others += [(node, frozenset()) for node in sorted(nodes) if node not in of]
+    if not others:
+        return []
+    host, differs = others[0]
+    message = "{0} says {1}, but {2} says {3}{4}; write it once, in group_vars/all".format(
+        min(said) if said else "no cluster", _listed(first), host, _listed(differs), " and so do others" if len(others) > 1 else ""
+    )
+    return [Finding("group all", variable, "capabilities_differ", message)]
+
+
+def _listed(names: t.Collection[str]) -> str:
+    return "[{0}]".format(", ".join(sorted(quoted(name).strip("'") for name in names)))
