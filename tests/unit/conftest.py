@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from ansible.plugins.loader import init_plugin_loader
 from hypothesis import settings
+
+# Before anything of a collection is imported: what was imported without Ansible's own loader cannot be found by it later.
+init_plugin_loader()
 
 # No property here is about time: an example that took longer says something about the machine only.
 settings.register_profile("any-machine", deadline=None)

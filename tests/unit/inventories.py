@@ -11,21 +11,15 @@ import typing as t
 
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.multicluster.network.plugins.filter.fabric_definition import fabric_definition
 from ansible_collections.multicluster.network.plugins.filter.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.module_utils._flows import mesh_plan
 
-_loaded: t.List[bool] = []
-
 
 def read(sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Tuple[t.Any, t.Dict[str, t.List[str]]]:
     """(hostvars, groups) of the inventories, as the filters get them."""
-    if not _loaded:
-        init_plugin_loader()
-        _loaded.append(True)
     loader = DataLoader()
     inventory = InventoryManager(loader=loader, sources=[str(source) for source in sources])
     variables = VariableManager(loader=loader, inventory=inventory)
