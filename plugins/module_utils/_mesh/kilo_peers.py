@@ -12,7 +12,6 @@ import string
 import typing as t
 
 from .._values.addresses import Address
-from .._values.ascii_text import lower
 from .._values.refused import ValueRefused
 from .kilo_endpoints import PeerEndpoint, Resolved, parse_endpoint, resolve_endpoint
 from .kilo_nodes import ROAM, is_typed
@@ -68,7 +67,10 @@ ORIGINAL = Knobs(own_endpoint_routes=True, roaming_keepalive=0)
 def peer_name(mesh: str, cluster: str, node: str) -> str:
     """The Peer's object name. Long names are cut and end in a hash of the unchanged text."""
     raw = "--".join((mesh, cluster, node))
-    name = "".join(char if char in _NAME_CHARACTERS else "-" for char in lower(raw)).strip("-.")
+    # Lowered as the original does, beyond ASCII too, or its objects could not be found; one character at a time, since lowering a
+    # text may change their number. Only ASCII comes out.
+    lowered = (char.lower()[:1] for char in raw)
+    name = "".join(char if char in _NAME_CHARACTERS else "-" for char in lowered).strip("-.")
     if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
