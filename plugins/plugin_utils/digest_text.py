@@ -20,7 +20,7 @@ SHORT = 10
 #: Lines of one file in a diff; the file itself is on the host.
 FILE_LINES = 3
 #: What is wrong says so by one of these. A table that has one is shown as it is.
-_WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE)
+_WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII)
 _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 _HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta")
@@ -141,7 +141,7 @@ def error_lines(data: Data) -> t.List[str]:
             told = [_failure(row) for row in failures if isinstance(row, dict)]
             lines = told if told and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message) else lines + told
         for name in ("module_stderr", "stderr"):
-            if data.get(name) and "MODULE FAILURE" in lines[0].upper():
+            if data.get(name) and any(said in lines[0] for said in ("MODULE FAILURE", "Module failure", "deserialization failed")):
                 lines.append(one_line(str(data[name]).strip().splitlines()[-1] if str(data[name]).strip() else ""))
         findings = data.get("findings")
         if isinstance(findings, list) and len(findings) > 1 and all(isinstance(row, dict) and row.get("message") for row in findings):
