@@ -101,6 +101,22 @@ def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> 
     return any("passwordSecret" in (obj.get("spec") or {}) for obj in objects)
 
 
+def mapped(setup: Setup, found: Found) -> t.Dict[ServiceKey, t.Set[str]]:
+    """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
+    if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
+        return Resources(found.objects, setup.resource_options()).networks()
+    rows: t.Dict[ServiceKey, t.Set[str]] = {}
+    try:
+        pools = parse_document(((found.configmap or {}).get("data") or {}).get("config") or "").get(POOLS) or ()
+        for pool in pools:
+            for user in pool_users(pool):
+                namespace, dummy, name = user.partition("/")
+                rows.setdefault((namespace, name), set()).update(str(one) for one in pool.get("addresses") or ())
+    except ValueRefused:
+        return {}
+    return rows
+
+
 def tell(client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str) -> Told:
     """What to write. Pure but for the discovery that read() has done already."""
     if found.balancer.type != METALLB:

@@ -48,10 +48,19 @@ def read_state(client: Client, setup: Setup) -> State:
         objects[service.key] = obj
         services.append(service)
     nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
-    state = State(uid, services, objects, nodes, backends.read(client, setup))
+    backend = backends.read(client, setup)
+    mapped = backends.mapped(setup, backend)
+    services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
+    state = State(uid, services, objects, nodes, backend)
     state.ledger_name = ledger_name(setup.identity, setup.static)
     state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
     return state
+
+
+def _is_mapped(service: Service, mapped: t.Mapping[t.Tuple[str, str], t.Collection[str]]) -> bool:
+    """Whether its address is in its status because an entry of ours in the back end put it there."""
+    networks = mapped.get((service.namespace, service.name)) or ()
+    return bool(networks) and len(service.ingress) == 1 and any(network.partition("/")[0] == service.ingress[0] for network in networks)
 
 
 def _is_ours(names: t.Iterable[str]) -> bool:

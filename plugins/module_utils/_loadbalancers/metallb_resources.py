@@ -117,6 +117,14 @@ class Resources:
         known = {key for name in self._ours(POOL) for key in self._users(name)}
         return known | {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
 
+    def networks(self) -> t.Dict[ServiceKey, t.Set[str]]:
+        """What our pools have for each Service."""
+        found: t.Dict[ServiceKey, t.Set[str]] = {}
+        for name in self._ours(POOL):
+            for key in self._users(name):
+                found.setdefault(key, set()).update(str(one) for one in self._addresses(name))
+        return found
+
     def _advertise(self, pool: str) -> None:
         default = self.options.advertisement
         ours = self._ours(ADVERTISEMENT)

@@ -27,7 +27,7 @@ _SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow
 class Service(t.NamedTuple):
     """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``; ``version``: of its first family.
 
-    ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported`` says that our field manager wrote them. ``live`` is
+    ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported`` says that they are of our doing. ``live`` is
     the address that only its status has and that we keep for it (live_addresses.settle).
     """
 

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole plans of a cluster, in every back end: no live address changes unless renumber asks for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_run import Run
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+MANAGER = "multicluster.network/t"
+BALANCERS = ["empty://", "kube-vip://", "metallb:///metallb-system/config", "metallb:///metallb-system?crdConfiguration=true"]
+ANNOTATION = "metallb.io/loadBalancerIPs"
+LABEL = {"cloud-provider": "equinix-metal"}
+PLURALS = {"IPAddressPool": "ipaddresspools", "BGPAdvertisement": "bgpadvertisements", "BGPPeer": "bgppeers", "Secret": "secrets",
+           "L2Advertisement": "l2advertisements"}  # fmt: skip
+
+
+class Cluster:
+    """Answers reads out of what a test gives; any write is an error."""
+
+    cluster = "aws"
+
+    def __init__(self, services, ledger, pools):
+        config = {"address-pools": [{"name": name, "protocol": "bgp", "auto-assign": False, "addresses": [address + "/32"]} for name, address in pools.items()]}
+        self.lists = {
+            "/api/v1/services": services,
+            "/api/v1/nodes": [],
+            "/api/v1/namespaces/kube-system/configmaps": [{"metadata": {"name": "metal-ccm-static-pool", "resourceVersion": "1"}, "data": ledger}],
+            "/api/v1/namespaces/metallb-system/configmaps": [{"metadata": {"name": "config", "resourceVersion": "1"}, "data": {"config": yaml.safe_dump(config)}}],
+            "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools": [
+                {"metadata": {"name": name.replace("/", "."), "resourceVersion": "1", "labels": dict(LABEL, **{"service-" + name.split("/")[1]: "namespace-default"}),
+                              "managedFields": [{"manager": MANAGER}]}, "spec": {"addresses": [address + "/32"], "autoAssign": False}}
+                for name, address in pools.items()
+            ],
+        }  # fmt: skip
+
+    def get(self, path):
+        assert path == "/api/v1/namespaces/kube-system"
+        return {"metadata": {"uid": "uid-1"}}
+
+    def list(self, path, label_selector=None, field_selector=None):
+        return Listing(json.loads(json.dumps(self.lists.get(path, []))), "1")
+
+    def resource(self, version, kind):
+        return Resource(version, kind, PLURALS[kind], True, frozenset(["get", "list", "patch", "create", "delete"]))
+
+    def serves(self, version, kind):
+        return True
+
+
+def service(name, address, annotation, ingress, host, ours, reported):
+    status = [{"ip": one} for one in ingress] + ([{"hostname": "lb.example.org"}] if host else [])
+    fields = [({"f:spec": {"f:loadBalancerIP": {}}}, ours and address), ({"f:status": {"f:loadBalancer": {"f:ingress": {}}}}, reported and ingress)]
+    return {
+        "metadata": {
+            "name": name, "namespace": "default", "resourceVersion": "1", "annotations": {ANNOTATION: annotation} if annotation else {},
+            "managedFields": [{"manager": MANAGER, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": tree} for tree, counts in fields if counts],
+        },
+        "spec": dict({"type": "LoadBalancer"}, **({"loadBalancerIP": address} if address else {})),
+        "status": {"loadBalancer": {"ingress": status} if status else {}},
+    }  # fmt: skip
+
+
+def entry(name, address):
+    tags = reservations.service_tags(reservations.Owner("metal-ccm", "uid-1"), "default", name)
+    return json.dumps({"id": address, "address": address, "cidr": 32, "tags": tags, "service": "default/" + name})
+
+
+ADDRESSES = st.sampled_from(["192.0.2.{0}".format(number) for number in range(6)] + ["198.51.100.7", "147.75.10.1"])
+NAMES = st.sampled_from(["a", "b", "c"])
+SERVICES = st.lists(
+    st.builds(service, NAMES, st.one_of(st.none(), ADDRESSES), st.one_of(st.none(), ADDRESSES), st.lists(ADDRESSES, max_size=2, unique=True),
+              st.booleans(), st.booleans(), st.booleans()),
+    min_size=1, max_size=3, unique_by=lambda item: item["metadata"]["name"],
+)  # fmt: skip
+
+
+def plan(balancer, services, held, pools, request=None, **more):
+    given = dict({"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "gc_orphans": True, "bgp_nodes": []}, **more)
+    ledger = {address: entry(name, address) for address, name in held.items()}
+    run = Run(Cluster(services, ledger, pools), parse_setup(given, {}, None), request or {}, MANAGER, dry=True)
+    return run.report()
+
+
+def ingress_of(one):
+    return [row.get("ip") or row["hostname"] for row in one["status"]["loadBalancer"].get("ingress") or ()]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(BALANCERS), SERVICES, st.dictionaries(ADDRESSES, NAMES, max_size=3), st.dictionaries(NAMES.map("default/{0}".format), ADDRESSES, max_size=2),
+    st.fixed_dictionaries({}, optional={"adopt": st.booleans(), "confirm_empty": st.just(["aws"]), "max_deletes": st.sampled_from([-1, 0, 1]),
+                                        "release": st.booleans(), "renumber": st.just([]), "fail_on_refused": st.booleans()}),
+    st.fixed_dictionaries({}, optional={"service_ip_field": st.sampled_from(["spec", "annotation"]), "reclaim_policy": st.sampled_from(["delete", "retain"]),
+                                        "release_unrecorded": st.booleans(), "gc_orphans": st.booleans(), "max_prefixes": st.integers(0, 4),
+                                        "on_duplicate_reservation": st.sampled_from(["first", "refuse"])}),
+)  # fmt: skip
+def test_no_plan_changes_a_live_address(balancer, services, held, pools, request, more):
+    report = plan(balancer, services, held, pools, request, **more)
+    known = {"aws/default/" + one["metadata"]["name"]: one for one in services}
+    metallb = balancer.startswith("metallb")
+    used = set()
+    for key, one in known.items():
+        named = one["spec"].get("loadBalancerIP") or (metallb and one["metadata"]["annotations"].get(ANNOTATION)) or None
+        reserved = {address for address, name in held.items() if "aws/default/" + name == key}
+        others = set(held) - reserved
+        # a report of ours of an address that is another Service's by now is stale
+        stale = not named and set(ingress_of(one)) & others and (one["metadata"]["managedFields"] or pools)
+        live = [named] if named else ingress_of(one)
+        used |= set() if stale else set(live)
+        for change in report.plan.changes:
+            if change.id != key or stale:
+                continue
+            if change.kind == "Service" and live:
+                assert change.after["address"] in live, change
+            if change.kind == "Service status" and ingress_of(one):
+                assert {row["ip"] for row in change.after["ingress"]} <= set(live), change
+            assert not (change.kind == "Reservation" and change.action == "create" and live and not change.after.get("adopted")), change
+    gone = {change.before["address"] for change in report.plan.changes if change.kind == "Reservation" and change.action == "delete"}
+    assert not gone & used
+
+
+@pytest.mark.parametrize("balancer", BALANCERS[2:])
+def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer):
+    """The field was emptied and the record is lost: MetalLB still serves the address, out of a pool of ours."""
+    report = plan(balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {"default/a": "192.0.2.3"})
+    assert not report.plan.refused
+    assert [(change.kind, change.after) for change in report.plan.changes if change.kind in ("Service", "IPAddressPool", "ConfigMap")] == [
+        ("Service", {"address": "192.0.2.3"})
+    ]
+    other = plan(balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {})
+    assert [refusal.reason for refusal in other.plan.refused] == ["adoptable"] and not other.plan.changes
