@@ -31,14 +31,16 @@ class Cluster:
     cluster = "aws"
 
     def __init__(self, services, ledger, pools):
-        config = {"address-pools": [{"name": name, "protocol": "bgp", "auto-assign": False, "addresses": [address + "/32"]} for name, address in pools.items()]}
+        rows = [{"name": name, "protocol": "bgp", "auto-assign": False, "addresses": [address + "/32"]} for name, address in pools.items()]
+        config = {"metadata": {"name": "config", "resourceVersion": "1"}, "data": {"config": yaml.safe_dump({"address-pools": rows})}}
+        made = {name: dict(LABEL, **{"service-" + name.split("/")[1]: "namespace-default"}) for name in pools}
         self.lists = {
             "/api/v1/services": services,
             "/api/v1/nodes": [],
             "/api/v1/namespaces/kube-system/configmaps": [{"metadata": {"name": "metal-ccm-static-pool", "resourceVersion": "1"}, "data": ledger}],
-            "/api/v1/namespaces/metallb-system/configmaps": [{"metadata": {"name": "config", "resourceVersion": "1"}, "data": {"config": yaml.safe_dump(config)}}],
+            "/api/v1/namespaces/metallb-system/configmaps": [config],
             "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools": [
-                {"metadata": {"name": name.replace("/", "."), "resourceVersion": "1", "labels": dict(LABEL, **{"service-" + name.split("/")[1]: "namespace-default"}),
+                {"metadata": {"name": name.replace("/", "."), "resourceVersion": "1", "labels": made[name],
                               "managedFields": [{"manager": MANAGER}]}, "spec": {"addresses": [address + "/32"], "autoAssign": False}}
                 for name, address in pools.items()
             ],
@@ -98,7 +100,8 @@ def ingress_of(one):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from(BALANCERS), SERVICES, st.dictionaries(ADDRESSES, NAMES, max_size=3), st.dictionaries(NAMES.map("default/{0}".format), ADDRESSES, max_size=2),
+    st.sampled_from(BALANCERS), SERVICES, st.dictionaries(ADDRESSES, NAMES, max_size=3),
+    st.dictionaries(NAMES.map("default/{0}".format), ADDRESSES, max_size=2),
     st.fixed_dictionaries({}, optional={"adopt": st.booleans(), "confirm_empty": st.just(["aws"]), "max_deletes": st.sampled_from([-1, 0, 1]),
                                         "release": st.booleans(), "renumber": st.just([]), "fail_on_refused": st.booleans()}),
     st.fixed_dictionaries({}, optional={"service_ip_field": st.sampled_from(["spec", "annotation"]), "reclaim_policy": st.sampled_from(["delete", "retain"]),
