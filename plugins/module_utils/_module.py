@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ._values.variables import named, named_rows
+
 #: So many refusals become warnings one by one; the result always lists all of them.
 SHOWN_REFUSALS = 20
 
@@ -18,6 +20,11 @@ def fail_on_refused_spec() -> t.Dict[str, t.Any]:
     return {"fail_on_refused": {"type": "bool", "default": False}}
 
 
+def name_of(module: t.Any) -> str:
+    """The module's name, as the playbook wrote it."""
+    return str(getattr(module, "_name", ""))
+
+
 def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
     """Leave the module with a flow's result; never returns.
 
@@ -25,13 +32,14 @@ def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
     through the module, ``diff`` is kept in diff mode only. With the module's ``fail_on_refused`` any refusal fails the
     task, after everything else was done and with the same result (ruling 29, DESIGN 4).
     """
+    name, options = name_of(module), module.params
     shown = dict(result)
     diff = shown.pop("diff", None)
     if diff is not None and module._diff:
         shown["diff"] = diff
     for text in shown.pop("warnings", ()):
-        module.warn(text)
-    refused = shown.setdefault("refused", [])
+        module.warn(named(name, text, options))
+    refused = shown["refused"] = named_rows(name, shown.get("refused"), options)
     for entry in refused[:SHOWN_REFUSALS]:
         module.warn("refused {object}: {message} [{reason}]".format(**entry))
     if len(refused) > SHOWN_REFUSALS:

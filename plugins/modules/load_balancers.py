@@ -175,6 +175,7 @@ def argument_spec() -> dict:
         "renumber": {"type": "list", "elements": "str", "default": []},
         "release": {"type": "bool", "default": True},
         "lock_timeout": {"type": "float", "default": 30.0},
+        "leave_conflicts": {"type": "bool", "default": False},
         **common_spec(),
     }
 

@@ -22,6 +22,7 @@ from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import merge_hash
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import hide_secrets
+from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
 
 try:  # here once for a play, instead of once for each of its tasks; where it is missing, the task says so
     import urllib3  # pylint: disable=unused-import
@@ -45,7 +46,7 @@ class Frame:
     """
 
     def __init__(self, name: str, spec: t.Dict[str, t.Any], given: t.Mapping[str, t.Any], check_mode: bool, diff: bool) -> None:
-        self.check_mode, self._diff = check_mode, diff
+        self.check_mode, self._diff, self._name = check_mode, diff, name
         self.no_log_values: t.Set[str] = set()
         self._warnings: t.List[str] = []
         self.params: t.Dict[str, t.Any] = _plain(given)
@@ -71,7 +72,7 @@ class Frame:
 
     def fail_json(self, msg: str, **result: t.Any) -> t.NoReturn:
         """Leave as failed."""
-        self.exit_json(failed=True, msg=msg, **result)
+        self.exit_json(failed=True, msg=named(self._name, msg, self.params), **result)
 
 
 def _plain(value: t.Any) -> t.Any:

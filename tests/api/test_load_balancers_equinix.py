@@ -455,7 +455,7 @@ def test_a_service_that_changes_while_we_write(server, double, api, monkeypatch,
 
     monkeypatch.setattr(Client, "merge_patch", meddled)
     found = reasons(run(server, double))
-    assert found == (set() if times == 1 else {("Service aws/lb-metal/web", "kubernetes")}) and address_of(api, "other")
+    assert found == (set() if times == 1 else {("aws", "conflict")}) and address_of(api, "other")
     held = len(double.held())
     assert reasons(run(server, double)) == set() and address_of(api, "web") and len(double.held()) == held == 2
 

@@ -22,6 +22,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named, variables_of
 
 try:
     from ansible.template import trust_as_template
@@ -33,6 +34,7 @@ except ImportError:  # before ansible-core 2.19 all text of a playbook was a tem
 
 ROLES = sorted((pathlib.Path(__file__).resolve().parents[2] / "roles").iterdir())
 COLLECTION = "multicluster.network."
+MODULES = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "modules"
 EMPTY: t.Dict[str, t.Any] = {"int": 0, "float": 0, "bool": False, "str": "", "path": "", "list": [], "dict": {}, "raw": ""}
 #: Arguments made of more than the variable, and why the empty value is not simply what arrives.
 COMPOSED: t.Dict[t.Tuple[str, str], str] = {
@@ -136,8 +138,8 @@ def _trusted(value: t.Any) -> t.Any:
 
 def as_parameter(one: Passed, given: t.Dict[str, t.Any]) -> t.Any:
     """What the module's own check of its arguments makes of it."""
-    if one.module in {role.name for role in ROLES}:
-        return given[one.option]
+    if not (MODULES / (one.module + ".py")).exists():
+        return given[one.option]  # a variable of an included role
     # a type is what matters: which words an option knows is checked after it arrived
     option = documented(one.module)[one.option]
     spec = {key: item for key, item in option.items() if key in ("type", "elements")}
@@ -188,3 +190,37 @@ def test_a_limit_that_nobody_set_is_left_to_the_module(role):
     assert all(one.option not in arrived(one, None) for one in PLAIN if one.role == role.name and one.variable in unset)
     text = "".join(path.read_text("utf-8") for path in (role / "tasks").glob("*.yml"))
     assert "default(omit" not in text, "an expression of another form: what is empty would be dropped, or null handed on"
+
+
+HANDED_ON = {}
+for _one in PLAIN:
+    if (MODULES / (_one.module + ".py")).exists():
+        HANDED_ON.setdefault((_one.module, _one.option), set()).add(_one.variable)
+
+
+@pytest.mark.parametrize("module", sorted({module for module, option in HANDED_ON}))
+def test_a_message_that_names_an_option_names_the_users_variable_too(module):
+    """And it names none where no role hands the option on."""
+    options = documented(module)
+    for option in options:
+        if "_" not in option and option != "adopt":
+            continue
+        wanted = HANDED_ON.get((module, option), set())
+        text = named(COLLECTION + module, "set {0} to take it over".format(option), options)
+        composed = (module, option) in COMPOSED or any((one.module, one.option) == (module, option) for one in ALL if one not in PLAIN)
+        if wanted:
+            assert set(variables_of(module, option)) == wanted, option
+            assert option == next(iter(wanted)) or all(variable in text for variable in wanted), text
+        elif not composed:
+            assert text == "set {0} to take it over".format(option) or option == "rollback_seconds", text
+    assert named(module, "nothing of the kind", options) == "nothing of the kind"
+
+
+def test_a_variable_is_named_once_and_a_users_text_is_left_alone():
+    options = ["adopt", "create_namespace", "max_deletes"]
+    shown = named("service_mirror", "make it, or set create_namespace; create_namespace is off", options)
+    assert shown == "make it, or set create_namespace (service_mirror_create_namespace of the role); create_namespace is off"
+    assert named("service_mirror", shown, options) == shown
+    for text in ("'adopt' is no name", "x_adopt and adopted", "max_deletes_of"):
+        assert named("service_mirror", text, options) == text
+    assert named("somebody.elses.module", "set adopt", options) == "set adopt" and named("service_mirror", None, options) is None

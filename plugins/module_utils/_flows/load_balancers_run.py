@@ -232,7 +232,7 @@ class Run:
         if self.dry:
             self.plan.changes += [put.change for put in puts]
             return
-        done = put_all(self.client, puts, self.manager, self.check)
+        done = put_all(self.client, puts, self.manager, self.check, bool(self.request.get("leave_conflicts")))
         self.plan.changes += done.changes
         self.plan.refused += done.refused
         self.failed += done.failed

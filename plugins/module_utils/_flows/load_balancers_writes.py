@@ -95,8 +95,12 @@ def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
     return found
 
 
-def put_all(client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None]) -> Written:
-    """Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease)."""
+def put_all(
+    client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None], leave_conflicts: bool = False
+) -> Written:
+    """Who came between makes a write fail, or refused with leave_conflicts.
+
+    Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease)."""
     result = Written([], [], [])
     gone: t.List[KubeError] = []
 
@@ -119,10 +123,9 @@ def put_all(client: Client, puts: t.Sequence[Put], manager: str, before_each: t.
         for put, error in zip(batch, in_flight([lambda put=put: one(put) for put in batch], WRITES)):
             if error is None:
                 result.changes.append(put.change)
-            elif isinstance(error, Conflict):
+            elif isinstance(error, Conflict) and (put.parent or leave_conflicts):
                 label = "{0} {1}".format(put.change.kind, put.change.id)
-                word = "conflict" if put.parent else "kubernetes"
-                result.refused.append(Refusal(label, word, error.message))
+                result.refused.append(Refusal(label, "conflict" if put.parent else "kubernetes", error.message))
             else:
                 result.failed.append(error)
     return result

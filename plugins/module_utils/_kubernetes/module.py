@@ -11,7 +11,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._module import exit_with
+from .._module import exit_with, name_of
+from .._values.variables import named, named_rows
 from .argspec import hide_secrets
 
 
@@ -28,17 +29,23 @@ class KubeModule(AnsibleModule):
             self.no_log_values = set()
         hide_secrets(self)
 
+    def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
+        """As ever, with the user's variables beside the options that the message names."""
+        super().fail_json(named(name_of(self), msg, getattr(self, "params", None) or ()), **kwargs)
+
 
 def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:
     """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (guide 5.6)."""
-    failures = result.get("failures") or []
+    failures = named_rows(name_of(module), result.get("failures"), module.params)
+    result = dict(result, failures=failures) if failures else result
     if failures and module.params.get("fail_on_failures", True):
         shown = dict(result)
         diff = shown.pop("diff", None)
         if diff is not None and module._diff:
             shown["diff"] = diff
         for text in shown.pop("warnings", ()):
-            module.warn(text)
+            module.warn(named(name_of(module), text, module.params))
+        shown["refused"] = named_rows(name_of(module), shown.get("refused"), module.params)
         first = failures[0]
         more = "" if len(failures) == 1 else " (and {0} more, see failures)".format(len(failures) - 1)
         message = "cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**first)

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Messages that name what the user wrote: beside a module's option the variable of the role that hands it on.
+
+Planners speak of options, since a module is also used alone. Most users set a variable of a role, and search for that.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+#: Options that roles leave alone, whatever the module.
+_LEFT = frozenset(("fail_on_failures", "fail_on_errors", "node_plans", "validate_only", "cluster_cidrs", "controller_time", "key_files",
+                   "objects_by_cluster", "skip_unserved", "service_account", "record_namespace", "router_id"))  # fmt: skip
+_NO_REFUSALS: t.Dict[str, t.Tuple[str, ...]] = {"fail_on_refused": ()}
+#: module -> (role, what is not simply named role_option). An empty tuple: the role does not hand it on.
+_ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
+    "apinet_allocate": ("tenants", {**_NO_REFUSALS}),
+    "apinet_attach": ("tenants", {
+        **_NO_REFUSALS, "lease_wait": (), "detach_namespace": ("tenants_watch_namespace",), "require_ready": ("tenants_attach_require_ready",),
+    }),
+    "apinet_info": ("tenants", {"confirm_empty": (), "max_deletes": ()}),
+    "apinet_schedule": ("tenants", {**_NO_REFUSALS}),
+    "apinet_sync": ("tenants", {}),
+    "bgp_speaker": ("bgp_speaker", {**_NO_REFUSALS}),
+    "ccm_nodes": ("ccm_nodes", {}),
+    "cluster_objects": ("mesh", {
+        **_NO_REFUSALS,
+        "adopt": ("mesh_adopt", "cluster_access_adopt", "clustermesh_crds_adopt", "clustermesh_secrets_adopt", "tenants_crds_adopt"),
+    }),
+    "cluster_token": ("cluster_access", {**_NO_REFUSALS}),
+    "clustermesh_info": ("clustermesh", {"node_cidrs": ()}),
+    "clustermesh_peers": ("clustermesh", {**_NO_REFUSALS, "node_cidrs": ()}),
+    "control_plane_address": ("control_plane_address", {**_NO_REFUSALS, "lock_timeout": (), "probe_ca": ()}),
+    "coredns_rewrite": ("coredns", {}),
+    "fabric_preflight": ("preflight", {"load_balancers": ()}),
+    "fabric_status": ("status", {}),
+    "load_balancers": ("load_balancers", {}),
+    "mesh_plan": ("mesh", {**_NO_REFUSALS, "mesh_id": ("mesh_id",)}),
+    "network_sets": ("policy_sync", {}),
+    "node_annotations": ("mesh", {**_NO_REFUSALS}),
+    "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
+    "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
+    "node_status": ("support_bundle", {"pod_cidrs": ()}),
+    "run_lock": ("run_lock", {}),
+    "service_mirror": ("service_mirror", {
+        "mirror_namespace": ("service_mirror_namespace",), "mirror_selector": ("service_mirror_selector",), "mirror_as": ("service_mirror_as",),
+    }),
+    "support_bundle": ("support_bundle", {}),
+}  # fmt: skip
+#: An option that is one plain word is taken for one only where a message could mean nothing else.
+_PLAIN = frozenset(("adopt", "renumber"))
+
+
+def variables_of(module: str, option: str) -> t.Tuple[str, ...]:
+    """The variables of roles that become this option; none where no role hands it on. ``module`` may have its collection's name."""
+    role, special = _ROLES.get(module.rpartition(".")[2], ("", {}))
+    if not role or option in _LEFT:
+        return ()
+    return special.get(option, (role + "_" + option,))
+
+
+def named(module: str, text: t.Any, options: t.Iterable[str]) -> t.Any:
+    """A message with the variable behind each option that it names: ``adopt (service_mirror_adopt of the role)``."""
+    if not isinstance(text, str):
+        return text
+    words = [option for option in options if ("_" in option or option in _PLAIN) and option in text]
+    for option in sorted(words, key=len, reverse=True):
+        variables = variables_of(module, option)
+        if variables and not any(variable in text for variable in variables):
+            shown = "{0} ({1} of the role)".format(option, " or ".join(variables))
+            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(option)), lambda found: shown, text, count=1)  # noqa: B023
+    return text
+
+
+def named_rows(module: str, rows: t.Any, options: t.Collection[str]) -> t.Any:
+    """Rows of ``refused`` or ``failures``, their messages named."""
+    return [dict(row, message=named(module, row.get("message"), options)) if isinstance(row, dict) else row for row in rows or ()]
