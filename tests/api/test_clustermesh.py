@@ -630,3 +630,12 @@ def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objec
         stop.set()
         client.delete(MESHES + "/told")
         other.stop()
+
+
+def test_adoption_ends_for_a_peer_that_somebody_annotated(mesh):
+    clustermesh.run(request_for(mesh))
+    clustermesh.run(request_for(mesh, state="released"))
+    mesh["us"].client().merge_patch(PEERS + "/prod--eu--eu-1", {"metadata": {"annotations": {"somebody": "else"}}}, "kubectl")
+    assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 12
+    assert not clustermesh.run(request_for(mesh))["changed"]
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["metadata"]["annotations"] == {"somebody": "else"}

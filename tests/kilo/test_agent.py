@@ -155,7 +155,7 @@ def test_peers_of_somebody_else_are_taken_over_while_pods_ping(fabric):
     extra = {"clustermesh_force_internal_ip": fabric.granularity == "full"}
     with fabric.pings(*ACROSS) as results:
         fabric.play("clustermesh_teardown", variables=dict(REACHED, clustermesh_release=True)).ok()
-        fabric.kubectl("us", "annotate", "peer", "t--eu--eu-0", "somebody=else")
+        fabric.kubectl("us", "annotate", "peer", min(fabric.peers("us")), "somebody=else")
         assert not [o for o in owners(fabric, "us") if o.startswith("multicluster.network/")]
         join(fabric, clustermesh_adopt=True, **extra).ok()
         assert "multicluster.network/t" in owners(fabric, "us")

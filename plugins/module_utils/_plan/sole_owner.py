@@ -88,7 +88,7 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
         if len(left) == len(leaves):
             made.append(entry)
         elif any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=_tree(left)))
+            made.append(dict(entry, fieldsV1=_tree(_without_empty_maps(left))))
     return made if len(made) != len(entries) or made != entries else None
 
 
@@ -178,6 +178,12 @@ def _tree(leaves: t.Iterable[Path]) -> t.Dict[str, t.Any]:
         for name in leaf:
             node = node.setdefault(name, {})
     return tree
+
+
+def _without_empty_maps(leaves: t.List[Path]) -> t.List[Path]:
+    """A server reads a map with nothing in it as all that is in it, and would put back what was taken out."""
+    inside = {leaf[:length] for leaf in leaves if leaf[-1] != "." for length in range(1, len(leaf))}
+    return [leaf for leaf in leaves if leaf[-1] != "." or leaf[:-1] in inside]
 
 
 def _within(leaf: Path, kept: t.Collection[Path]) -> bool:

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The record of a former owner when what is ours is taken out of it."""
+
+from __future__ import annotations
+
+from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import sole_record
+
+OURS = {"manager": "us", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}}}
+
+
+def test_a_map_of_which_nothing_is_left_goes_too() -> None:
+    """A server reads a map with nothing in it as all that is in it, and puts our labels back on record for the other."""
+    theirs = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": {
+        "f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:annotations": {".": {}, "f:b": {}}}, "f:spec": {".": {}, "f:x": {}}}}  # fmt: skip
+    made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
+    assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}})]
+    assert sole_record({"metadata": {"managedFields": made}}, "us") is None
+
+
+def test_a_map_of_which_something_is_left_stays() -> None:
+    theirs = {"manager": "m", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}}}}
+    made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
+    assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:labels": {".": {}, "f:c": {}}}})]
