@@ -109,7 +109,7 @@ def test_a_blocked_port_is_told_with_its_addresses(fabric):
 
 
 def test_a_pod_outside_its_nodes_range_is_named(fabric):
-    fabric.sh("aws-node-1", "ip", "link", "add", "cali1", "type", "dummy")
+    fabric.sh("aws-node-1", "ip", "link", "add", "cali1", "type", "veth", "peer", "name", "cali1p")
     fabric.sh("aws-node-1", "ip", "link", "set", "cali1", "up")
     fabric.sh("aws-node-1", "ip", "route", "add", "10.2.99.5/32", "dev", "cali1")
     try:
