@@ -160,3 +160,14 @@ def test_the_guide_of_the_inventory_names_every_capability():
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_inventory.rst").read_text("utf-8")
     entry = text.split("``multicluster_capabilities``\n", 1)[1].split("``multicluster_nodes``", 1)[0]
     assert set(re.findall(r"``([a-z]+)``", entry)) >= set(KNOWN.choices["multicluster_capabilities"])
+
+
+#: In guides: metrics, capabilities of cluster_access, modules' values, and what an example calls something of its own.
+IN_GUIDES = VALUES | {"clustermesh_nodes", "coredns_external_zones", "mesh_guard", "multicluster_tunnels_left_out", "status_page_url"}
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs" / "docsite" / "rst").glob("*.rst")), ROOT / "README.md"], ids=lambda page: page.name)
+def test_guides_name_variables_that_exist(page):
+    said = {word for word in re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8")) if word.startswith(PREFIXES)}
+    unknown = {word for word in said if word not in KNOWN.names | PLUGINS | IN_GUIDES and not word.endswith("_")}
+    assert not unknown, "nothing knows these variables"
