@@ -15,7 +15,7 @@ import sys
 
 TITLE = "Kubernetes clusters as one network"
 #: Headings of antsibull-docs as people would say them.
-_NAMES = {"Role Index": "Roles", "Plugin Index": "Plugins", "Connection Plugins": "Connections", "Filter Plugins": "Filters", "Inventory Plugins": "Inventory"}
+_NAMES = {"Role Index": "Roles", "Callback Plugins": "Callbacks", "Connection Plugins": "Connections", "Filter Plugins": "Filters", "Inventory Plugins": "Inventory"}
 #: In the page itself the headings say the same.
 _STYLE = "\n.. raw:: html\n\n    <style>.toctree-wrapper > p.caption { display: none }</style>\n"
 
