@@ -15,7 +15,10 @@ import sys
 
 TITLE = "Kubernetes clusters as one network"
 #: Headings of antsibull-docs as people would say them.
-_NAMES = {"Role Index": "Roles", "Callback Plugins": "Callbacks", "Connection Plugins": "Connections", "Filter Plugins": "Filters", "Inventory Plugins": "Inventory"}
+_NAMES = {
+    "Role Index": "Roles", "Callback Plugins": "Callbacks", "Connection Plugins": "Connections", "Filter Plugins": "Filters",
+    "Inventory Plugins": "Inventory",
+}  # fmt: skip
 #: In the page itself the headings say the same.
 _STYLE = "\n.. raw:: html\n\n    <style>.toctree-wrapper > p.caption { display: none }</style>\n"
 
