@@ -48,6 +48,10 @@ options:
     description: Count what is V(not proven) as good enough for C(ok).
     type: bool
     default: false
+  full:
+    description: Whether C(full) has every row. Of a large fabric that is a long text; without it C(full) is C(text).
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -77,6 +81,7 @@ def mesh_report(
     clusters: t.Sequence[str] = (),
     capabilities: t.Optional[t.Sequence[str]] = None,
     allow_unproven: bool = False,
+    full: bool = True,
 ) -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
     nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
@@ -91,7 +96,7 @@ def mesh_report(
         "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
         "applied": told["applied"],
     }
-    return report.build(facts, allow_unproven)
+    return report.build(facts, allow_unproven, full)
 
 
 class FilterModule:

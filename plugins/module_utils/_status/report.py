@@ -23,11 +23,11 @@ WIDE = 12
 PAIRS = 10
 
 
-def build(facts: Facts, allow_unproven: bool = False) -> t.Dict[str, t.Any]:
+def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Dict[str, t.Any]:
     """Judge one verification. ``facts``: of evidence.judge.
 
     Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others,
-    "parts": {name: {value, reasons}}, "text": bounded tables and the verdict, "full": the same with every row}.
+    "parts": {name: {value, reasons}}, "text": bounded tables and the verdict, "full": the same with every row, or once more the bounded ones unless ``full``}.
     """
     parts = evidence.judge(facts)
     shown = evidence.shown(parts)
@@ -37,7 +37,7 @@ def build(facts: Facts, allow_unproven: bool = False) -> t.Dict[str, t.Any]:
     if not ok and not whole.broken:
         problems.append("not proven is no success: mend what is named, or accept it with {0}: true".format(ALLOW))
     texts = []
-    for rows in (ROWS, 0):
+    for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
         tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows)] if mesh.get("nodes") else []
         texts.append("\n\n".join([table for table in tables if table] + ["\n".join(shown["lines"])]))
@@ -48,7 +48,7 @@ def build(facts: Facts, allow_unproven: bool = False) -> t.Dict[str, t.Any]:
         "warnings": list(whole.unproven) if ok or whole.broken else [],
         "parts": shown["parts"],
         "text": texts[0],
-        "full": texts[1],
+        "full": texts[-1],
     }
 
 
