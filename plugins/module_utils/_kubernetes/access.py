@@ -176,6 +176,8 @@ class _Parser:
             found["impersonate"] = {"Impersonate-User": [self.header(options["impersonate_user"])]}
         if "read_limit_mib" in options:
             limit = options["read_limit_mib"]
+            # inventories in INI form have texts only
+            limit = int(limit) if isinstance(limit, str) and is_digits(limit) and len(limit) < 10 else limit
             if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_MIB:
                 raise self.refused("read_limit_invalid", "read_limit_mib is a number of MiB from 1 to {0}".format(MOST_MIB))
             found["read_limit_mib"] = limit

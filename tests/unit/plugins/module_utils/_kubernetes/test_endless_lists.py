@@ -142,10 +142,15 @@ def test_an_ordinary_cluster_is_far_below_the_bounds(endless):
     assert len(client(access).list("/api/v1/nodes").items) > 500
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, "256", 1 << 30, 1.5])
+@pytest.mark.parametrize("wrong", [0, -1, True, "256 MiB", "\u0662", 1 << 30, 1.5])
 def test_the_variable_is_a_number_of_mib(certificate, wrong):
     with pytest.raises(AccessRefused, match="read_limit_mib is a number of MiB from 1 to 65536"):
         parse_access({"name": "gcp", "api_url": "https://127.0.0.1", "token": "abcdef", "ca_data": certificate[1], "read_limit_mib": wrong})
+
+
+def test_an_inventory_in_ini_form_has_texts(certificate):
+    access = {"name": "gcp", "api_url": "https://127.0.0.1", "token": "abcdef", "ca_data": certificate[1], "read_limit_mib": "512"}
+    assert Client(parse_access(access)).limits.list_bytes == 512 * MIB
 
 
 def test_the_variable_scales_every_bound():
