@@ -16,7 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_peers import peer_labels
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import MeshPlan, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_report import report
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
