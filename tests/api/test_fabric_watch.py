@@ -16,7 +16,7 @@ import time
 
 import pytest
 import urllib3
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token, node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric_watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
@@ -138,6 +138,7 @@ def make_node(server, name, **labels):
 
 
 def test_changes_arrive_and_noise_does_not(own):
+    make_node(own, "w0")
     make_node(own, "w1")
     listener = Listener(own, "nodes", "services", "endpointslices").ready()
     api = own.client()
@@ -147,6 +148,10 @@ def test_changes_arrive_and_noise_does_not(own):
     api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": ours, "spec": {"ports": [{"port": 80}]}}, "multicluster.network/x")
     api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}, "tests")
     api.merge_patch(NODES + "/w1", {"metadata": {"annotations": {"wireguard.semaphore.uw.io/public-key": "x"}}}, "tests")
+    # what the run of a mesh publishes
+    annotations = {"aws": {"w0": {"gcp.wireguard.semaphore.uw.io/pubKey": "x"}}}
+    node_annotations.run({"fabric": "t", "clusters": [own.access()], "annotations": annotations, "prefixes": [], "timeout": 30})
+    assert api.get(NODES + "/w0")["metadata"]["annotations"]
     listener.until(lambda events: {("Service", "default/web"), ("Node", "w1")} <= {(e["kind"], n) for e in events for n in e["names"]})
     listener.until(lambda events: listener.watch.next(1.5) == [])
     assert listener.names() == {"default/web", "w1"}
@@ -263,6 +268,37 @@ def test_the_event_source(own):
     first, second = asyncio.run(scene())
     assert first == {"mesh": {"type": "started", "clusters": ["aws"]}}
     assert second == {"mesh": {"type": "changed", "cluster": "aws", "kind": "Node", "names": ["for-eda"], "count": 1, "types": ["added"]}}
+
+
+def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, monkeypatch):
+    """Two clusters (of one server) have the same news; a run that is at work holds further ones back."""
+    plugin = load_plugin()
+    at_work = set()
+    monkeypatch.setattr(plugin._flow("_flows.run_lock"), "at_work", lambda: set(at_work))
+
+    async def scene():
+        queue = asyncio.Queue()
+        rows = [{"resource": "nodes", "playbooks": ["mesh"]}]
+        args = {"clusters": [own.access(), own.access("gcp")], "watch": rows, "window": 0.2, "longest": 1, "settle": 1}
+        task = asyncio.create_task(plugin.main(queue, args))
+        await asyncio.wait_for(queue.get(), 60)
+        make_node(own, "merged-1")
+        first = await asyncio.wait_for(queue.get(), 60)
+        at_work.add((1, 1))
+        await asyncio.sleep(2)
+        for number in range(5):
+            make_node(own, "held-{0}".format(number))
+            await asyncio.sleep(0.5)
+        held = queue.empty()
+        at_work.clear()
+        second = await asyncio.wait_for(queue.get(), 60)
+        await asyncio.sleep(3)
+        task.cancel()
+        return first["mesh"], held, second["mesh"], queue.empty()
+
+    first, held, second, nothing_more = asyncio.run(scene())
+    assert first["run"] == "mesh" and first["clusters"] == ["aws", "gcp"] and first["names"] == ["aws/merged-1", "gcp/merged-1"]
+    assert held and nothing_more and second["count"] == 10 and second["clusters"] == ["aws", "gcp"]
 
 
 @pytest.mark.parametrize("args, word", [({}, "clusters"), ({"clusters": [{"name": "a"}], "watch": [{"resource": "secrets"}]}, "secrets")])

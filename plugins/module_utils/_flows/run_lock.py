@@ -77,6 +77,16 @@ def ask(key: str) -> t.Optional[Data]:
     return told if processes.lives(told.get("keeper"), told.get("keeper_born")) else None
 
 
+def at_work() -> t.Set[t.Tuple[t.Any, t.Any]]:
+    """The runs of this user that hold a lock on this machine, by process and start time."""
+    found = set()
+    for name in local_lock.names():
+        told = read_record(local_lock.folder(), name)
+        if processes.lives(told.get("keeper"), told.get("keeper_born")):
+            found.add((told.get("pid"), told.get("born")))
+    return found
+
+
 def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None:
     """Start the process that holds the lock until the run ends; ``told`` gets its rows (see ``keep``).
 

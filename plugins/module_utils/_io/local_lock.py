@@ -40,6 +40,14 @@ def folder() -> str:
     return os.path.join(home, ".local", "state", "multicluster-network", "locks")
 
 
+def names() -> t.List[str]:
+    """The files of all locks of this user, whether somebody holds them or not."""
+    try:
+        return sorted(name for name in os.listdir(folder()) if name.endswith(".lock"))
+    except OSError:
+        return []
+
+
 def file_name(key: str) -> str:
     """The file of the lock of ``key``."""
     return _digest(key) + ".lock"

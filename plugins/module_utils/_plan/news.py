@@ -15,7 +15,7 @@ import hashlib
 import json
 import typing as t
 
-from .objects import MANAGED_BY, MANAGED_BY_US
+from .objects import MANAGED_BY, MANAGED_BY_US, MANAGER_PREFIX
 
 Data = t.Mapping[str, t.Any]
 #: Annotations that change without meaning anything: heartbeats, elections, copies of the object.
@@ -54,17 +54,29 @@ def is_own(obj: Data) -> bool:
     return any(isinstance(owner, str) and owner.startswith(("semaphore-", "multicluster.network")) for owner in owners)
 
 
+def published(metadata: t.Any) -> t.FrozenSet[str]:
+    """Annotations that this collection applied: an answer too. What somebody else writes into one of them is his from then on."""
+    rows = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    found: t.Set[str] = set()
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and str(row.get("manager")).startswith(MANAGER_PREFIX):
+            fields = _part(_part(_part(row, "fieldsV1"), "f:metadata"), "f:annotations")
+            found.update(name[2:] for name in fields if name.startswith("f:"))
+    return frozenset(found)
+
+
 def essence(kind: str, obj: Data) -> str:
     """A digest of what plans read of an object: labels, annotations without noise, and what is not housekeeping."""
     metadata = obj.get("metadata")
     status, spec = _part(obj, "status"), _part(obj, "spec")
     wanted = _SPEC.get(kind)
     annotations = _part(metadata, "annotations")
+    silent = NOISE | published(metadata)
     shown: t.Dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
     if wanted is not None:
         shown["spec"] = {name: spec.get(name) for name in wanted}
     shown["metadata"] = [
-        _part(metadata, "labels"), {name: value for name, value in annotations.items() if name not in NOISE},
+        _part(metadata, "labels"), {name: value for name, value in annotations.items() if name not in silent},
         bool(isinstance(metadata, dict) and metadata.get("deletionTimestamp")), metadata.get("uid") if isinstance(metadata, dict) else None,
     ]  # fmt: skip
     shown["status"] = {name: status.get(name) for name in _STATUS.get(kind, ())}

@@ -11,6 +11,7 @@ import logging
 import pathlib
 import sys
 import threading
+import time
 import types
 import typing as t
 
@@ -20,7 +21,8 @@ short_description: News of the clusters of a fabric
 description:
   - Lists, then watches objects in every cluster. Heartbeats, status that no plan reads, Leases, and what this collection wrote are no
     news. After an outage, or when an API server forgot its history, everything is listed again and only real differences are told.
-  - Changes are collected. One event tells of one kind in one cluster and has names, never objects.
+  - Changes are collected and merged over clusters and kinds. One event asks for one playbook and has names, never objects. While a run
+    that holds the lock of the collection's playbooks is at work on this machine, nothing more is asked for.
 options:
   clusters:
     description: The clusters, each with C(name) and its access as in the option C(clusters) of the collection's modules.
@@ -30,6 +32,8 @@ options:
   watch:
     description:
       - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(clustermeshes) or V(pods), and a C(selector) of labels.
+      - C(playbooks) are the runs that a change asks for, as C(run) of the event. Without it in any row, an event tells of one kind
+        in one cluster.
       - The default is what the mesh, mirrored Services and policies depend on.
     type: list
     elements: dict
@@ -45,6 +49,10 @@ options:
     description: How long one WATCH lasts. It decides what a quiet hour costs, 3600 / O(watch_seconds) requests for each resource and cluster.
     type: float
     default: 540
+  settle:
+    description: Seconds to wait for a run that was asked for, where none is seen to start. Others may run it on another machine.
+    type: float
+    default: 30
   started:
     description: Whether the first event says that the source began, for what changed while it did not run.
     type: bool
@@ -57,16 +65,16 @@ EXAMPLES = r"""
       - {name: aws, kubeconfig: ~/.kube/aws}
       - {name: gcp, kubeconfig: ~/.kube/gcp}
     watch:
-      - {resource: nodes}
-      - {resource: services, selector: mirror.semaphore.uw.io/mirror-service=true}
+      - {resource: nodes, playbooks: [mesh]}
+      - {resource: services, selector: mirror.semaphore.uw.io/mirror-service=true, playbooks: [services]}
 """
 
 #: As the collection's roles have it by default.
 WATCH = (
-    {"resource": "nodes"},
-    {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true"},
-    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true"},
-    {"resource": "pods", "selector": "policy.semaphore.uw.io/name"},
+    {"resource": "nodes", "playbooks": ["mesh"]},
+    {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["services"]},
+    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["services"]},
+    {"resource": "pods", "selector": "policy.semaphore.uw.io/name", "playbooks": ["policy"]},
 )
 #: A cluster that does not answer for so long is no reason to keep the others waiting.
 START_SECONDS = 15.0
@@ -86,26 +94,40 @@ def _flow(name: str) -> types.ModuleType:
 
 async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
     """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
-    flow, watch = _flow("_flows.fabric_watch"), _flow("_kubernetes.watch")
+    flow, watch, runs, lock = (_flow(name) for name in ("_flows.fabric_watch", "_kubernetes.watch", "_plan.runs", "_flows.run_lock"))
     stop, loop = threading.Event(), asyncio.get_running_loop()
     clusters = [dict(entry) for entry in args.get("clusters") or ()]
+    rows = [dict(row) for row in args.get("watch") or WATCH]
     request = {
-        "clusters": clusters, "watch": [dict(row) for row in args.get("watch") or WATCH],
-        "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
+        "clusters": clusters, "watch": rows, "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
         "settings": watch.Settings(seconds=float(args.get("watch_seconds", 540))),
     }  # fmt: skip
     news = flow.Watch(request, stop, LOG.warning)
+    merged = any(row.get("playbooks") for row in rows)
+    kinds = {name: [kind for kind, unused in places] for name, places in watch.RESOURCES.items()}
+    pending = runs.Runs(rows, kinds, float(args.get("settle", 30)))
+
+    def due(seconds: float) -> t.List[t.Dict[str, t.Any]]:
+        """Events that may be told now; waits for news at most so long."""
+        events = news.next(seconds)
+        if not merged:
+            return events
+        pending.add(events)
+        pending.see(lock.at_work(), time.monotonic())
+        return pending.take(time.monotonic())
+
     news.start()
     try:
         if args.get("started", True):
             end = loop.time() + START_SECONDS
             while not news.complete and loop.time() < end:  # once everything was listed, nothing is missed
-                for event in await loop.run_in_executor(None, news.next, 0.5):
+                for event in await loop.run_in_executor(None, due, 0.5):
                     await queue.put({"mesh": dict(event, type="changed")})
+            pending.asked(1, time.monotonic())
             await queue.put({"mesh": {"type": "started", "clusters": sorted(str(entry.get("name")) for entry in clusters)}})
         while True:
             # the engine's loop never waits: a thread does
-            for event in await loop.run_in_executor(None, news.next, 1.0):
+            for event in await loop.run_in_executor(None, due, 1.0):
                 await queue.put({"mesh": dict(event, type="changed")})
     finally:
         stop.set()

@@ -136,3 +136,26 @@ def test_nothing_waits_longer_than_longest(gaps):
 def test_settings_that_make_no_sense():
     with pytest.raises(ValueError):
         Debounce(window=6, longest=5)
+
+
+def applied(value, manager="multicluster.network/demo", key="aws.wireguard.semaphore.uw.io/pubKey"):
+    """A node that has an annotation, and who applied it."""
+    fields = {"f:metadata": {"f:annotations": {"f:" + key: {}}}}
+    rows = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}, {"manager": "kubelet"}, "x", {"manager": manager, "fieldsV1": []}]
+    obj = touched(metadata__annotations={"k": "v", key: value})
+    obj["metadata"]["managedFields"] = rows
+    return obj
+
+
+def test_what_a_run_published_itself_is_no_news():
+    memory = Memory("Node")
+    memory.replace([node()])
+    assert memory.hear("MODIFIED", applied("key-1")) is None and memory.hear("MODIFIED", applied("key-2")) is None
+    assert memory.replace([applied("key-3")]) == []
+
+
+def test_what_somebody_else_writes_into_it_is_news():
+    memory = Memory("Node")
+    memory.replace([applied("key-1")])
+    assert memory.hear("MODIFIED", applied("stolen", manager="kubectl-annotate")).type == "changed"
+    assert memory.hear("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None  # nobody of ours, so unchanged
