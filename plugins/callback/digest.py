@@ -86,6 +86,7 @@ class CallbackModule(CallbackBase):
         self._begun = time.monotonic()
         self._details: t.Optional[t.TextIO] = None
         self._opened = False
+        self._told: t.Set[str] = set()
         self._items: t.Set[t.Tuple[str, str]] = set()
 
     # --- what is shown ------------------------------------------------------------------------------------------------
@@ -176,6 +177,8 @@ class CallbackModule(CallbackBase):
         lines = digest_text.error_lines(data)
         if not told or not digest_text.is_of_items(data):
             for line in lines:
+                if ignore_errors and line in self._told:
+                    continue  # a report has just shown it
                 self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", host, task.get_name(), line), C.COLOR_ERROR)
                 self._keep("FAILED {0}: {1}: {2}".format(host, task.get_name(), line))
         if data.get("exception") and self._display.verbosity > 1:
@@ -255,6 +258,7 @@ class CallbackModule(CallbackBase):
         shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
         for line in shown:
             self._say("  " + line)
+        self._told.update(digest_text.one_line(line) for line in shown)
         for line in lines:
             self._keep("  " + line)
         if left_out:

@@ -85,14 +85,15 @@ def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
 
 
 def _verdict(told: Told, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
-    """Problems begin with ``cluster NAME:`` or ``NODE:``; one that names neither concerns everybody."""
+    """Problems name a cluster (``services: cluster NAME: ...``) or begin with their node; one that does neither concerns everybody."""
     if told.verdict.get("ok"):
         return
     problems = [str(problem) for problem in told.verdict.get("problems") or ["not proven"]]
     for problem in problems:
-        subject = problem.split(":", 1)[0]
-        subject = subject[len("cluster ") :] if subject.startswith("cluster ") else told.nodes.get(subject, subject)
-        for name in [subject] if subject in cells else cells:
+        parts = [part.strip() for part in problem.split(":")[:2]]
+        subjects = [part[len("cluster ") :] if part.startswith("cluster ") else told.nodes.get(part, part) for part in parts]
+        concerned = [name for name in subjects if name in cells]
+        for name in concerned or cells:
             reasons.setdefault(name, [])
     errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
 

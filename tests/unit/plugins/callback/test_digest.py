@@ -114,6 +114,13 @@ def test_each_error_is_a_line_at_once():
     assert "1 failed, 1 unreachable" in lines[-2] and lines[-1].endswith("1 failed: aws; 1 not reached: n1")
 
 
+def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on():
+    run = Run().play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=["broken: 1 problem", "  n1: no handshake"])
+    run.task("Fail").result("n1", "failed", ignored=True, msg=["n1: no handshake", "another"])
+    assert run.screen.lines[2:] == ["failed, goes on: n1: Fail: another"]
+    assert run.result("n1", "failed", msg=["n1: no handshake"]).screen.lines[-1] == "FAILED n1: Fail: n1: no handshake"
+
+
 def test_an_item_that_failed_is_told_once():
     run = Run().play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x")
     run.result("n1", "failed", msg="One or more items failed", results=[{"failed": True}])

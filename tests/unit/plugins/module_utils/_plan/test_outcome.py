@@ -81,6 +81,7 @@ def test_lost_nodes_are_failures_of_their_cluster():
     ({"ok": True, "problems": []}, ["ok", "ok"], []),
     ({"ok": False, "problems": ["n2: no handshake with aws/n1"]}, ["ok", "failed"], ["verify: n2: no handshake with aws/n1"]),
     ({"ok": False, "problems": ["cluster gcp: down", "n2: x"]}, ["ok", "failed"], ["verify: 2 problems, first: cluster gcp: down"]),
+    ({"ok": False, "problems": ["services: cluster gcp: down"]}, ["ok", "failed"], ["verify: services: cluster gcp: down"]),
     ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
     ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
     ({}, ["not asked", "not asked"], []),
