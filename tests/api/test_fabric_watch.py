@@ -138,7 +138,7 @@ def make_node(server, name, **labels):
 
 
 def test_changes_arrive_and_noise_does_not(own):
-    make_node(own, "w0")
+    make_node(own, "w0", a="b")  # the server keeps no record of who writes a Node that was made without any field
     make_node(own, "w1")
     listener = Listener(own, "nodes", "services", "endpointslices").ready()
     api = own.client()
