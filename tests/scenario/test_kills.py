@@ -148,7 +148,10 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
         assert after[name] == state, "{0} after kill {1} of {2}".format(name, number, victim)
     if number % 5 == 4 or number == KILLS - 1:
         assert not fabric.play("site").ok().changed
-    assert not [told for told in locks() if told.get("holder", "").endswith("site") and not processes.lives(told.get("pid"), told.get("born"))]
+    deadline = time.monotonic() + 60  # a keeper gives its lock back a moment after its run
+    while any(not processes.lives(told.get("pid"), told.get("born")) for told in locks()):
+        assert time.monotonic() < deadline, locks()
+        time.sleep(0.2)
 
 
 def test_after_a_killed_teardown_a_normal_one_leaves_nothing(fabric):
