@@ -47,9 +47,9 @@ def test_a_cluster_that_cannot_be_read_keeps_its_ports(fabric):
     broken = fabric.inventory.parent.parent / "broken.yml"
     broken.write_text(yaml.safe_dump(inventory))
     run = fabric.play("mesh", inventory=broken)
-    assert run.rc != 0 and "127.0.0.1" in run.out
+    assert run.rc != 0 and "cluster aws: no answer" in run.out
     assert ports(fabric, "aws-node-1") == {"wireguard.gcp": 51820, "wireguard.abc": 51821}
-    assert run.recap["aws-node-1"]["changed"] == 0 and "wireguard.abc" not in run.out
+    assert run.recap["aws-node-1"]["changed"] == 0
 
 
 def test_a_node_without_host_is_named(fabric):
@@ -60,7 +60,7 @@ def test_a_node_without_host_is_named(fabric):
     renamed = fabric.inventory.parent.parent / "renamed.yml"
     renamed.write_text(yaml.safe_dump(inventory))
     run = fabric.play("mesh", "--check", inventory=renamed)
-    assert "cluster gcp: no host of the inventory stands for gcp-node-1" in run.out.replace("\n", " ")
+    assert "cluster gcp: no host of the inventory stands for gcp-node-1" in " ".join(run.out.split())
 
 
 def test_site_stops_at_a_name_that_nothing_knows(fabric):

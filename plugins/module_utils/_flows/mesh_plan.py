@@ -17,7 +17,6 @@ from .._mesh import kubespan_plan
 from .._mesh.calico import CRD, V3, ip_pools, pools_wanted
 from .._mesh.fabric import Fabric, InventoryRefused, errors, load_fabric
 from .._mesh.node_listing import nodes_without_host
-from .._mesh.semaphore_annotations import announces
 from .._mesh.semaphore_topology import mesh_without_listings, plan_mesh
 from .._plan.pending import to_wire
 from .._values.refused import ValueRefused
@@ -55,7 +54,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         missing: t.Dict[str, t.List[str]] = {}
     else:
         listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
-        missing = nodes_without_host(listings, _hosts(fabric), lambda annotations: any(announces(name, annotations) for name in fabric.clusters))
+        missing = nodes_without_host(listings, _hosts(fabric))
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
             topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
@@ -81,7 +80,7 @@ def _hosts(fabric: Fabric) -> t.Dict[str, t.List[str]]:
 def _missing(cluster: str, names: t.Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN]) + (" and {0} more".format(len(names) - SHOWN) if len(names) > SHOWN else "")
     return (
-        "cluster {0}: no host of the inventory stands for {1}, so pods there are not in the mesh; add a host with multicluster_cluster: {0} for each, "
+        "cluster {0}: no host of the inventory stands for {1}, so this run does nothing for pods there; add a host with multicluster_cluster: {0} for each, "
         "or write node_name where a host has another name than its Node"
     ).format(cluster, shown)
 

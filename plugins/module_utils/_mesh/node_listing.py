@@ -83,17 +83,14 @@ def _list(value: t.Mapping[str, t.Any], key: str) -> t.List[t.Any]:
     return inner if isinstance(inner, list) else []
 
 
-def nodes_without_host(
-    listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]], takes_part: t.Callable[[t.Mapping[str, t.Any]], bool]
-) -> t.Dict[str, t.List[str]]:
+def nodes_without_host(listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, t.List[str]]:
     """{cluster: names of its nodes that no host of the inventory stands for}, of clusters some of whose nodes are in it.
 
-    hosts: {cluster: node names of the inventory}. takes_part: whether annotations say that somebody else brings a node into the mesh.
+    hosts: {cluster: node names of the inventory}. A cluster without any is one that is only read.
     """
     found = {}
     for cluster, names in sorted(hosts.items()):
-        listing = read_listing(cluster, listings.get(cluster))
-        missing = [name for name in sorted(listing.nodes) if name not in names and not takes_part(listing.nodes[name]["annotations"])]
-        if names and missing:
+        missing = [name for name in sorted(read_listing(cluster, listings.get(cluster)).nodes) if name not in names] if names else []
+        if missing:
             found[cluster] = missing
     return found

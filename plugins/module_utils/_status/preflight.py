@@ -61,7 +61,7 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
         note(level, row["where"], row["word"], "{0}: {1}".format(row["variable"], row["message"]))
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
-            note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so its pods are not in the mesh".format(name))
+            note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():

@@ -42,9 +42,9 @@ def test_a_cluster_that_is_only_read_and_complete_ones_say_nothing(monkeypatch):
     assert (result["mesh"]["without_host"], result["warnings"]) == ({}, [])
 
 
-def test_a_node_that_somebody_else_brings_in_is_no_finding(monkeypatch):
+def test_a_node_that_left_the_inventory_and_still_announces_is_named_too(monkeypatch):
     published = {key_of("gcp", "pubKey"): "k", key_of("gcp", "endpoint"): "e"}
-    assert planned(monkeypatch, [node("aws-1"), node("aws-2", **published)])["mesh"]["without_host"] == {}
+    assert planned(monkeypatch, [node("aws-1"), node("aws-2", **published)])["mesh"]["without_host"] == {"aws": ["aws-2"]}
 
 
 def test_many_are_counted(monkeypatch):
