@@ -140,3 +140,39 @@ def test_from_nothing_to_nothing(site, implementation):
         assert site.nodes[name].run("sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d") == ""
     site.nodes["b"].run("ip", "address", "del", "10.6.0.1/32", "dev", "lo")
     assert {name: site.seen(name) for name in "ab"} == clean
+
+
+def test_who_announces_the_key_of_a_node_of_another_cluster_does_not_get_its_place(site):
+    """Three clusters: the third one's API server says that the key of b's node is its own node's, whose name comes first."""
+    keys = {name: site.run(name)["public_keys"][OTHER[name]] for name in "ab"}
+    peers = {}
+    for name in "ab":
+        peers[name] = {
+            "public_key": keys[OTHER[name]], "endpoint": UNDERLAY[OTHER[name]] + ":51821", "persistent_keepalive": 0,
+            "allowed_ips": [PODS[OTHER[name]] + ".0/24"], "preshared_key": None, "node": "zzz",
+        }
+        site.wants[name]["devices"][0]["peers"] = [peers[name]]
+    third = dict(
+        site.wants["a"]["devices"][0], name="wireguard.m", remote="m", listen_port=51822, routes=["10.6.0.0/24"], peers=[],
+        private_key_file=site.wants["a"]["devices"][0]["private_key_file"] + ".m",
+    )
+    site.wants["a"]["devices"].append(third)
+    for name in "ab":
+        assert not site.run(name)["refused"]
+    assert site.ping("10.5.0.1")
+
+    said = {"declared": True, "reported": False, "greedy": False}
+    robbed = dict(peers["a"], host="zzz", key_file="/z.key", **said)
+    thief = dict(peers["a"], node="aaa", endpoint="192.0.2.66:51822", allowed_ips=["10.6.0.0/24"], host="host-of-aaa", key_file="/m.key", **said)
+    site.wants["a"]["devices"] = [dict(site.wants["a"]["devices"][0], peers=[], contested=[robbed]), dict(third, contested=[thief])]
+    before = site.seen("a")
+    found = site.run("a")
+    (refusal,) = found["refused"]
+    assert (refusal["object"], refusal["reason"]) == ("m/aaa", "claimed_twice") and "is held by b/zzz, which keeps it" in refusal["message"]
+    assert refusal["message"].endswith("delete /m.key on host-of-aaa and run again")
+    assert not found["changed"] and site.seen("a") == before and site.ping("10.5.0.1")
+    # a node that has lost its state goes by the peers in its kernel
+    site.nodes["a"].run("sh", "-c", "rm -r /var/lib/multicluster-network/*")
+    found = site.run("a")
+    assert [refusal["object"] for refusal in found["refused"]] == ["m/aaa"] and site.seen("a") == before and site.ping("10.5.0.1")
+    assert_nothing_is_written(site, "a")

@@ -73,7 +73,7 @@ def named(module: str, text: t.Any, options: t.Iterable[str]) -> t.Any:
         variables = variables_of(module, option)
         if variables and not any(variable in text for variable in variables):
             shown = "{0} ({1} of the role)".format(option, " or ".join(variables))
-            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(option)), lambda found: shown, text, count=1)  # noqa: B023
+            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(option)), lambda found: shown, text, count=1, flags=re.ASCII)  # noqa: B023
     return text
 
 
