@@ -13,6 +13,7 @@ import typing as t
 from .._io.json_api import ApiFailed, JsonApi, Manners, segment
 from .._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
 from .._plan.plan import Plan
+from .._values.refused import ValueRefused
 
 Data = t.Dict[str, t.Any]
 PAGE = 200
@@ -38,6 +39,11 @@ MANNERS = Manners(_text, lambda status, method, path: {401: "unauthorized", 403:
 def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The module's result. ``request``: the module's options. Raises ValueError when AWX cannot be read at all."""
     begun = time.monotonic()
+    for option, variable, environment in (("url", "awx_load_url", "CONTROLLER_HOST"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN")):
+        if not str(request.get(option) or "").strip():
+            raise ValueRefused(
+                option + "_missing", "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment".format(option, variable, environment)
+            )
     api = JsonApi(
         request["url"].rstrip("/") + "/api/v2", {"Authorization": "Bearer " + request["token"]}, MANNERS,
         plain_http=bool(request.get("allow_plain_http")), total_s=float(request.get("timeout") or 120),

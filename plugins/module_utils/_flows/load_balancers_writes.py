@@ -100,7 +100,8 @@ def put_all(
 ) -> Written:
     """Who came between makes a write fail, or refused with leave_conflicts.
 
-    Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease)."""
+    Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease).
+    """
     result = Written([], [], [])
     gone: t.List[KubeError] = []
 

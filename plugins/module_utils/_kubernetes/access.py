@@ -59,12 +59,12 @@ class Access:
     PEM bytes or None; ``proxy_url``; ``tls_server_name``; ``impersonate`` map of header -> list of values;
     ``read_limit_mib`` how much one list may hold, None for the default; ``verify`` False only where allowed;
     ``loader_config`` a kubeconfig dict whose credential the kubernetes library has to obtain (exec or auth-provider), only where
-    allowed.
+    allowed; ``credential`` where the credential is from, for messages.
     """
 
     __slots__ = (
         "cluster", "server", "ca_pem", "ca_url", "ca_sha256", "token", "client_cert", "client_key", "proxy_url",
-        "tls_server_name", "impersonate", "verify", "loader_config", "read_limit_mib",
+        "tls_server_name", "impersonate", "verify", "loader_config", "read_limit_mib", "credential",
     )  # fmt: skip
 
     def __init__(self, **values: t.Any) -> None:
@@ -145,7 +145,20 @@ class _Parser:
             raise self.refused(
                 "remote_access_incomplete", "there is no credential: give kubeconfig, token, token_file or client_cert"
             )
+        found["credential"] = self.credential()
         return Access(**found)
+
+    def credential(self) -> str:
+        """Where the credential is from, with the inventory's variable: what to mend when the server does not take it."""
+        options = self.options
+        if "token" in options:
+            return "the variable token"
+        for name in ("token_file", "client_cert"):
+            if name in options:
+                return "{0} (variable {1})".format(self.path(name), name)
+        where = self.path("kubeconfig") if isinstance(options.get("kubeconfig"), str) else "the kubeconfig in the inventory"
+        context = "context {0} of ".format(quoted(options["context"])) if "context" in options else ""
+        return "{0}{1} (variable kubeconfig)".format(context, where)
 
     # -- the inventory's own options: trusted, but still checked ------------------------------------------------
 

@@ -442,6 +442,8 @@ class Client:
             told = None
         told = told if isinstance(told, dict) else {}
         message = "HTTP {0}: {1}".format(status, quoted(told.get("message") or "no reason given"))
+        if status == 401 and self.access.credential:
+            message += "; the credential from {0} is not accepted, perhaps it has expired".format(self.access.credential)
         kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
         if status == 500 and "typed patch object" in str(told.get("message")):
             kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault

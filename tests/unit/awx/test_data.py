@@ -20,6 +20,7 @@ import jinja2
 import jinja2.sandbox
 import pytest
 import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows import awx_data
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 AWX = REPO / "extensions" / "awx"
@@ -304,3 +305,12 @@ def test_the_inventory_source():
     for row in load("inventory_sources"):
         assert row["source"] == "scm" and row["source_project"] in names("projects") and row["inventory"] in names("inventories")
         assert row["execution_environment"] in names("execution_environments") and row["update_on_launch"] is True
+
+
+@pytest.mark.parametrize("option, words", [("url", ("awx_load_url", "CONTROLLER_HOST")), ("token", ("awx_load_token", "CONTROLLER_OAUTH_TOKEN"))])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_what_is_missing_is_named_as_the_user_gives_it(option, words, empty):
+    request = dict({"url": "https://awx.example.com", "token": "t", "organization": "Default"}, **{option: empty})
+    with pytest.raises(ValueError) as error:
+        awx_data.run(request, True)
+    assert all(word in str(error.value) for word in words)

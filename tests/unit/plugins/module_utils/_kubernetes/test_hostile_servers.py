@@ -197,6 +197,27 @@ def test_hostile_list_is_never_taken_for_complete(hostile, word, answer):
     assert error.value.failure()["cluster"] == "gcp"
 
 
+def test_an_expired_credential_is_named_with_its_variable(hostile, tmp_path):
+    """401 alone says neither whose credential it was nor what to renew."""
+    client, server = hostile(lambda handler, number: handler.send_json({"message": "Unauthorized"}, 401))
+    (tmp_path / "token").write_text(TOKEN)
+    given = {"name": "gcp", "api_url": client.access.server, "ca_data": client.access.ca_pem, "token_file": str(tmp_path / "token")}
+    config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+              "clusters": [{"name": "c", "cluster": {"server": client.access.server}}], "users": [{"name": "u", "user": {"token": TOKEN}}]}  # fmt: skip
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    with_config = {"name": "gcp", "kubeconfig": str(tmp_path / "kubeconfig"), "context": "c", "ca_data": client.access.ca_pem}
+    for options, words in (
+        (given, [str(tmp_path / "token"), "variable token_file"]),
+        (with_config, [str(tmp_path / "kubeconfig"), "variable kubeconfig", "context 'c'"]),
+        (dict(with_config, kubeconfig=config), ["variable kubeconfig"]),
+        (dict(with_config, token=TOKEN), ["the variable token"]),
+    ):
+        with pytest.raises(errors.Unauthorized) as error:
+            Client(parse_access(options), client.limits).get("/version")
+        assert all(word in str(error.value) for word in words + ["HTTP 401", "expired"]), str(error.value)
+        assert TOKEN not in str(error.value)
+
+
 def test_410_restarts_the_list_once(hostile):
     def answer(handler, number):
         if number == 2:
