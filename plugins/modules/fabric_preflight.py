@@ -42,6 +42,23 @@ options:
     type: list
     elements: dict
     default: []
+  services:
+    description: Where Services are mirrored to; leave it out where they are not.
+    type: dict
+    suboptions:
+      namespace:
+        description: The namespace of the mirrors. Where it is missing, and not O(services.create_namespace), nothing can be mirrored.
+        type: str
+        required: true
+      create_namespace:
+        description: Whether it will be made.
+        type: bool
+        default: false
+      destinations:
+        description: The clusters that get mirrors. The default is all.
+        type: list
+        elements: str
+        default: []
   max_skew:
     description: How many seconds a node's clock may differ from the controller's.
     type: float
@@ -124,6 +141,11 @@ def main() -> None:
             "packed": {"type": "str"},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
+            "services": {"type": "dict", "options": {
+                "namespace": {"type": "str", "required": True},
+                "create_namespace": {"type": "bool", "default": False},
+                "destinations": {"type": "list", "elements": "str", "default": []},
+            }},
             "max_skew": {"type": "float", "default": 30},
             "fail_on_errors": {"type": "bool", "default": True},
             **clusters_spec(),

@@ -212,10 +212,10 @@ refused:
   sample:
     - {object: aws/default/web, reason: special_address, message: "left out: '169.254.169.254' is link local"}
 sources:
-  description: For each source, whether it could be listed, and how many Services it offers.
+  description: For each source, whether it could be listed, how many Services it offers, and how many of those that are mirrored have no endpoints.
   type: dict
   returned: always
-  sample: {aws: {listed: true, mirrors: 1, global: 0}, gcp: {listed: true, mirrors: 0, global: 0}}
+  sample: {aws: {listed: true, mirrors: 1, global: 0, without_endpoints: 0}, gcp: {listed: true, mirrors: 0, global: 0, without_endpoints: 0}}
 failures:
   description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
   type: list

@@ -82,6 +82,21 @@ def test_a_server_that_is_gone_is_named_and_the_other_one_shown(fluentd, tmp_pat
     assert len(document(tmp_path)["services"]) == 1
 
 
+def test_preflight_finds_a_missing_namespace_of_mirrors(two):
+    """Before the run that would find it minutes later, with the variable that the user sets."""
+    request = {"fabric": "t", "definition": DEFINITION, "clusters": two.request()["clusters"], "timeout": 20}
+    given = {"namespace": "nobody-made-it", "create_namespace": False, "destinations": []}
+    mark = two.mark()
+    rows = fabric_preflight.run(dict(request, services=given))["findings"]
+    found = [(row["level"], row["where"]) for row in rows if row["reason"] == "mirror_namespace_missing"]
+    assert found == [("error", "aws"), ("error", "gcp")] and "service_mirror_create_namespace" in rows[0]["message"]
+    for fine in (dict(given, create_namespace=True), dict(given, namespace="default"), None):
+        assert fabric_preflight.run(dict(request, services=fine))["ok"]
+    rows = fabric_preflight.run(dict(request, services=dict(given, destinations=["gcp"])))["findings"]
+    assert [row["where"] for row in rows if row["level"] == "error"] == ["gcp"]
+    assert two.writes(mark) == {"aws": [], "gcp": []}
+
+
 def test_preflight_asks_both_and_writes_nothing(two):
     mark = two.mark()
     request = {"fabric": "t", "clusters": two.request()["clusters"], "definition": DEFINITION, "timeout": 5, "nodes": {}}

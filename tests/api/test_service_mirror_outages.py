@@ -18,7 +18,7 @@ def test_unreachable_sources(fluentd):
     mark = two.mark()
     result = service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="keep", max_deletes=-1)))
     assert not result["changed"] and result["failures"][0]["cause"] == "unreachable" and two.writes(mark)["gcp"] == []
-    assert result["sources"]["aws"] == {"listed": False, "mirrors": 0, "global": 0}
+    assert result["sources"]["aws"] == {"listed": False, "mirrors": 0, "global": 0, "without_endpoints": 0}
 
     result = service_mirror.run(dead(two.request(mirror_as="endpoints", on_unreachable="not_ready")))
     subset = two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]

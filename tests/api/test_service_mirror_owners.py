@@ -156,3 +156,18 @@ def test_metadata_of_others_stays(fluentd):
     assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
     labels = two.get("gcp", "Service", FLUENTD)["metadata"]["labels"]
     assert labels == dict(LABELS, team="blue")
+
+
+def test_a_service_without_endpoints_is_mirrored_and_said(two):
+    for number in range(7):
+        two.put("aws", service("shop", "idle-%d" % number))
+    two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"), endpoints("shop", "idle-0"))
+    for repeat in range(2):
+        result = two.run(mirror_as="endpoints")
+        assert result["changed"] == (repeat == 0) and result["sources"]["aws"]["without_endpoints"] == 7
+        [said] = [text for text in result["warnings"] if "no endpoints" in text]
+        assert said.startswith("cluster aws: 7 of") and "'shop/idle-4', ..." in said and "fluentd" not in said and "idle-5" not in said
+    for number in range(1, 7):
+        two.drop("aws", "Service", "shop", "idle-%d" % number)
+    result = two.run(mirror_as="endpoints", max_deletes=-1)
+    assert [text for text in result["warnings"] if "1 of the Services that are mirrored has no endpoints" in text]

@@ -41,9 +41,8 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     begun = time.monotonic()
     for option, variable, environment in (("url", "awx_load_url", "CONTROLLER_HOST"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN")):
         if not str(request.get(option) or "").strip():
-            raise ValueRefused(
-                option + "_missing", "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment".format(option, variable, environment)
-            )
+            message = "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment"
+            raise ValueRefused(option + "_missing", message.format(option, variable, environment))
     api = JsonApi(
         request["url"].rstrip("/") + "/api/v2", {"Authorization": "Bearer " + request["token"]}, MANNERS,
         plain_http=bool(request.get("allow_plain_http")), total_s=float(request.get("timeout") or 120),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._kubernetes.client import Client
+from .._kubernetes.client import Client, segment
 from .._kubernetes.clusters import Clusters
-from .._kubernetes.errors import KubeError
+from .._kubernetes.errors import KubeError, NotFound
 from .._loadbalancers.announcing import missing_backend, silence
 from .._loadbalancers.load_balancer_setting import parse_load_balancer
 from .._mesh.fabric import Fabric, load_fabric
@@ -33,7 +33,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_status or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
-    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}]}.
+    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations}}.
     """
     request = unpacked(request)
     definition = request["definition"]
@@ -41,6 +41,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     mesh = request.get("mesh") or {}
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     workloads = clusters.read("list workloads", _workloads)
+    without = _without_namespace(clusters, request.get("services") or {})
     failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
     nodes = {
         host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
@@ -56,6 +57,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
             "workloads": workloads,
+            "without_namespace": without,
             "silent": _silent(request.get("load_balancers") or (), workloads),
         },
         Limits(float(request.get("max_skew") or Limits().skew)),
@@ -93,6 +95,27 @@ def _workloads(name: str, client: Client) -> t.List[t.Tuple[str, str]]:
             label = "{0} {1}/{2}".format(kind, meta.get("namespace"), meta.get("name"))
             found += [(label, str(one.get("image"))) for one in template.get("containers") or () if isinstance(one, dict)]
     return found
+
+
+def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """{cluster: namespace} where mirrors are to be written into a namespace that is not there and that nobody makes."""
+    namespace = services.get("namespace")
+    if not namespace or services.get("create_namespace"):
+        return {}
+
+    def missing(name: str, client: Client) -> bool:
+        try:
+            client.get("/api/v1/namespaces/" + segment(namespace))
+        except NotFound:
+            return True
+        except KubeError as error:
+            if error.status != 403:  # without the right to look, the run will tell
+                raise
+        return False
+
+    failed = {row["cluster"] for row in clusters.failures}
+    asked = [name for name in services.get("destinations") or clusters.clients if name in clusters.clients and name not in failed]
+    return {name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found}
 
 
 def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

@@ -22,16 +22,18 @@ from .._services.choices import PREFIX as CHOICE_PREFIX
 from .._services.claims import Guard
 from .._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
 from .._services.mirror_plan import plan_cluster, release_cluster
-from .._services.offers import ENDPOINTS, SLICES, Listed, Options, api_servers, read_offers
+from .._services.offers import ENDPOINTS, SLICES, Listed, Offers, Options, api_servers, read_offers
 from .._services.slices import MANAGED_BY as SLICE_MANAGED_BY
 from .._services.slices import MANAGED_BY_US as SLICES_OF_OURS
 from .._services.sweeps import MARKS
 from .._values.names import parse_subdomain
-from .._values.refused import ValueRefused
+from .._values.refused import ValueRefused, quoted
 from .._values.selectors import parse_selector
 from .outages import Memory, counting, silent
 from .service_mirror_apply import hand_back, write
 
+#: So many Services are named in one sentence.
+NAMED = 5
 DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 #: Findings of the inventory that concern services; what else may be wrong with the mesh is the mesh's business.
 _CONCERNED = GRANTS + ("inventory_hostname", "name")
@@ -61,6 +63,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str,
         done = whole if check else hand_back(clusters, whole, writes, manager)
     else:
         done = write(clusters, request, listed, whole, writes, options.namespace, manager, check)
+    idle = {name: without_endpoints(offers[name]) for name in sorted(sources) if name in offers}
     result = done.result()
     result.update(
         sources={
@@ -68,10 +71,11 @@ def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str,
                 "listed": name in listed,
                 "mirrors": len(offers[name].mirrors) if name in offers else 0,
                 "global": len(offers[name].members) if name in offers else 0,
+                "without_endpoints": len(idle.get(name, ())),
             }
             for name in sorted(sources)
         },
-        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings,
+        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings + idle_sentences(idle),
     )  # fmt: skip
     if diff:
         result["diff"] = done.diff()
@@ -232,6 +236,22 @@ def offered(
     if request.get("state", "present") != "present":
         return {}
     return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}
+
+
+def without_endpoints(offers: Offers) -> t.List[str]:
+    """Services that are mirrored and that nothing stands behind: their mirrors have an address that answers nobody."""
+    return ["/".join(key) for key, offer in sorted(offers.mirrors.items()) if not any(group.endpoints for group in offer.groups or ())]
+
+
+def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+    """One sentence for each cluster, with the first few names."""
+    return [
+        "cluster {0}: {1} of the Services that are mirrored {2} no endpoints, so nobody answers behind {3}: {4}{5}".format(
+            name, len(keys), "has" if len(keys) == 1 else "have", "its mirror" if len(keys) == 1 else "their mirrors",
+            ", ".join(quoted(key) for key in keys[:NAMED]), ", ..." if len(keys) > NAMED else ""
+        )
+        for name, keys in sorted(idle.items()) if keys
+    ]  # fmt: skip
 
 
 # -- planning -------------------------------------------------------------------------------------------------------

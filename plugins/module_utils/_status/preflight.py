@@ -49,7 +49,7 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_status with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
-    ``silent`` {cluster: why nobody announces the addresses of its Services}.
+    ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors}.
     """
     found: t.List[Data] = []
 
@@ -81,6 +81,9 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
             for part, job in PROGRAMS:
                 if part in image:
                     note(WARNING, cluster, "foreign_manager", "{0} runs {1}, which looks after {2} too".format(name, image, job))
+    for cluster, namespace in sorted((facts.get("without_namespace") or {}).items()):
+        message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set service_mirror_create_namespace: true"
+        note(ERROR, cluster, "mirror_namespace_missing", message.format(namespace))
     for cluster, why in sorted((facts.get("silent") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}
