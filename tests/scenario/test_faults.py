@@ -1,0 +1,197 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fault drills: one broken part does not stop the rest, the run says what failed and fails, and the next plain run heals.
+
+Each drill spoils something that only a run puts right (a peer and a route of each node, the names of each cluster) and then breaks one
+part: what is healthy has to be right again although the run failed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from harness import yaml
+from service_lab import LABEL, client
+
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa\n    forward . /etc/resolv.conf\n}\n"
+NAMESPACE = "drills"
+ON = {"multicluster_capabilities": ["services", "dns"], "service_mirror_namespace": NAMESPACE, "service_mirror_create_namespace": True}
+CLUSTERS = ("aws", "gcp")
+NODES = ("aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2")
+
+
+def other(cluster):
+    return CLUSTERS[1 - CLUSTERS.index(cluster)]
+
+
+def table(run):
+    """cluster -> capability -> cell, from the table that a run shows at its end."""
+    lines = [json.loads(line.strip().rstrip(",")) for line in run.out.splitlines() if re.match(r'\s+"(CLUSTER|aws|gcp) .*",?$', line)]
+    start = max(number for number, line in enumerate(lines) if line.startswith("CLUSTER  ") and "NODE" not in line)
+    header, *rows = [re.split(r"\s{2,}", line) for line in lines[start:]]
+    return {row[0]: dict(zip((name.lower() for name in header[1:]), row[1:])) for row in rows}
+
+
+def site(fabric, book="site", **variables):
+    return fabric.play(book, variables=dict(ON, **variables))
+
+
+def names(fabric, cluster):
+    return client(fabric, cluster).get(MAPS + "/coredns")["data"]["Corefile"]
+
+
+def spoil(fabric, clusters=CLUSTERS, nodes=NODES):
+    """What the next run has to put right wherever it can."""
+    for cluster in clusters:
+        client(fabric, cluster).merge_patch(MAPS + "/coredns", {"data": {"Corefile": COREFILE}}, "drill")
+    for node in nodes:
+        device = "wireguard." + other(node.split("-", maxsplit=1)[0])
+        fabric.sh(node, "wg", "set", device, "peer", sorted(fabric.wireguard(node)[device]["peers"])[0], "remove")
+
+
+def assert_right(fabric, clusters=CLUSTERS, nodes=NODES):
+    for cluster in clusters:
+        assert names(fabric, cluster) != COREFILE, "the names of {0} were not put right".format(cluster)
+    for node in nodes:
+        for device, state in fabric.wireguard(node).items():
+            assert len(state["peers"]) == 2, "{0} of {1} was not put right".format(device, node)
+
+
+def assert_heals(fabric):
+    run = site(fabric).ok()
+    assert {text for row in table(run).values() for text in row.values()} == {"ok"}, run.out[-3000:]
+    assert_right(fabric)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready(fabric):
+    for cluster in CLUSTERS:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}
+        client(fabric, cluster).create(MAPS, body, "drill")
+        labels = {LABEL: "true"}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": labels}, "spec": {"ports": [{"port": 80}]}}
+        client(fabric, cluster).create("/api/v1/namespaces/default/services", service, "drill")
+    assert_heals(fabric)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_an_api_server_that_is_down(fabric, cluster):
+    spoil(fabric)
+    fabric.lab("api-stop", cluster)
+    try:
+        run = site(fabric)
+        assert run.rc == 2, run.out[-3000:]
+        found = table(run)
+        assert all(found[cluster][name].startswith("failed") for name in ("mesh", "services", "dns", "verify")), found
+        assert all(found[other(cluster)][name] == "ok" for name in ("mesh", "services", "dns")), found
+        assert_right(fabric, [other(cluster)], [])
+    finally:
+        fabric.lab("api-start", cluster)
+    assert_heals(fabric)
+
+
+def test_a_wrong_ca(fabric):
+    """It ended the run for everybody before."""
+    spoil(fabric)
+    tree = yaml.safe_load(fabric.inventory.read_text())
+    config = yaml.safe_load((fabric.state / "gcp" / "kubeconfig").read_text())
+    wrong = yaml.safe_load((fabric.state / "aws" / "kubeconfig").read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = wrong
+    (fabric.state / "wrong-ca").write_text(yaml.safe_dump(config))
+    tree["all"]["children"]["clusters"]["hosts"]["gcp"]["kubeconfig"] = str(fabric.state / "wrong-ca")
+    inventory = fabric.state / "inventory" / "wrong-ca.yml"
+    inventory.write_text(yaml.safe_dump(tree))
+    try:
+        run = fabric.play("site", inventory=inventory, variables=ON)
+    finally:
+        inventory.unlink()
+    assert run.rc == 2 and "failed: tls_untrusted" in str(table(run)["gcp"]), run.out[-3000:]
+    assert table(run)["aws"]["services"] == "ok" and table(run)["aws"]["dns"] == "ok"
+    assert_right(fabric, ["aws"], [])
+    assert_heals(fabric)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_that_is_down(fabric, node):
+    cluster = node.split("-", maxsplit=1)[0]
+    rest = [name for name in NODES if name != node]
+    spoil(fabric, nodes=rest)
+    fabric.lab("node-stop", node)
+    try:
+        run = site(fabric)
+        assert run.rc != 0 and table(run)[cluster]["mesh"] == "failed: node " + node, run.out[-3000:]
+        assert all(table(run)[name][capability] == "ok" for name in CLUSTERS for capability in ("services", "dns"))
+        assert table(run)[other(cluster)]["mesh"] == "ok"
+        assert_right(fabric, nodes=rest)
+    finally:
+        fabric.lab("node-rebuild", node)
+    assert_heals(fabric)
+
+
+@pytest.mark.parametrize("capability, variables", [
+    ("services", {"service_mirror_namespace": "nowhere", "service_mirror_create_namespace": False}),  # a namespace that is missing
+    ("services", {"service_mirror_selector": "=="}),
+    ("services", {"service_mirror_prefixes": "no dictionary"}),  # the role's own check of arguments
+    ("dns", {"coredns_version": "nonsense"}),
+])  # fmt: skip
+def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
+    spoil(fabric)
+    run = site(fabric, **variables)
+    assert run.rc == 2, run.out[-3000:]
+    for name in CLUSTERS:
+        row = table(run)[name]
+        assert row[capability].startswith("failed") and row["mesh"] == "ok" and row[{"services": "dns", "dns": "services"}[capability]] == "ok", row
+        assert row["verify"] != "not asked"  # the last capability still had its turn
+    assert_right(fabric, CLUSTERS if capability != "dns" else [])
+    assert_heals(fabric)
+
+
+def test_a_single_playbook_tells_the_same(fabric):
+    run = site(fabric, "services", service_mirror_namespace="nowhere", service_mirror_create_namespace=False)
+    assert run.rc == 2 and {row["services"][:6] for row in table(run).values()} == {"failed"}
+    assert set(table(site(fabric, "services").ok())["aws"]) == {"services"}
+
+
+def test_an_error_of_the_inventory_ends_the_run_at_once(fabric):
+    spoil(fabric, nodes=())
+    run = site(fabric, multicluster_capabilities=["services", "servces"])
+    assert run.rc != 0 and not run.changed and "PLAY [Converge the nodes]" not in run.out
+    assert names(fabric, "aws") == COREFILE
+    assert_heals(fabric)
+
+
+def test_limit_and_check_mode_tell_of_what_they_did(fabric):
+    run = fabric.play("site", "--limit", "aws-node-1", variables=ON)
+    assert table(run)["aws"]["mesh"] == "ok" and "services" not in table(run)["aws"], run.out[-3000:]
+    spoil(fabric, nodes=())
+    run = fabric.play("site", "--check", variables=ON).ok()
+    assert table(run)["gcp"] == {"mesh": "ok", "services": "ok", "dns": "ok"} and names(fabric, "gcp") == COREFILE
+    assert_heals(fabric)
+
+
+def test_nothing_is_shown_for_what_is_off(fabric):
+    """With Ansible's own callback, over an unchanged fabric: how many tasks touch every node, and what is skipped."""
+    out = site(fabric).ok().out
+    result = r"^(ok|changed|skipping): \[{0}\]"
+    tasks = [part for part in out.split("\nTASK [")[1:] if all(re.search(result.format(node), part, re.MULTILINE) for node in NODES)]
+    assert len(tasks) <= 5, [part.splitlines()[0] for part in tasks]
+    for name in ("load_balancers", "policy_sync", "tenants", "bgp_speaker", "clustermesh"):
+        assert "multicluster.network." + name not in out
+    assert "Let go of the connection" not in out
+
+
+def test_teardown_with_an_api_server_down(fabric):
+    fabric.lab("api-stop", "gcp")
+    try:
+        run = site(fabric, "teardown")
+        assert run.rc == 2 and table(run)["gcp"]["services"].startswith("failed") and table(run)["aws"]["services"] == "ok", run.out[-3000:]
+        assert names(fabric, "aws") == COREFILE and not any(fabric.wireguard(node) for node in NODES)
+    finally:
+        fabric.lab("api-start", "gcp")
+    site(fabric, "teardown").ok()
+    assert names(fabric, "gcp") == COREFILE

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Real runs over clusters and nodes that do not answer: everything has its turn, and the end names what failed. Needs no cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import yaml
+
+OUTCOME = {"ansible.builtin.include_role": {"name": "multicluster.network.capability", "tasks_from": "outcome"}, "run_once": True}
+
+
+def play(tmp_path, plays, **variables):
+    hosts = {
+        "clusters": {"hosts": {name: {"api_url": "https://127.0.0.1:1", "token": "x", "pod_cidrs": ["10.{0}.0.0/16".format(number)],
+                                      "service_cidrs": ["10.{0}.0.0/16".format(number + 1)], "node_cidrs": ["10.{0}.0.0/24".format(number + 60)]}
+                               for name, number in (("c1", 2), ("c2", 4))}},
+        "nodes": {"hosts": {"n1": {"multicluster_cluster": "c1"},
+                            "n2": {"multicluster_cluster": "c2", "ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}},
+    }  # fmt: skip
+    own = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}", "multicluster_lock": "none"}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": hosts, "vars": dict(own, **variables)}}))
+    (tmp_path / "book.yml").write_text(yaml.safe_dump([dict({"gather_facts": False}, **one) for one in plays]))
+    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", ANSIBLE_HOME=str(tmp_path / "home"))
+    done = subprocess.run(
+        ["ansible-playbook", "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode != 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_node_that_is_not_reached_is_named_at_the_end(tmp_path):
+    lines = play(tmp_path, [
+        {"hosts": "nodes", "tasks": [{"ansible.builtin.ping": {}}, {"ansible.builtin.set_fact": {"__mesh_r_plan": {"failures": []}}}]},
+        {"hosts": "all", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
+    ])  # fmt: skip
+    assert "  c2       failed: node n2" in lines and "  c1       ok" in lines
+
+
+def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
+    names = ["services", "dns", "policy"]
+    converge = {"name": "Converge", "ansible.builtin.include_role": {"name": "multicluster.network.capability"}, "vars": {"capability_names": names}}
+    lines = play(tmp_path, [
+        {"hosts": "clusters", "serial": 1, "tasks": [converge]}, {"hosts": "all", "tasks": [dict(OUTCOME, vars={"capability_asked": names})]},
+    ], service_mirror_timeout=5, coredns_timeout=5, policy_sync_timeout=5)  # fmt: skip
+    header = next(line for line in lines if line.startswith("  CLUSTER"))
+    assert header.split() == ["CLUSTER", "SERVICES", "DNS", "POLICY"], lines
+    for name in ("c1", "c2"):
+        row = next(line for line in lines if line.startswith("  {0} ".format(name)))
+        assert row.count("failed") == 3, row
+    assert sum(line.startswith("FAILED c1: multicluster.network.") for line in lines) >= 3 and not any("c2:" in line[:12] for line in lines)
