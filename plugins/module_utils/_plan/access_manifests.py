@@ -87,6 +87,8 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "load_balancers_metallb": _BALANCED
     + (
         _rule("metallb.io", "ipaddresspools,bgpadvertisements,bgppeers", "get,list,create,patch,delete"),
+        # who announces where there is no BGP peer
+        _rule("metallb.io", "l2advertisements", "list"),
         _rule("", "configmaps", "get,list,patch", "config"),
     ),
     # the tenant-facing side of tenant networks; and the same where tenants' objects are deleted for them
