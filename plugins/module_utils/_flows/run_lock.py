@@ -78,11 +78,11 @@ def ask(key: str) -> t.Optional[Data]:
 
 
 def at_work() -> t.Set[t.Tuple[t.Any, t.Any]]:
-    """The runs of this user that hold a lock on this machine, by process and start time."""
+    """The runs that this process started, itself or through others, and that hold a lock, by process and start time."""
     found = set()
     for name in local_lock.names():
         told = read_record(local_lock.folder(), name)
-        if processes.lives(told.get("keeper"), told.get("keeper_born")):
+        if processes.lives(told.get("keeper"), told.get("keeper_born")) and processes.descends(told.get("pid"), os.getpid()):
             found.add((told.get("pid"), told.get("born")))
     return found
 

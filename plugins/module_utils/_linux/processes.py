@@ -144,3 +144,18 @@ def _effective_uid(pid: int) -> t.Optional[int]:
             if line.startswith("Uid:"):
                 return int(line.split()[2])
     return None
+
+
+def descends(pid: t.Any, ancestor: int) -> bool:
+    """Whether a living process was started by another, itself or through others."""
+    for _generation in range(64):
+        if not isinstance(pid, int) or pid <= 1:
+            return False
+        if pid == ancestor:
+            return True
+        try:
+            with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as stream:
+                pid = int(stream.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False

@@ -231,3 +231,8 @@ def test_a_process_is_watched_until_it_ends_and_no_other_of_its_number(start, mo
 def test_who_is_not_named_exactly_is_not_alive(pid, born):
     assert not processes.lives(pid, born)
     assert not processes.end(pid, born)
+
+
+def test_a_process_descends_from_those_that_started_it():
+    assert processes.descends(os.getpid(), os.getpid()) and processes.descends(os.getpid(), os.getppid())
+    assert not processes.descends(os.getppid(), os.getpid()) and not processes.descends(None, os.getpid()) and not processes.descends(1, os.getpid())
