@@ -33,6 +33,8 @@ from .._values.keys import fingerprint
 from . import persistence
 
 Data = t.Dict[str, t.Any]
+#: What is kept with a peer to know it by later, beside what its device is told.
+SEAT = ("cluster", "node", "by_rank", "addresses_by_rank")
 
 
 def identity_path(fabric: str) -> str:
@@ -166,7 +168,7 @@ class Node:
                 "allowed_ips": peer.allowed_ips,
                 "endpoints": received_endpoints(peer.endpoints, filters),
                 "label": peer.label,
-                **{name: seats[peer.public_key][name] for name in ("cluster", "node", "by_rank") if seats[peer.public_key].get(name)},
+                **{name: seats[peer.public_key][name] for name in SEAT if seats[peer.public_key].get(name)},
             }
             for peer in specs.peers.values()
             # a node that was set up anew still finds its former self: same address and key, another id

@@ -13,9 +13,11 @@ from __future__ import annotations
 import typing as t
 
 from .._mesh.contests import Claimant, Record, rank_of, sentence, settle
+from .._mesh.kubespan_endpoints import host_network
+from .._mesh.kubespan_ranges import PrefixSet
 from .._plan.pending import is_pending
 from .._plan.plan import Refusal
-from .._values.addresses import parse_network
+from .._values.addresses import Network, parse_address, parse_network
 from .._values.refused import ValueRefused
 from . import wireguard_device
 
@@ -68,53 +70,57 @@ def settle_affiliates(
     given: affiliates, contested, disputed, unread of the mesh's plan. own: this node's affiliate. previous: its confirmed KubeSpan
     state; without one the peers of the ``device`` count. paths: of a node's key and identity, for what to delete on a copied host.
     """
-    unread = set(given.get("unread") or ())
+    unread, disputed = set(given.get("unread") or ()), list(given.get("disputed") or ())
     kept: t.List[Data] = [] if unread else list(given.get("affiliates") or ())
     rows: t.List[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
-    known = list(_mesh_records(live_peers(device) if previous is None else previous.get("peers") or ()))
+    peers = [peer for peer in (live_peers(device) if previous is None else previous.get("peers") or ()) if not peer.get("by_rank")]
     myself = _mesh_record(dict(own, allowed_ips=()))
-    claimants = [_affiliate_claimant(row) for row in rows]
-    result = settle(claimants, [*known, myself], unread)
+    claimants = [_affiliate_claimant(row, disputed) for row in rows]
+    result = settle(claimants, [*map(_mesh_record, peers), myself], unread)
     refused: t.List[Refusal] = []
     for index, row in enumerate(rows):
         if index in result.kept:
-            plain = {key: value for key, value in row.items() if key not in ("reported", "greedy", "host")}
-            kept.append(dict(plain, by_rank=True) if index in result.by_rank else plain)
+            kept.append(dict(row, by_rank=True) if index in result.by_rank else row)
             continue
         label, lost = claimants[index].label, result.lost[index]
         message = sentence(label, lost)
         if row.get("host") and lost.holder != myself.label and lost.kind in ("key", "node id"):
             message += copied(str(row["host"]), paths)
         refused.append(Refusal(label, "claimed_twice", message))
-    _settle_addresses(kept, given.get("disputed") or (), known, unread, refused)
-    return kept, refused
+    if disputed:
+        here = myself._replace(networks=[_host(text) for text in own.get("addresses") or ()])
+        _settle_addresses(kept, disputed, [*map(_address_record, peers), here], unread, refused)
+    return [{key: value for key, value in row.items() if key not in ("reported", "greedy", "host")} for row in kept], refused
 
 
 def _settle_addresses(
-    kept: t.List[Data], disputed: t.Iterable[str], known: t.Sequence[Record], unread: t.Container[str], refused: t.List[Refusal]
+    kept: t.List[Data], disputed: t.Collection[str], known: t.Sequence[Record], unread: t.Container[str], refused: t.List[Refusal]
 ) -> None:
-    """Leave each address that several announce with one of them; the others stay without it."""
+    """Leave each address that several announce with one of them; the others stay without it.
+
+    ``addresses_by_rank`` of a row are those that it has by its rank alone, so they make it no holder.
+    """
     for text in disputed:
-        network = networks_of(["{0}/{1}".format(text, 128 if ":" in text else 32)])
         places = [place for place, row in enumerate(kept) if text in (row.get("addresses") or ())]
-        claimants = [_affiliate_claimant(kept[place])._replace(things=(), networks=network) for place in places]
-        for index, lost in settle(claimants, known, unread).lost.items():
+        claimants = [_affiliate_claimant(kept[place], disputed)._replace(things=(), networks=[_host(text)]) for place in places]
+        result = settle(claimants, known, unread)
+        for index in result.by_rank:
+            row = kept[places[index]]
+            kept[places[index]] = dict(row, addresses_by_rank=[*row.get("addresses_by_rank", ()), text])
+        for index, lost in result.lost.items():
             row = kept[places[index]]
             kept[places[index]] = dict(row, addresses=[address for address in row["addresses"] if address != text])
             label = claimants[index].label
             refused.append(Refusal(label, "claimed_twice", sentence(label, lost._replace(kind="address", shown=text))))
 
 
-def _affiliate_claimant(row: t.Mapping[str, t.Any]) -> Claimant:
+def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Claimant:
     things = [("key", row["public_key"]), ("node id", row["node_id"]), ("address", row["kubespan_address"])]
     prefixes = networks_of(row.get("additional_addresses") or ())
-    marks = networks_of("{0}/{1}".format(text, 128 if ":" in text else 32) for text in row.get("addresses") or ())
+    # an address that others announce too tells nobody from them
+    marks = prefixes + [_host(text) for text in row.get("addresses") or () if text not in disputed]
     claim = dict(row, cluster=str(row.get("cluster") or ""), node=str(row.get("node") or ""))
     return Claimant(claim["cluster"], claim["node"], things, prefixes, rank_of(claim), marks)
-
-
-def _mesh_records(peers: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[Record]:
-    return (_mesh_record(peer) for peer in peers if not peer.get("by_rank"))
 
 
 def _mesh_record(peer: t.Mapping[str, t.Any]) -> Record:
@@ -124,6 +130,16 @@ def _mesh_record(peer: t.Mapping[str, t.Any]) -> Record:
     named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
     networks = networks_of(text for text in texts if not text.endswith("/128"))
     return Record(peer.get("cluster"), peer.get("node"), [(kind, value) for kind, value in named if isinstance(value, str)], networks)
+
+
+def _address_record(peer: t.Mapping[str, t.Any]) -> Record:
+    """What a peer holds of addresses, single ones too; not those that it only has by its rank."""
+    held = PrefixSet.of(networks_of(peer["allowed_ips"])) - PrefixSet.of(map(_host, peer.get("addresses_by_rank") or ()))
+    return Record(peer.get("cluster"), peer.get("node"), (), networks_of(held.cidrs()))
+
+
+def _host(text: str) -> Network:
+    return host_network(parse_address(text))
 
 
 def live_peers(device: str) -> t.List[Data]:

@@ -25,14 +25,15 @@ Thing = t.Tuple[str, str]
 
 class Claimant(t.NamedTuple):
     """One node's claim. ``rank``: the smaller wins where nobody is known to hold a thing; its first item is False for a claim that
-    the node's host made in this run. ``marks``: further networks by which a record without a name is known to be of this node."""
+    the node's host made in this run. ``marks``: the networks by which a record without a name is known to be of this node; None:
+    those that it claims."""
 
     cluster: str
     node: str
     things: t.Sequence[Thing]
     networks: t.Sequence[Network]
     rank: t.Tuple[t.Any, ...]
-    marks: t.Sequence[Network] = ()
+    marks: t.Optional[t.Sequence[Network]] = None
 
     @property
     def label(self) -> str:
@@ -176,7 +177,7 @@ def _is_of(record: Record, claimant: Claimant) -> bool:
         return False
     if record.node is not None:
         return record.node == claimant.node
-    known = claimant._replace(networks=[*claimant.networks, *claimant.marks])
+    known = claimant if claimant.marks is None else claimant._replace(networks=claimant.marks)
     return any(_covers_some(known, span(network)) for network in record.networks)
 
 

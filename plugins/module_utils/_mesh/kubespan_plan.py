@@ -73,7 +73,7 @@ def plan_mesh(
         "nodes": nodes,
         "kubespan": {
             "subnet": str(subnet),
-            "affiliates": [{key: row[key] for key in row if key not in ("host", "reported")} for row in checked.affiliates],
+            "affiliates": [_plain(row, checked.disputed) for row in checked.affiliates],
             "complete": not unread,
             **{name: rows for name, rows in more.items() if rows},
             "networks": {name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
@@ -81,6 +81,12 @@ def plan_mesh(
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
     }
+
+
+def _plain(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Data:
+    """An affiliate for nodes. That its host said so matters only where others claim an address of its."""
+    left_out = ("host",) if any(text in disputed for text in row["addresses"]) else ("host", "reported")
+    return {key: row[key] for key in row if key not in left_out}
 
 
 def _with_annotations(node: t.Mapping[str, t.Any], said: t.Optional[t.Mapping[str, t.Any]]) -> t.Mapping[str, t.Any]:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests
+from ansible_collections.multicluster.network.plugins.module_utils._flows.kubespan_node import SEAT
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_plan, semaphore_topology
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.contests import Claimant, Record, settle
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric
@@ -94,7 +95,7 @@ class World:
         return [
             dict(
                 public_key=peer.public_key, node_id=peer.node_id, address=peer.address, allowed_ips=peer.allowed_ips,
-                **{name: rows[peer.public_key][name] for name in ("cluster", "node", "by_rank") if name in rows[peer.public_key]},
+                **{name: rows[peer.public_key][name] for name in SEAT if name in rows[peer.public_key]},
             )
             for peer in Mesh(kept).specs(own["node_id"]).peers.values()
             if peer.public_key != own["public_key"] and peer.address != own["kubespan_address"]
@@ -220,6 +221,66 @@ def test_an_address_that_two_announce_stays_with_its_holder() -> None:
     assert [(row.object, row.reason) for row in refused] == [("aaa/aaa-1", "claimed_twice")]
     assert {row["node"]: row["addresses"] for row in kept}["zzz-1"] == ["10.66.0.1"]
     assert {row["node"]: row["addresses"] for row in kept}["aaa-1"] == ["10.66.1.3"]
+
+
+SHARED = dict.fromkeys(("zzz", "aaa", "mmm"), ["10.66.0.0/16", "2001:db8:66::/64"])
+SELF_IPS = "networking.talos.dev/self-ips"
+
+
+def _with_ipv6(world: World) -> World:
+    for number, seat in enumerate(world.seats):
+        world.rows[seat]["addresses"].append("2001:db8:66::{0:x}".format(16 * (number + 1)))
+    return world
+
+
+@pytest.mark.parametrize("place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]])
+@pytest.mark.parametrize("earlier", [False, True], ids=["named", "earlier-release"])
+def test_an_address_of_either_version_stays_with_its_holder(place: int, earlier: bool) -> None:
+    world = _with_ipv6(World("zzz", "aaa", "mmm", SHARED))
+    stolen = world.rows[("zzz", "zzz-1")]["addresses"][place]
+    topology = world.plan(world.mesh_listings({("aaa", "aaa-1"): {SELF_IPS: stolen}}))
+    assert topology["kubespan"]["disputed"] == [stolen]
+    seat = ("mmm", "mmm-1")
+    state = world.state(seat)
+    kept, refused = world.decide(seat, topology, _without_names(state) if earlier else state)
+    assert [(row.object, row.reason) for row in refused] == [("aaa/aaa-1", "claimed_twice")]
+    assert stolen in {row["node"]: row["addresses"] for row in kept}["zzz-1"]
+
+
+@pytest.mark.parametrize("place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]])
+def test_an_address_won_by_name_makes_nobody_its_holder(place: int) -> None:
+    """A new node that knows neither: its choice does not outlive the word of the host whose address it is."""
+    world = _with_ipv6(World("zzz", "aaa", "mmm", SHARED))
+    stolen = world.rows[("zzz", "zzz-1")]["addresses"][place]
+    listings = world.mesh_listings({("aaa", "aaa-1"): {SELF_IPS: stolen}})
+    seat = ("mmm", "mmm-1")
+    kept, _refused = world.decide(seat, world.plan(listings), {"peers": []})
+    state = {"peers": world.peers(seat, kept)}
+    said = {"zzz-1": encode(world.rows[("zzz", "zzz-1")])}
+    for known in ({"peers": []}, state):
+        kept, refused = world.decide(seat, world.plan(listings, said), known)
+        assert [row.object for row in refused] == ["aaa/aaa-1"]
+        assert stolen in {row["node"]: row["addresses"] for row in kept}["zzz-1"]
+    settled = {"peers": world.peers(seat, kept)}
+    kept, refused = world.decide(seat, world.plan(listings), settled)
+    assert [row.object for row in refused] == ["aaa/aaa-1"]
+
+
+@pytest.mark.parametrize("row", TABLE["keys_with_an_address"], ids=lambda row: row["id"])
+def test_who_announces_the_address_too_is_not_taken_for_the_holder(row: t.Any) -> None:
+    """A record without names is told by its ranges; an address that two announce tells nothing."""
+    world = World("zzz", "aaa", "mmm", SHARED)
+    victim = world.rows[("zzz", "zzz-1")]
+    changes = _stolen(world, row)
+    changes[("aaa", "aaa-1")][SELF_IPS] = victim["addresses"][0]
+    topology = world.plan(world.mesh_listings(changes))
+    seat = ("mmm", "mmm-1")
+    before = world.state(seat)
+    kept, refused = world.decide(seat, topology, _without_names(before))
+    assert {row.object for row in refused} == {"aaa/aaa-1"}
+    after = {peer["public_key"]: peer for peer in world.peers(seat, kept)}
+    wanted = next(peer for peer in before["peers"] if peer["node"] == "zzz-1")
+    assert after[victim["public_key"]] == wanted
 
 
 SEATS = st.sampled_from([("hostile", "hostile-1"), ("hostile", "hostile-2")])

@@ -37,7 +37,8 @@ def check(affiliates: t.Sequence[t.Any], peers: t.Sequence[t.Any] = ()) -> Decid
     kept, refused = settle_affiliates(given, {}, {"peers": peers}, "kubespan", ["/key"])
     order = [(one.get("cluster"), one.get("node")) if isinstance(one, dict) else None for one in affiliates]
     kept.sort(key=lambda one: order.index((one["cluster"], one["node"])))
-    return Decided([{key: one[key] for key in one if key != "by_rank"} for one in kept], [*found.refused, *refused])
+    kept = [{key: one[key] for key in one if key not in ("by_rank", "addresses_by_rank")} for one in kept]
+    return Decided(kept, [*found.refused, *refused])
 
 
 def expand(value: t.Any) -> t.Any:
