@@ -32,8 +32,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_topology  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import open_claims  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric  # noqa: E402
@@ -376,6 +379,27 @@ def test_provider_ids_of_others() -> None:
             result = world.sync()
         assert {refusal.reason for refusal in result.refused} == ({case["word"]} if case["word"] else set()), case["why"]
         assert tenants.seen(world) == tenants.REFERENCE
+
+
+def test_pools_of_others() -> None:
+    table = fixture("load_balancers.json")
+    others = {"victim": parse_pool(table["pools"]["victim"])}
+    owner = reservations.Owner("metal-ccm", table["cluster_uid"])
+    good = Service(**table["good"])
+    seen = 0
+    for row in table["pools_of_others"]:
+        if row.get("address"):
+            evil = Service("evil", "a", address=row["address"])
+            kept, refused = check_address_claims([evil, good], [], AddressRules(owner, others=others))
+            assert kept == [good] and [one.reason for one in refused] == [row["word"]]
+            seen += 1
+        if row.get("record"):
+            entry = Entry("192.0.2.5", "192.0.2.5", 32, ())._replace(**row["record"])
+            believed_, left_out = believed({"x": entry, "good": Entry("good", "192.0.2.1", 32, ())}, others)
+            assert [one.cidr for one in believed_.values()] == [32] * (1 if row["word"] else 2)
+            assert [error.word for unused, error in left_out] == ([row["word"]] if row["word"] else [])
+            seen += 1
+    assert seen > 4
 
 
 def test_reservations_tagged_as_ours() -> None:

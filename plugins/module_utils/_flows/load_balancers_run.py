@@ -17,7 +17,7 @@ from .._loadbalancers.address_states import states
 from .._loadbalancers.announcing import NAMED, Row, sentences, silence, unannounced
 from .._loadbalancers.bgp import NodeBgp
 from .._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
-from .._loadbalancers.ledger import Entry, Ledger, holders
+from .._loadbalancers.ledger import Entry, Ledger, believed, holders
 from .._loadbalancers.live_addresses import Settling, give_up, parse_given, settle
 from .._loadbalancers.load_balancer_setting import EMPTY
 from .._loadbalancers.reservations import Reservation, matches_of, service_tags
@@ -64,13 +64,17 @@ class Run:
         self.plan, self.failed = Plan(), t.cast(t.List[KubeError], [])
         self.plan.warnings += setup.warnings
         self.mode = "absent" if request.get("state") == "absent" else request.get("mode") or "sync"
+        self.refusals: t.Dict[str, Refusal] = {}
         self.state: State = read_state(client, setup)
+        if setup.static:
+            self.state.ledger, left_out = believed(self.state.ledger, setup.others)
+            for address, error in left_out:
+                self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.word, "the cluster's record has it: " + error.message)
         self.provider = make_provider(setup, self.state, now, float(request.get("timeout") or 120.0))
         self.held: t.List[Reservation] = self.provider.list_addresses() if setup.balancer.enabled else []
         self.ledger: Ledger = self.state.ledger
         self.before = dict(self.ledger)
         self.nodes: t.List[NodeBgp] = []
-        self.refusals: t.Dict[str, Refusal] = {}
         self.releases: t.List[str] = []
         self.kept: t.List[str] = []
         self.host_facility = ""
@@ -104,7 +108,7 @@ class Run:
 
     def _rules(self) -> AddressRules:
         context = self._context(None)
-        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger))
+        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others)
 
     def _settle(self) -> None:
         """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""

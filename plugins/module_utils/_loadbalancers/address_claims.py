@@ -14,16 +14,21 @@ from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused, quoted
 from .reservations import Owner, Reservation, is_ours, service_tag
 from .services import Service, address_of, counts
+from .static_pool import Pool, refuse_foreign
 
 
 class AddressRules(t.NamedTuple):
-    """What the check needs to know. ``recorded``: address -> ``namespace/name`` as our ledger has it."""
+    """What the check needs to know. ``recorded``: address -> ``namespace/name`` as our ledger has it;
+
+    ``others``: the pools of other clusters.
+    """
 
     owner: Owner
     backend: str = ""
     our_class: str = ""
     control_plane_tag: str = ""
     recorded: t.Mapping[str, str] = {}
+    others: t.Mapping[str, Pool] = {}
 
 
 def check_address_claims(
@@ -45,6 +50,7 @@ def check_address_claims(
                 kind = special_kind(address)
                 if kind is not None:
                     raise ValueRefused("special_address", "{0} is {1}".format(address, kind))
+                refuse_foreign(str(address), rules.others)
                 rows.setdefault(str(address), []).append(service)
         except ValueRefused as error:
             refused[service.key] = error

@@ -17,6 +17,7 @@ from .._values.addresses import parse_address
 from .._values.json_text import parse_json
 from .._values.refused import ValueRefused, quoted
 from .reservations import CREATED, Assignment, Reservation
+from .static_pool import Pool, refuse_foreign
 
 NAMESPACE = "kube-system"
 #: etcd takes 1.5 MiB; an entry has about 400 bytes.
@@ -89,6 +90,26 @@ def merged(before: Ledger, mine: Ledger, theirs: Ledger) -> Ledger:
         if entry.address and holders_of.setdefault(entry.address, entry.id) != entry.id:
             raise ValueRefused("claimed_twice", "{0} was given to somebody else meanwhile".format(entry.address))
     return found
+
+
+def believed(ledger: Ledger, others: t.Mapping[str, Pool]) -> t.Tuple[Ledger, t.List[t.Tuple[str, ValueRefused]]]:
+    """What of a pool's record may be true: whoever may write it in the cluster may write anything there.
+
+    Entries are single addresses, and none of another cluster's pool (``others``, by name). Returns them, and (address, why)
+    of those left out.
+    """
+    found: Ledger = {}
+    refused = []
+    for ident, entry in ledger.items():
+        try:
+            if entry.address:
+                refuse_foreign(entry.address, others)
+                entry = entry._replace(cidr=parse_address(entry.address).max_prefixlen)
+        except ValueRefused as error:
+            refused.append((entry.address, error))
+            continue
+        found[ident] = entry
+    return found, refused
 
 
 def ledger_data(ledger: Ledger) -> t.Dict[str, str]:

@@ -34,7 +34,10 @@ _NAMES = ("local_asn", "peer_asn", "peer_ip", "source_ip", "password")
 
 
 class Setup(t.NamedTuple):
-    """One cluster's. ``given`` are the options as the module has them, ``values`` the controller's settings."""
+    """One cluster's. ``given`` are the options as the module has them, ``values`` the controller's settings;
+
+    ``others`` the pools of the other clusters.
+    """
 
     cluster: str
     provider: str
@@ -47,6 +50,7 @@ class Setup(t.NamedTuple):
     settings: Settings
     given: Given
     warnings: t.Tuple[str, ...] = ()
+    others: t.Mapping[str, Pool] = {}
 
     @property
     def selector(self) -> str:
@@ -138,7 +142,8 @@ def parse_setups(
         if first.overlaps(second):
             text = address_at(second.version, second.first)
             raise ValueRefused("claimed_twice", "the pools of {0} and {1} both hold {2}".format(one, other, text))
-    return found
+    pools = {name: setup.pool for name, setup in found.items() if setup.pool.spans}
+    return {name: setup._replace(others={other: pool for other, pool in pools.items() if other != name}) for name, setup in found.items()}
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str]) -> Setup:

@@ -34,6 +34,13 @@ def parse_pool(texts: t.Iterable[object]) -> Pool:
     return Pool(tuple(spans))
 
 
+def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
+    """Raise ValueRefused ``outside_grant`` for an address that another cluster's pool has. ``others``: their pools by name."""
+    for name, pool in sorted(others.items()):
+        if address in pool:
+            raise ValueRefused("outside_grant", "{0} is of the pool of cluster {1}, which alone gives it to Services".format(address, name))
+
+
 def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], version: int = 4) -> t.Tuple[Reservation, bool]:
     """(reservation, whether it is new): the lowest free address. The same tags get the same address.
 

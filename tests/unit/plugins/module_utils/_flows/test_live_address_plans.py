@@ -7,16 +7,18 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_run import Run
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8"))
 MANAGER = "multicluster.network/t"
 BALANCERS = ["empty://", "kube-vip://", "metallb:///metallb-system/config", "metallb:///metallb-system?crdConfiguration=true"]
 ANNOTATION = "metallb.io/loadBalancerIPs"
@@ -143,3 +145,29 @@ def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer)
     ]
     other = plan(balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {})
     assert [refusal.reason for refusal in other.plan.refused] == ["adoptable"] and not other.plan.changes
+
+
+@pytest.mark.parametrize("balancer", BALANCERS)
+@pytest.mark.parametrize("row", HOSTILE["pools_of_others"], ids=lambda row: row["why"])
+def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
+    """Whatever a cluster's Services and records say: only single addresses, and none of another cluster's pool."""
+    if row.get("annotation") and not balancer.startswith("metallb"):
+        balancer = BALANCERS[2]
+    ingress = [row["ingress"]] if row.get("ingress") else []
+    evil = service("evil", row.get("address"), row.get("annotation"), ingress, False, False, bool(ingress))
+    good = service("good", None, None, [], False, False, False)
+    ledger = {"192.0.2.1": entry("good", "192.0.2.1")}
+    if row.get("record"):
+        ledger["192.0.2.5"] = json.dumps(dict(json.loads(entry("evil", row["record"]["address"])), **row["record"]))
+    setups = parse_setups([{"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []} for name, pool in HOSTILE["pools"].items()], {}, {})
+    for request in ({}, {"adopt": True}):
+        report = Run(Cluster([evil, good], ledger, {}), setups["aws"], request, MANAGER, dry=True).report()
+        what = "reservation aws/203.0.113.1" if row.get("record") else "service aws/default/evil"
+        assert [(one.object, one.reason) for one in report.plan.refused] == ([(what, row["word"])] if row["word"] else [])
+        assert all("is of the pool of cluster victim" in one.message for one in report.plan.refused)
+        told = json.dumps([change.after for change in report.plan.changes if change.kind != "Reservation"], default=str)
+        assert "203.0.113" not in told and "/24" not in told and "/1\"" not in told and "192.0.2.1" in told
+        if balancer.startswith("empty"):
+            # a Service whose record is not believed gets an address of its own cluster's pool
+            fresh = ["192.0.2.0/32"] if row.get("record") and row["word"] else []
+            assert report.shown["announce"] == [*fresh, "192.0.2.1/32", *([] if row["word"] else ["192.0.2.5/32"])]
