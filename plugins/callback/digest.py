@@ -42,6 +42,7 @@ requirements:
 """
 
 import collections
+import contextlib
 import json
 import os
 import time
@@ -106,13 +107,26 @@ class CallbackModule(CallbackBase):
             path = self.get_option("details_file")
             if path:
                 try:
-                    handle = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                    # without a wait for the reader of a pipe
+                    handle = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+                    os.set_blocking(handle, True)
                     self._details = os.fdopen(handle, "w", encoding="utf-8", errors="replace")
                 except OSError as error:
                     self._display.warning("no details are kept: {0}: {1}".format(path, error.strerror))
         if self._details is not None:
-            self._details.write(text + "\n")
-            self._details.flush()
+            try:
+                self._details.write(text + "\n")
+                self._details.flush()
+            except OSError as error:
+                # Ansible would give up the whole event, with what was still to be shown
+                self._display.warning("no further details are kept: {0}: {1}".format(self.get_option("details_file"), error.strerror))
+                self._close()
+
+    def _close(self) -> None:
+        details, self._details = self._details, None
+        if details is not None:
+            with contextlib.suppress(OSError):  # what could not be written is tried once more here
+                details.close()
 
     def _finish(self) -> None:
         """The line of a step that is over; none where nothing happened."""
@@ -241,9 +255,7 @@ class CallbackModule(CallbackBase):
         self._keep(line)
         if stats.custom and C.SHOW_CUSTOM_STATS:
             self._say("custom stats: " + json.dumps(stats.custom, sort_keys=True, default=str))
-        if self._details is not None:
-            self._details.close()
-            self._details = None
+        self._close()
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 

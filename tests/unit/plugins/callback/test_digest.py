@@ -90,6 +90,22 @@ def test_what_is_off_or_skipped_is_not_shown():
     assert len(run.end()) == 1
 
 
+def test_a_full_disk_under_the_details_hides_no_error():
+    run = Run(details_file="/dev/full").play("Mirror").task("Mirror").result("aws", "failed", msg=["one", "two"]).result("gcp", "unreachable", msg="no route")
+    lines = run.end()
+    assert [line for line in lines if line.startswith(("FAILED", "UNREACHABLE"))] == [
+        "FAILED aws: Mirror: one", "FAILED aws: Mirror: two", "UNREACHABLE gcp: Mirror: no route",
+    ]  # fmt: skip
+    assert [line for line in lines if "WARNING" in line] == ["[WARNING]: no further details are kept: /dev/full: No space left on device"]
+    assert "1 failed: aws" in lines[-1]
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "details")
+    lines = Run(details_file=str(tmp_path / "details")).play("Mirror").task("Mirror").result("aws", "failed", msg="one").end()
+    assert "FAILED aws: Mirror: one" in lines
+
+
 def test_the_plan_is_told_in_numbers_before_anything_is_done():
     peers = {"peers": [1, 2]}
     nodes = {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}
