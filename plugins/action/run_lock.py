@@ -102,8 +102,10 @@ class ActionModule(ActionBase):
             return "waiting" not in row
 
         run_lock.take(request, told)
+        if last.get("error"):
+            raise AnsibleActionFail("fabric {0}: cannot keep the lock of this run: {1} [lock_failed]".format(request["fabric"], last["error"]))
         if not last.get("held"):
-            who = last.get("who") or last.get("error") or "the process that holds the lock ended"
+            who = last.get("who") or "the process that holds the lock ended"
             raise AnsibleActionFail(
                 "fabric {0}: another run is at work, waited {1:g} s for it: {2} [lock_held]".format(request["fabric"], request["wait"], who)
             )

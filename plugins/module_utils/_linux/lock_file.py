@@ -54,7 +54,11 @@ class LockFile:
                     os.close(handle)  # its holder gave it back, and the file went with it
                     continue
                 self._handle = handle
-                self.tell(record)
+                try:
+                    self.tell(record)
+                except OSError:
+                    self.release()  # nobody could find out who has it, its own run neither
+                    raise
                 return True
             except OSError as error:
                 raise LinuxError("lock", self.path, os_reason(error)) from None
@@ -86,8 +90,9 @@ class LockFile:
         """Change what others read while we hold it."""
         if self._handle is not None:
             text = json.dumps(record, sort_keys=True).encode("utf-8")
-            os.ftruncate(self._handle, 0)
+            # in this order a record takes the room of the last one, which a full disk still has
             os.pwrite(self._handle, text, 0)
+            os.ftruncate(self._handle, len(text))
 
     def told(self) -> Data:
         """What the last holder said of itself; {} when there is no word of it. It may have ended since."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pwd
+import resource
 import signal
 import socket
 import subprocess
@@ -121,6 +122,20 @@ def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_
     third = Run(start, "named")
     assert third.answer()["held"]
     third.end()
+
+
+def test_a_full_disk_is_no_other_run(start):
+    """The run goes on and says that it does so without a lock, as where there can be none."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        run = Run(start, "full")
+        answer = run.answer()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert answer["held"] and [row["reason"] for row in answer["unlocked"]] == ["lock_unsupported"], answer
+    assert "File too large" in answer["unlocked"][0]["message"]
+    run.end()
 
 
 def test_a_run_that_has_had_the_lock_for_a_day_is_said_to_hang(start, monkeypatch):

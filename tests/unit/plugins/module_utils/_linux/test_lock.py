@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
+import resource
 import signal
 import subprocess
 import sys
@@ -53,6 +55,36 @@ def start_fixture():
     for process in made:
         process.kill()
         process.communicate()
+
+
+@contextlib.contextmanager
+def full_disk():
+    """No file can be written any more, by the kernel's own word."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_no_lock_of_which_nobody_knows(folder):
+    with full_disk(), pytest.raises(LinuxError, match="lock .*{0}.*File too large".format(folder)):
+        HostLock(NAME, 0).__enter__()
+    with HostLock(NAME, 0):
+        pass
+    assert not folder.exists()
+
+
+def test_what_a_lock_says_is_there_though_the_disk_got_full(folder):
+    held = LockFile(str(folder), "x.lock")
+    assert held.take({"a": 1})
+    with full_disk(), pytest.raises(OSError):
+        held.tell({"a": 2, "b": 3})
+    assert held.told() == {"a": 1}
+    held.tell({})
+    assert held.told() == {}
+    held.release()
 
 
 def test_two_runs_on_one_host_take_turns(folder):
