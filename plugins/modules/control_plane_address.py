@@ -32,7 +32,8 @@ options:
     choices: [present, absent]
     default: present
   address:
-    description: The address, for O(settings[].provider=static). It is recorded under the tag when nothing is yet.
+    description: The address, for O(settings[].provider=static). It is recorded under the tag when nothing is yet,
+      and a record of another address is refused.
     type: str
   assign_command:
     description:

@@ -26,6 +26,7 @@ from .._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from .._loadbalancers.patience import Patience, Record, may_move
 from .._loadbalancers.reservations import Reservation
 from .._loadbalancers.setup import Setup
+from .._loadbalancers.static_pool import refuse_foreign
 from .._plan.objects import field_manager
 from .._plan.plan import Plan, Refusal
 from .._values.addresses import parse_address
@@ -133,7 +134,20 @@ class Pass:
             if text in state.ledger:
                 raise ValueRefused("claimed_twice", "{0} is reserved for {1}".format(text, state.ledger[text].service))
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
+        if self.setup.static:
+            self._check_record(state, str(parse_address(wanted)) if wanted else "")
         return state, make_provider(self.setup, state, _now(), float(self.request.get("timeout") or 60))
+
+    def _check_record(self, state: State, wanted: str) -> None:
+        """The record is the cluster's word, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
+        for entry in state.ledger.values():
+            if self.tag not in entry.tags or not entry.address:
+                continue
+            refuse_foreign(entry.address, self.setup.others)
+            if wanted and entry.address != wanted:
+                text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_address); if the inventory is right, "
+                text += "remove that entry"
+                raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +268,7 @@ class Pass:
             state.ledger.clear()
             state.ledger.update(fresh)
         found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
-        return found.assignments == self.eip.assignments
+        return (found.address, found.assignments) == (self.eip.address, self.eip.assignments)
 
     def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
         """The id of the reservation whose address now points at the winner. Raises ValueRefused."""
