@@ -195,7 +195,7 @@ def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:
 
 def short_diff(text: str, whole: bool) -> t.List[str]:
     """The changed lines of a diff. Of a file's own text only the beginning, unless the whole is asked for."""
-    lines = [line.rstrip("\n") for line in text.splitlines()]
+    lines = ["".join(char if char.isprintable() or char == "\t" else "?" for char in line) for line in text.splitlines()]
     if whole:
         return lines
     shown: t.List[str] = []
@@ -210,7 +210,7 @@ def short_diff(text: str, whole: bool) -> t.List[str]:
             if of_file > FILE_LINES + 1:
                 left_out += 1
                 continue
-        shown.append("".join(char if char.isprintable() else "?" for char in line))
+        shown.append(line)
     if left_out:
         shown.append("({0} lines of files: -v shows them)".format(left_out))
     return shown

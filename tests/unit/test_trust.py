@@ -30,6 +30,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows import
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
@@ -379,6 +380,14 @@ def test_provider_ids_of_others() -> None:
             result = world.sync()
         assert {refusal.reason for refusal in result.refused} == ({case["word"]} if case["word"] else set()), case["why"]
         assert tenants.seen(world) == tenants.REFERENCE
+
+
+def test_strange_objects() -> None:
+    for row in fixture("forms_of_answers.json")["objects"]:
+        seen = Clusters([])
+        seen.clients = t.cast(t.Any, {"evil": row["object"], "good": {"metadata": {"uid": "u"}}})
+        assert seen.read("look", lambda name, client: client["metadata"].get("uid")) == {"good": "u"}
+        assert [(one["cluster"], one["reason"]) for one in seen.failures] == [("evil", "bad_answer")]
 
 
 def test_pools_of_others() -> None:

@@ -7,16 +7,30 @@
 
 from __future__ import annotations
 
+import os
 import time
+import traceback
 import typing as t
 import urllib.parse
 
-from .._values.refused import ValueRefused
+from .._values.refused import ValueRefused, quoted
 from .access import AccessRefused, parse_access
 from .argspec import limits
 from .client import Client
-from .errors import KubeError
+from .errors import BadAnswer, KubeError
 from .fanout import fan_out
+
+
+def _guarded(name: str, what: str, function: t.Callable[[str, Client], t.Any], client: Client) -> t.Any:
+    """What a server sends against its own schema fails its cluster alone, wherever it is found out; the place is told."""
+    try:
+        return function(name, client)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = "an object has a form that no API server sends ({0} {1}, {2} line {3})".format(
+            type(error).__name__, quoted(error), os.path.basename(place.filename), place.lineno
+        )
+    raise BadAnswer(name, what, text)
 
 
 class Clusters:
@@ -56,7 +70,7 @@ class Clusters:
         names: t.Iterable[str],
         seconds: t.Optional[float],
     ) -> t.Dict[str, t.Any]:
-        tasks = {name: (lambda name=name: function(name, self.clients[name])) for name in sorted(names)}
+        tasks = {name: (lambda name=name: _guarded(name, what, function, self.clients[name])) for name in sorted(names)}
         values = {}
         for name, outcome in fan_out(tasks, seconds, operation=what).items():
             if outcome.error is not None:

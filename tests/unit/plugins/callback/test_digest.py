@@ -216,6 +216,13 @@ def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
     assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_diff_moves_no_cursor(whole):
+    """Nor with -v: what a cluster wrote into an object is shown, and does nothing."""
+    lines = digest_text.short_diff("+link \x1b]0;title\x07\x1b[2Jwg\u202e\n", whole)
+    assert lines == ["+link ?]0;title??[2Jwg?"]
+
+
 PLAYS = """
 - name: Work
   hosts: all
