@@ -65,6 +65,7 @@ class Step:
         self.task = ""
         self.heard = 0
         self.worked = False
+        self.wrote = False
         self.next_progress = 0.0
 
     def saw(self, host: str, state: str) -> None:
@@ -89,6 +90,8 @@ class CallbackModule(CallbackBase):
         self._opened = False
         self._told: t.Set[str] = set()
         self._items: t.Set[t.Tuple[str, str]] = set()
+        self._planned: t.Set[str] = set()
+        self._wrote: t.Set[str] = set()
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class CallbackModule(CallbackBase):
         if not step.worked and set(states) == {"ok"}:
             return  # the playbook only talked to itself
         color = C.COLOR_ERROR if states["failed"] or states["unreachable"] else C.COLOR_CHANGED if states["changed"] else C.COLOR_OK
-        line = digest_text.step_line(step.name, states, step.counts, step.told, time.monotonic() - step.begun)
+        line = digest_text.step_line(step.name, states, step.counts, step.told, time.monotonic() - step.begun, planned=not step.wrote)
         self._say(line, color)
         self._keep(line)
 
@@ -170,6 +173,11 @@ class CallbackModule(CallbackBase):
         self._handle_warnings(data)
         state = "changed" if data.get("changed") else "ok"
         self._hear(host, state)
+        if state == "changed":
+            planned = getattr(task, "check_mode", False) is True
+            (self._planned if planned else self._wrote).add(host)
+            if self._step is not None and not planned:
+                self._step.wrote = True
         if self._step is not None and not digest_text.is_housekeeping(task.action):
             self._step.worked = True
             for key, number in digest_text.counts(data).items():
@@ -250,7 +258,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         self._finish()
         rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
-        line = digest_text.end_line(rows, time.monotonic() - self._begun)
+        line = digest_text.end_line(rows, time.monotonic() - self._begun, self._planned - self._wrote)
         self._say(line, C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK)
         self._keep(line)
         if stats.custom and C.SHOW_CUSTOM_STATS:

@@ -23,6 +23,8 @@ FILE_LINES = 3
 _WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII)
 _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
+#: The same in check mode, which writes nothing.
+_WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}
 _HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta")
 
 
@@ -84,32 +86,33 @@ def _rows(value: t.Any) -> t.List[Data]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[str, str], int], told: str, seconds: float) -> str:
-    """One play as a line."""
+def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[str, str], int], told: str, seconds: float, planned: bool = False) -> str:
+    """One play as a line; ``planned`` where all its changes are those of check mode."""
     total = sum(states.values())
-    parts = ["{0} {1}".format(states[state], state) for state in ("changed", "failed", "unreachable") if states.get(state)]
+    words = _WOULD if planned else {}
+    parts = ["{0} {1}".format(states[state], words.get(state, state)) for state in ("changed", "failed", "unreachable") if states.get(state)]
     whole = "{0} hosts".format(total) if total > 1 else ""
     if not parts:
         parts = ["ok"] if told else ["nothing to change"]
     if total == 1 and states.get("changed"):
-        parts = ["changed"]
+        parts = [words.get("changed", "changed")]
     texts = [", ".join(text for text in (whole, *parts) if text)]
     if told:
         texts.append(told)
-    objects = _objects(done)
+    objects = _objects(done, words)
     if objects:
         texts.append(objects)
     return "{0}: {1} ({2:.1f} s)".format(name, "; ".join(texts), seconds)
 
 
-def _objects(done: t.Mapping[t.Tuple[str, str], int]) -> str:
+def _objects(done: t.Mapping[t.Tuple[str, str], int], words: t.Mapping[str, str]) -> str:
     texts = []
     for unused, word in _ACTIONS:
         rows = sorted(((number, kind) for (action, kind), number in done.items() if action == word), key=lambda row: (-row[0], row[1]))
         if rows:
             shown = [_number(number, kind) for number, kind in rows[:SHOWN_KINDS]]
             rest = sum(number for number, kind in rows[SHOWN_KINDS:])
-            texts.append("{0} {1}".format(word, ", ".join(shown + (["{0} more".format(rest)] if rest else []))))
+            texts.append("{0} {1}".format(words.get(word, word), ", ".join(shown + (["{0} more".format(rest)] if rest else []))))
     refused = sum(number for (action, unused), number in done.items() if action == "refused")
     if refused:
         texts.append("{0} refused".format(refused))
@@ -216,10 +219,13 @@ def short_diff(text: str, whole: bool) -> t.List[str]:
     return shown
 
 
-def end_line(rows: t.Mapping[str, t.Mapping[str, int]], seconds: float) -> str:
-    """The last line, with the names of hosts that failed."""
-    changed = sum(1 for row in rows.values() if row["changed"])
+def end_line(rows: t.Mapping[str, t.Mapping[str, int]], seconds: float, planned: t.Collection[str] = ()) -> str:
+    """The last line, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only."""
+    changed = sum(1 for host, row in rows.items() if row["changed"] and host not in planned)
+    would = sum(1 for host, row in rows.items() if row["changed"] and host in planned)
     texts = ["{0} hosts, {1} changed".format(len(rows), changed)]
+    if would:
+        texts[0] += ", {0} would change".format(would)
     for word, key in (("failed", "failures"), ("not reached", "unreachable")):
         names = [host for host, row in sorted(rows.items()) if row[key]]
         if names:

@@ -49,8 +49,8 @@ class Run:
         self.callback.v2_playbook_on_play_start(types.SimpleNamespace(get_name=lambda: name))
         return self
 
-    def task(self, name, action="multicluster.network.node_dataplane"):
-        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None)
+    def task(self, name, action="multicluster.network.node_dataplane", check_mode=False):
+        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None, check_mode=check_mode)
         self.callback.v2_playbook_on_task_start(self.now, False)
         return self
 
@@ -83,6 +83,22 @@ def test_a_step_is_one_line_with_what_it_changed():
     assert len(lines) == 2
     assert lines[0].startswith("Converge the nodes: 7 hosts, 7 changed; created 28 peers, 14 links (")
     assert lines[1].startswith("done after ") and lines[1].endswith(": 7 hosts, 7 changed; nothing failed")
+
+
+def test_what_check_mode_only_plans_is_not_told_as_done():
+    run = Run().play("Look").task("Plan", check_mode=True).result("n1", **changes(link=2)).result("n2", **changes(link=2))
+    run.play("One").task("Plan", check_mode=True).result("n1", **changes(link=1))
+    lines = run.end()
+    assert lines[0].startswith("Look: 2 hosts, 2 would change; would create 4 links (")
+    assert lines[1].startswith("One: would change; would create 1 link (")
+    assert lines[2].endswith(": 2 hosts, 0 changed, 2 would change; nothing failed")
+
+
+def test_a_host_that_was_changed_counts_as_such_beside_plans():
+    run = Run().play("Both").task("Plan", check_mode=True).result("n1", **changes(link=1)).task("Do").result("n1", **changes(link=1))
+    lines = run.end()
+    assert lines[0].startswith("Both: changed; created 2 links (")
+    assert lines[1].endswith(": 1 hosts, 1 changed; nothing failed")
 
 
 def test_what_is_off_or_skipped_is_not_shown():
