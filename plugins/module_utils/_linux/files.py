@@ -123,8 +123,10 @@ def write_state(path: str, state: FileState) -> None:
             target.flush()
             os.fsync(target.fileno())
         os.replace(spare, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(spare)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk, which is to be found
+            raise OSError(error.errno, error.strerror, path) from None
         raise
 
 

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A disk that has no room: the file is named, the old one stays, and nothing lies beside it."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, read_state, write_state
+
+
+def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path):
+    path = str(tmp_path / "dataplane.json")
+    write_state(path, FileState("file", 0o600, b"old"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # the kernel itself refuses each further byte
+    try:
+        with pytest.raises(OSError) as caught:
+            write_state(path, FileState("file", 0o600, b"new"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value).endswith("File too large: '{0}'".format(path))
+    assert read_state(path) == FileState("file", 0o600, b"old") and os.listdir(tmp_path) == ["dataplane.json"]
