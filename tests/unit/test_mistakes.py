@@ -205,6 +205,12 @@ def test_capabilities_for_all_or_for_the_clusters_are_right(where, tmp_path):
     assert inventories.validate([tmp_path])[:2] == ([], [])
 
 
+def test_variables_of_runs_are_no_mistakes_of_clusters(tmp_path):
+    text = "multicluster_clusters_group: clusters\nmulticluster_lock: fabric\nmulticluster_fabric: demo\n"
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": text})
+    assert inventories.validate([tmp_path])[:2] == ([], [])
+
+
 def test_an_overlay_that_names_hosts_again_is_no_mistake(tmp_path):
     inventories.write(tmp_path, {"base/hosts.yml": GOOD, "overlay/hosts.yml": "canaries: {hosts: {aws-1: {}, gcp-1: {}}}"})
     assert inventories.validate([tmp_path / "base", tmp_path / "overlay"])[:2] == ([], [])

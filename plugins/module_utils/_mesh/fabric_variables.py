@@ -152,10 +152,13 @@ class Variables:
 
 
 def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> t.List[Finding]:
-    """Warnings for variables that look like ours and are not: they would have no effect, silently."""
+    """Warnings for variables that look like ours and are not: they would have no effect, silently.
+
+    Names that begin with ``multicluster_`` are judged by check_names, which knows also those of runs.
+    """
     found = []
     for name in sorted(map(str, values)):
-        if name in CLUSTER_VARIABLES or name.startswith(_FOREIGN_PREFIXES) or len(name) > 64:
+        if name in CLUSTER_VARIABLES or name.startswith((*_FOREIGN_PREFIXES, "multicluster_")) or len(name) > 64:
             continue
         near = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1, 0.85)
         if near:
