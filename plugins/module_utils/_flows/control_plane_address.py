@@ -19,6 +19,7 @@ from .._io.hook import run_hook
 from .._kubernetes.access import AccessRefused, parse_access
 from .._kubernetes.argspec import limits
 from .._kubernetes.client import Client
+from .._kubernetes.clusters import contained
 from .._kubernetes.errors import KubeError
 from .._kubernetes.lease import Lease
 from .._loadbalancers import control_plane as rules_of
@@ -54,9 +55,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         if not setup.settings.values["eip_tag"]:
             continue  # switched off, and silent (ccm 11)
         try:
-            one = Pass(given[name], setup, request, manager, check)
+            one = contained(name, "read the nodes", lambda name=name, setup=setup: Pass(given[name], setup, request, manager, check))
             try:
-                guarded(one.client, one.leave if request.get("state") == "absent" else one.work)
+                work = one.leave if request.get("state") == "absent" else one.work
+                contained(name, "keep the address", lambda one=one, work=work: guarded(one.client, work))
             finally:
                 whole.extend(one.plan)
                 shown[name], requests[name] = one.shown, dict(sorted(one.client.stats.items()))

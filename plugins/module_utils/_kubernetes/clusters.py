@@ -21,10 +21,10 @@ from .errors import BadAnswer, KubeError
 from .fanout import fan_out
 
 
-def _guarded(name: str, what: str, function: t.Callable[[str, Client], t.Any], client: Client) -> t.Any:
+def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
     """What a server sends against its own schema fails its cluster alone, wherever it is found out; the place is told."""
     try:
-        return function(name, client)
+        return function()
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = "an object has a form that no API server sends ({0} {1}, {2} line {3})".format(
@@ -70,7 +70,7 @@ class Clusters:
         names: t.Iterable[str],
         seconds: t.Optional[float],
     ) -> t.Dict[str, t.Any]:
-        tasks = {name: (lambda name=name: _guarded(name, what, function, self.clients[name])) for name in sorted(names)}
+        tasks = {name: (lambda name=name: contained(name, what, lambda: function(name, self.clients[name]))) for name in sorted(names)}
         values = {}
         for name, outcome in fan_out(tasks, seconds, operation=what).items():
             if outcome.error is not None:

@@ -88,3 +88,10 @@ def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> No
     assert isinstance(one.eip, Reservation) and one._still(state, provider)
     client.ledger = Cluster({"address": "10.66.0.101"}).ledger
     assert not one._still(state, provider)
+
+
+@pytest.mark.parametrize("spec", [[1], "text", {"ports": [7]}, {"ports": 7}], ids=str)
+def test_a_strange_service_fails_its_cluster_alone(spec: t.Any, monkeypatch: t.Any) -> None:
+    monkeypatch.setattr(Cluster, "get", lambda self, path: {"spec": spec})
+    result = plan({"address": "10.66.0.100"}, None, monkeypatch)
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "bad_answer")] and not result["plan"]["changes"]
