@@ -195,7 +195,7 @@ class _Device:
         """Read back: what still differs from the goal."""
         self.actual = wireguard_device.gather(self.desired)
         self.plan = wireguard_device.plan(self.desired, self.actual, self.last_endpoints)
-        return ["{0} {1}".format(change.action, change.id) for change in self.plan.changes]
+        return [" ".join([change.action, change.id] + (["({0})".format(", ".join(change.fields))] if change.fields else [])) for change in self.plan.changes]
 
 
 class _Work:
