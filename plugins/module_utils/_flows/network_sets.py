@@ -140,7 +140,8 @@ def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[st
         if isinstance(sets, tuple):
             target, found = sets
             if target is None:
-                message = "the API server has none of {0}".format(", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets))
+                kinds = ", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets)
+                message = "the API server has none of {0}; install Calico or Cilium there, or take policy out of multicluster_capabilities".format(kinds)
                 read.refused.append(Refusal(name, "kind_not_served", message))
             else:
                 read.sets[name] = (target, found)
