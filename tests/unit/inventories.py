@@ -37,14 +37,14 @@ def write(folder: pathlib.Path, files: t.Mapping[str, str]) -> None:
 
 
 def validate(
-    sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None
+    sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None, fabric: str = "test"
 ) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.List[str], t.Dict[str, t.Any]]:
     """(errors, warnings, mesh) of the playbook `validate`; mesh is empty where there are errors."""
     hostvars, groups = read(sources, command_line)
-    fabric = fabric_definition(hostvars, groups)
-    definition = dict(fabric["definition"], findings=inventory_findings(hostvars, groups))
+    read_in = fabric_definition(hostvars, groups)
+    definition = dict(read_in["definition"], findings=inventory_findings(hostvars, groups))
     try:
-        result = mesh_plan.run({"fabric": "test", "clusters": fabric["clusters"], "definition": definition, "validate_only": True})
+        result = mesh_plan.run({"fabric": fabric, "clusters": read_in["clusters"], "definition": definition, "validate_only": True})
     except mesh_plan.InventoryRefused as refused:
         return refused.findings, [], {}
     return [], result["warnings"], result["mesh"]

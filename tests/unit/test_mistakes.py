@@ -11,6 +11,9 @@ import typing as t
 
 import inventories
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import inventory_names
+from hypothesis import given
+from hypothesis import strategies as st
 
 GOOD = """\
 clusters:
@@ -72,9 +75,18 @@ MISTAKES = [
             files=of_all("mesh_frobnicate_everything: 1")),
     Mistake("a name in capitals", "all hosts", "mesh_Adopt", ("did you mean mesh_adopt?",), files=of_all("mesh_Adopt: true")),
     Mistake("prefix misspelt", "all hosts", "multiclster_fabric", ("did you mean multicluster_fabric?",),
-            files=of_all("multiclster_fabric: x"), level="warning"),
+            files=of_all("multiclster_fabric: x")),
     Mistake("prefix of a role misspelt", "all hosts", "node_dataplan_adopt", ("did you mean node_dataplane_adopt?",),
-            files=of_all("node_dataplan_adopt: true"), level="warning"),
+            files=of_all("node_dataplan_adopt: true")),
+    Mistake("a letter missing in a prefix", "group clusters", "service_miror_create_namespace", ("did you mean service_mirror_create_namespace?",),
+            files={"group_vars/clusters.yml": "service_miror_create_namespace: true"}),
+    Mistake("two letters swapped in a prefix", "all hosts", "laod_balancers_state", ("did you mean load_balancers_state?", "multicluster_foreign_variables"),
+            files=of_all("laod_balancers_state: absent")),
+    Mistake("a letter too many at the very start", "all hosts", "mmesh_adopt", ("did you mean mesh_adopt?",), files=of_all("mmesh_adopt: true")),
+    Mistake("a wrong letter in a prefix", "all hosts", "nesh_adopt", ("did you mean mesh_adopt?",), files=of_all("nesh_adopt: true")),
+    Mistake("no line in a prefix", "all hosts", "servicemirror_state", ("did you mean service_mirror_state?",), files=of_all("servicemirror_state: absent")),
+    Mistake("two mistakes, one in the prefix", "all hosts", "multiclster_fabrik", ("did you mean multicluster_fabric?",),
+            files=of_all("multiclster_fabrik: x"), level="warning"),
     Mistake("kind of the mesh", "all hosts", "multicluster_mesh", ("'kubespam' is none of semaphore, kubespan; did you mean kubespan?",),
             files=of_all("multicluster_mesh: kubespam")),
     Mistake("kind of the lock", "all hosts", "multicluster_lock", ("'fabrik' is none of controller, fabric, none; did you mean fabric?",),
@@ -146,6 +158,32 @@ def test_a_mistake_is_named_with_its_mend(mistake, tmp_path):
 
 def test_the_table_has_no_mistake_twice():
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) >= 30
+
+
+@pytest.mark.parametrize("name", ["mesh_network", "tenants_db", "status_page_url", "control_plane_address_xyz"])
+def test_a_name_that_is_near_to_none_of_ours_gets_no_suggestion(name, tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": "{0}: 1\n".format(name)})
+    (finding,) = inventories.validate([tmp_path])[0]
+    assert "no variable of this collection and has no effect" in finding["message"] and "did you mean" not in finding["message"]
+    assert "multicluster_foreign_variables: ['{0}']".format(name) in finding["message"]
+
+
+SHORT = st.text("ab_", max_size=6)
+
+
+@given(SHORT, SHORT)
+def test_a_slip_is_one_letter_too_many_missing_wrong_or_swapped(one, other):
+    near = other in {one[:at] + one[at + 1 :] for at in range(len(one))} or one in {other[:at] + other[at + 1 :] for at in range(len(other))}
+    near |= len(one) == len(other) and sum(left != right for left, right in zip(one, other)) == 1
+    near |= any(one[:at] + one[at + 1] + one[at] + one[at + 2 :] == other for at in range(len(one) - 1))
+    if one != other:
+        assert inventory_names._one_slip(one, other) is near is (inventory_names._slips(one, other) == 1)
+
+
+def test_a_fabric_without_a_name_is_refused(tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD})
+    (finding,) = inventories.validate([tmp_path], fabric="")[0]
+    assert (finding["where"], finding["word"]) == ("fabric", "fabric_name_invalid") and "multicluster_fabric" in finding["message"]
 
 
 # --- several inventories ----------------------------------------------------------------------------------------------
@@ -247,6 +285,8 @@ preflights: 3
 node_exporter_version: 1
 load_balancer_address: 10.0.0.1
 loadbalancer_apiserver: {address: 10.0.0.1}
+msh_adpot: true
+service_mesh_create_namespace: true
 awx_job_id: 7
 awx_user_name: admin
 awx_inventory_name: x

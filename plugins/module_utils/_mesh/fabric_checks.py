@@ -74,8 +74,12 @@ def _with_inventory(findings: t.List[Finding], given: t.List[Finding]) -> t.List
 
 
 def _fabric_name(name: object, findings: t.List[Finding]) -> str:
+    if name == "":
+        message = "the fabric's name is empty; give multicluster_fabric a name, or leave it out for the default"
+        findings.append(Finding("fabric", "name", "fabric_name_invalid", message))
+        return "mesh"
     try:
-        return parse_cluster_name("mesh" if name in (None, "") else name, "fabric_name_invalid")
+        return parse_cluster_name("mesh" if name is None else name, "fabric_name_invalid")
     except ValueRefused as error:
         findings.append(Finding("fabric", "name", error.word, error.message))
         return "mesh"

@@ -19,6 +19,8 @@ MAX_FINDINGS = 100
 #: How near a name must be to be what was meant; nearer still where the name need not be meant for us at all.
 _NEAR, _VERY_NEAR = 0.6, 0.85
 _LONGEST = 64
+#: A name with more of these has another meaning.
+_MOST_SLIPS = 3
 
 Hosts = t.Sequence[str]
 
@@ -52,7 +54,7 @@ def check_names(
     given: {variable: hosts that have it}. place: hosts to words such as ``group aws_nodes``. elsewhere: what was given on the
     command line. not_ours: names and patterns that the inventory declares to be something else's.
     """
-    spared = _Spared(known, not_ours)
+    spared, typos = _Spared(known, not_ours), _Typos(known.names)
     found: t.List[Finding] = []
     for name in sorted(given):
         if spared.covers(name):
@@ -63,12 +65,13 @@ def check_names(
             continue
         elif name.startswith(known.prefixes):
             found.append(_unknown(name, _where(name, given, place, elsewhere), known))
-        elif _resembles(name, known):
-            near = _nearest(name, known.names, _VERY_NEAR)
+        else:
+            typo_of = typos.of(name)
+            near = typo_of or (_nearest(name, known.names, _VERY_NEAR) if _resembles(name, known) else None)
             if near:
                 message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near)
                 where = _where(name, given, place, elsewhere)
-                level = "error" if name.startswith(known.shared) else "warning"
+                level = "error" if typo_of or name.startswith(known.shared) else "warning"
                 found.append(Finding(where, name[:_LONGEST], "misspelt_variable", message + _WAY_OUT.format(quoted(name)), level))
     return _bounded(found)
 
@@ -113,6 +116,40 @@ class _Spared:
         return name in self._names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
 
 
+class _Typos:
+    """Names that are one slip of a finger away from one of ours: a letter too many, missing or wrong, or two swapped."""
+
+    def __init__(self, names: t.Iterable[str]) -> None:
+        self._by_length: t.Dict[int, t.List[str]] = {}
+        for name in sorted(names):
+            self._by_length.setdefault(len(name), []).append(name)
+
+    def of(self, name: str) -> t.Optional[str]:
+        """The variable that was meant, wherever the slip is, also in the prefix. Cheap enough for every name of an inventory."""
+        lengths = (len(name), len(name) - 1, len(name) + 1)
+        return next((known for length in lengths for known in self._by_length.get(length, ()) if _one_slip(name, known)), None)
+
+
+def _one_slip(one: str, other: str) -> bool:
+    at = next((index for index, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
+    left, right = one[at:], other[at:]
+    return left[1:] == right[1:] or left[1:] == right or left == right[1:] or (left[1::-1] == right[:2] and left[2:] == right[2:])
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters are too many, missing, wrong or swapped with the next one."""
+    before: t.List[int] = []
+    row = list(range(len(other) + 1))
+    for index, letter in enumerate(one, 1):
+        before, last, row = row, before, [index]
+        for column, wanted in enumerate(other, 1):
+            best = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != wanted))
+            if last and column > 1 and letter == other[column - 2] and wanted == one[index - 2]:
+                best = min(best, last[column - 2] + 1)
+            row.append(best)
+    return row[-1]
+
+
 def _where(name: str, given: t.Mapping[str, Hosts], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str]) -> str:
     return "command line" if name in elsewhere else place(given[name])
 
@@ -126,15 +163,27 @@ def _no_effect(name: str, where: str, known: Known) -> Finding:
 
 
 def _unknown(name: str, where: str, known: Known) -> Finding:
-    near = _nearest(name, known.names, _NEAR)
+    near = _meant(name, known)
     message = "{0} is no variable of this collection and has no effect".format(quoted(name))
     message += "; did you mean {0}?".format(near) if near else "; remove it."
     return Finding(where, name[:_LONGEST], "unknown_variable", message + _WAY_OUT.format(quoted(name)))
 
 
+def _meant(name: str, known: Known) -> t.Optional[str]:
+    """What a name with one of our prefixes was meant to be. A prefix alone makes any two names alike, so what follows it decides."""
+    text = _plain(name)
+    rest = len(text) - max(len(prefix) for prefix in known.prefixes if name.startswith(prefix))
+    allowed = min(_MOST_SLIPS, max(1, rest // 3))
+    slips = {near: _slips(text, near) for near in difflib.get_close_matches(text, sorted(known.names), 5, _NEAR)}
+    return next((near for near in sorted(slips, key=lambda near: slips[near]) if slips[near] <= allowed), None)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")[:_LONGEST]
+
+
 def _nearest(name: str, names: t.Iterable[str], cutoff: float) -> t.Optional[str]:
-    text = name.lower().replace("-", "_")[:_LONGEST]
-    found = difflib.get_close_matches(text, sorted(names), 1, cutoff)
+    found = difflib.get_close_matches(_plain(name), sorted(names), 1, cutoff)
     return found[0] if found else None
 
 
