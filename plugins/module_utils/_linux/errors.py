@@ -12,6 +12,10 @@ import os
 import typing as t
 
 
+#: The mend is a variable of the inventory, for most hosts are reached by an ordinary user.
+NEEDS_ROOT = "this needs root: set ansible_become: true for the host; in a container it needs CAP_NET_ADMIN too"
+
+
 class LinuxError(Exception):
     """An operation on this host that failed. ``operation`` and ``object`` name it, ``message`` says why.
 
@@ -37,5 +41,5 @@ def os_reason(error: OSError) -> str:
     """An OSError in the kernel's words, without paths or numbers that differ between hosts."""
     text = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in (errno.EPERM, errno.EACCES):
-        text += " (this needs root, and CAP_NET_ADMIN in a container)"
+        text += " ({0})".format(NEEDS_ROOT)
     return text

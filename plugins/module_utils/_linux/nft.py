@@ -28,7 +28,7 @@ import typing as t
 
 from . import nft_codec as codec
 from .collector import without_collector
-from .errors import LinuxError
+from .errors import NEEDS_ROOT, LinuxError
 from .netlink import NetlinkRefused
 from .nft_rules import RULE_CHAIN, RULE_TABLE, decode_rule, encode_rule
 from .nft_socket import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, GenerationChanged, Message, NetfilterSocket
@@ -207,7 +207,7 @@ def _open(operation: str) -> NetfilterSocket:
 
 def _words(error: NetlinkRefused) -> str:
     if error.errno == errno.EPERM:
-        return "this needs root, and CAP_NET_ADMIN in a container"
+        return NEEDS_ROOT
     if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
         return os.strerror(error.errno) + " (does this kernel have nf_tables with chains of this type?)"
     return os.strerror(error.errno)

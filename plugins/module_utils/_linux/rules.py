@@ -20,7 +20,7 @@ import socket
 import struct
 import typing as t
 
-from .errors import LinuxError
+from .errors import NEEDS_ROOT, LinuxError
 from .netlink import NLM_F_ACK, NLM_F_REQUEST, NetlinkRefused, NetlinkSocket, attribute, attributes, from_kernel
 
 Rule = t.Dict[str, t.Any]
@@ -160,7 +160,7 @@ def apply_rules(steps: t.Sequence[t.Mapping[str, t.Any]]) -> int:
 
 def _words(error: NetlinkRefused) -> str:
     if error.errno in (errno.EPERM, errno.EACCES):
-        return "this needs root, and CAP_NET_ADMIN in a container"
+        return NEEDS_ROOT
     if error.errno == errno.EAFNOSUPPORT:
         return "this kernel does not know rules of this family"
     return os.strerror(error.errno)

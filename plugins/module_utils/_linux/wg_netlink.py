@@ -17,7 +17,7 @@ import struct
 import typing as t
 
 from .._values.keys import fingerprint, key_bytes
-from .errors import LinuxError
+from .errors import NEEDS_ROOT, LinuxError
 from .netlink import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
 from .wg_values import NO_KEY, encode_key, handshake_time, merge_peer, new_dump, new_peer, read_preshared_key
 
@@ -243,7 +243,7 @@ class KernelDevice:
         if error.errno == errno.EADDRINUSE:
             return LinuxError(operation, self.name, "its UDP port is taken by another program or device")
         if error.errno == errno.EPERM:
-            return LinuxError(operation, self.name, "this needs root, and CAP_NET_ADMIN in a container")
+            return LinuxError(operation, self.name, NEEDS_ROOT)
         return LinuxError(operation, self.name, str(error))
 
     def close(self) -> None:

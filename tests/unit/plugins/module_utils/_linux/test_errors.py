@@ -1,0 +1,36 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said where the kernel does not let us: the variable of the inventory that mends it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ansible_collections.multicluster.network.plugins.module_utils._linux import nft, rules, wg_netlink
+from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import os_reason
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import NetlinkRefused
+
+SAYS = {
+    "a file": lambda number: os_reason(OSError(number, "")),
+    "a rule": lambda number: rules._words(NetlinkRefused(number)),
+    "nftables": lambda number: nft._words(NetlinkRefused(number)),
+}
+
+
+@pytest.mark.parametrize("what", sorted(SAYS))
+def test_who_is_not_root_is_told_the_variable(what):
+    assert "ansible_become: true" in SAYS[what](errno.EPERM)
+    assert "ansible_become" not in SAYS[what](errno.ENOENT)
+
+
+def test_a_folder_of_root_is_named_with_it_too():
+    assert os_reason(OSError(errno.EACCES, "")).startswith("Permission denied (this needs root: set ansible_become: true")
+
+
+def test_a_wireguard_device_too():
+    device = wg_netlink.KernelDevice.__new__(wg_netlink.KernelDevice)
+    device.name = "wg0"
+    assert "ansible_become: true" in device._failed("configure", NetlinkRefused(errno.EPERM)).message
