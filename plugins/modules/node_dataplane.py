@@ -128,6 +128,10 @@ options:
         description: V(false) when the peers' source could not be read completely. The device then keeps the peers it has.
         type: bool
         default: true
+      turned_away:
+        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) says it. A C(delete_budget) refusal repeats it.
+        type: str
+        default: ""
   kubespan:
     description:
       - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
@@ -163,6 +167,10 @@ options:
         type: list
         elements: str
         default: []
+      turned_away:
+        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) says it. A C(delete_budget) refusal repeats it.
+        type: str
+        default: ""
       complete:
         description: V(false) when a source of the mesh could not be read completely. The node then keeps the peers it has.
         type: bool
@@ -452,6 +460,7 @@ DEVICE = {
     "peers": {"type": "list", "elements": "dict", "default": []},
     "contested": {"type": "list", "elements": "dict", "default": []},
     "peers_known": {"type": "bool", "default": True},
+    "turned_away": {"type": "str", "default": ""},
 }
 
 KUBESPAN = {
@@ -461,6 +470,7 @@ KUBESPAN = {
     "contested": {"type": "list", "elements": "dict", "default": []},
     "disputed": {"type": "list", "elements": "str", "default": []},
     "unread": {"type": "list", "elements": "str", "default": []},
+    "turned_away": {"type": "str", "default": ""},
     "complete": {"type": "bool", "default": True},
     "cluster": {"type": "str", "required": True},
     "node_name": {"type": "str", "required": True},

@@ -280,7 +280,12 @@ class _Work:
             layout = kubespan.layout_of(self.node.state)
             self.kubespan = kubespan.Part(self.fabric, self.node.state, layout, adopt, self.node.purge, secrets=self.node.fingerprints)
             refusal = dataplane.peer_budget(
-                {"remote": "kubespan", "peers": self.node.state["peers"], "peers_known": self.node.purge},
+                {
+                    "remote": "kubespan",
+                    "peers": self.node.state["peers"],
+                    "peers_known": self.node.purge,
+                    "turned_away": given.get("turned_away"),
+                },
                 self.kubespan.device,
                 self.kubespan.actual["wireguard"]["peers"],
                 self.desired.get("max_deletes"),

@@ -130,7 +130,7 @@ def peer_budget(
     source = str(device.get("remote") or device["name"])
     lost = len(lost_peers(todo, device["peers"]))
     return check_budget(
-        source, "peers", len(present), lost, len(device["peers"]), max_deletes, confirm_empty=source in confirm_empty
+        source, "peers", len(present), lost, len(device["peers"]), max_deletes, source in confirm_empty, device.get("turned_away") or ""
     )
 
 
@@ -152,7 +152,7 @@ def state_to_keep(
     before = {d["name"]: d for d in (previous or {}).get("devices", ())}
     devices = []
     for device in desired["devices"]:
-        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge", "contested")}
+        kept = {key: device[key] for key in sorted(device) if key not in ("peers", "peers_known", "purge", "contested", "turned_away")}
         peers = [peer for peer in device["peers"] if not is_pending(peer)] if device.get("peers_known", True) else []
         if not device.get("peers_known", True) or not device.get("purge", True):
             taken = {peer["public_key"] for peer in peers} | {cidr for peer in peers for cidr in peer["allowed_ips"]}

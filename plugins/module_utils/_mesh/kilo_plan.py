@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.budget import check_budget
+from .._plan.budget import check_budget, why_refused
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others
+from .claims import label_of
 from .kilo_accepts import endpoint_name, refused_by_kilo
 from .kilo_diff import changed_fields, diff_peers, same_spec
 from .kilo_endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
@@ -115,13 +116,13 @@ class _Run:
             PeerWrite(change, action, name, reason, None, metadata.get("uid"), metadata.get("resourceVersion"), False, early=early)
         )
 
-    def purge(self, target: Target, source: str, doomed: t.Mapping[str, str], owned: int, remaining: int) -> None:
+    def purge(self, target: Target, source: str, doomed: t.Mapping[str, str], owned: int, remaining: int, turned_away: str = "") -> None:
         """Delete Peers of ours, within the budget of (target, source)."""
         if not doomed:
             return
         settings = self.settings
         confirmed = source in settings.confirm_empty or target.name in settings.confirm_empty
-        refusal = check_budget(source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed)
+        refusal = check_budget(source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed, turned_away)
         if refusal is not None:
             message = "in cluster {0}: {1}".format(target.name, refusal.message)
             self.plan.refuse("{0}/{1}".format(target.name, source), refusal.reason, message)
@@ -358,7 +359,10 @@ def _plan_deletes(
         else:
             doomed[name] = "node {0}: {1}".format(node, source.reasons.get(node, "another mesh's Peer has its key"))
     owned = sum(1 for name in own if name in doomed or target.ours(name))
-    run.purge(target, source.entry["name"], doomed, owned, remaining)
+    cluster = source.entry["name"]
+    skipped = {label_of(cluster, node) for node in source.reasons if node not in source.kept}
+    why = why_refused([refusal for refusal in run.plan.refused if refusal.object in skipped], [label_of(cluster, node) for node in source.peers])
+    run.purge(target, cluster, doomed, owned, remaining, why)
 
 
 def _in_order(writes: t.List[PeerWrite]) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.budget import why_refused
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
 from .claims import OVERLAY_RANGES, label_of
 from .fabric import Fabric
 from .kubespan_annotations import ENDPOINTS, KEYS, decode
-from .kubespan_claims import check_affiliates
+from .kubespan_claims import Checked, check_affiliates
 from .kubespan_harvest import gathered, with_harvested
 from .kubespan_identity import mesh_subnet
 from .kubespan_merge import cluster_source, merge, raw_key
@@ -40,7 +41,7 @@ def plan_mesh(
         mode: "kubespan"
         kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
         and where there are any: contested: [affiliates of which each node decides which it takes], disputed: [node addresses that
-        several of all affiliates have], unread: [clusters that could not be read]
+        several of all affiliates have], unread: [clusters that could not be read], turned_away: text, which nodes were refused
     """
     subnet = mesh_subnet(mesh_id)
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
@@ -62,7 +63,7 @@ def plan_mesh(
     checked = check_affiliates(raw, grants, subnet)
     refused.extend(checked.refused)
     unread = [cluster for cluster, listing in read.items() if listing.failure]
-    more = {"contested": checked.contested, "disputed": checked.disputed, "unread": unread}
+    more = {"contested": checked.contested, "disputed": checked.disputed, "unread": unread, "turned_away": _turned_away(checked, read)}
     nodes = {host: _node(fabric, host, read, refused) for host in sorted(fabric.nodes)}
     return {
         "mode": MODE,
@@ -81,6 +82,15 @@ def plan_mesh(
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
     }
+
+
+def _turned_away(checked: Checked, clusters: t.Iterable[str]) -> str:
+    """Of the clusters most of whose nodes were refused: which they are, and what to mend."""
+    found = []
+    for cluster in sorted(clusters):
+        inside = {label_of(cluster, row["node"]) for row in [*checked.affiliates, *checked.contested] if row["cluster"] == cluster}
+        found.append(why_refused([row for row in checked.refused if row.object.partition("/")[0] == cluster], inside))
+    return " ".join(text for text in found if text)
 
 
 def _plain(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Data:
@@ -143,7 +153,7 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data
         "complete": mesh["complete"],
         "cluster_networks": mesh["networks"][node["cluster"]],
         "pod_cidrs": node["pod_cidrs"],
-        **{name: mesh[name] for name in ("contested", "disputed", "unread") if mesh.get(name)},
+        **{name: mesh[name] for name in ("contested", "disputed", "unread", "turned_away") if mesh.get(name)},
     }
 
 

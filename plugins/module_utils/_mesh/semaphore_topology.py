@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.budget import why_refused
 from .._plan.pending import Pending
 from .._plan.plan import Refusal
 from .._values.addresses import parse_endpoint
@@ -42,6 +43,7 @@ def plan_mesh(
         clusters: {local: {remotes: {remote: {device, listen_port, listen_port_known, mtu, txqueuelen, routes, private_key_file,
                    peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
                    contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
+                   turned_away: text, which nodes were read and refused; only where they are most of all,
                    complete: bool, reason: None or text}}}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
@@ -57,6 +59,7 @@ def plan_mesh(
     refused = [refusal for listing in read.values() for refusal in listing.refused]
     remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
     nodes = _nodes(fabric, read, remotes, refused, reported or {})
+    unusable = [refusal for refusal in refused if refusal.reason != "node_missing"]
     hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
     ranges = _pod_ranges(fabric, read)
     grants = fabric.grants()
@@ -66,10 +69,12 @@ def plan_mesh(
         node["pod_cidrs"] = found if isinstance(found, list) else []
     clusters: t.Dict[str, t.Any] = {}
     for local in sorted(fabric.clusters):
-        claims = _View(local, guard, refused, reported or {}).claims(read, hosts, ranges)
+        seen: t.List[Refusal] = []
+        claims = _View(local, guard, seen, reported or {}).claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
-        refused.extend(turned_away)
+        seen.extend(turned_away)
+        refused.extend(seen)
         by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         for claim in kept:
             by_remote.setdefault(claim["cluster"], []).append(_peer(claim))
@@ -87,6 +92,10 @@ def plan_mesh(
                 complete=failure is None,
                 reason=failure["message"] if failure else None,
             )
+            inside = {label_of(name, claim["node"]) for claim in [*kept, *contested] if claim["cluster"] == name}
+            why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
+            if why and failure is None:
+                clusters[local]["remotes"][name]["turned_away"] = why
             if name in open_peers:
                 clusters[local]["remotes"][name]["contested"] = open_peers[name]
     return {
@@ -131,7 +140,8 @@ def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
 def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
     """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
-    devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known}].
+    devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
+    contested and turned_away where there are any}].
     """
     node = topology["nodes"][host]
     devices = []
@@ -153,6 +163,8 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
         )
         if settings.get("contested"):
             devices[-1]["contested"] = settings["contested"]
+        if settings.get("turned_away"):
+            devices[-1]["turned_away"] = settings["turned_away"]
     return dict(node, fabric=topology["fabric"], devices=devices)
 
 

@@ -30,11 +30,13 @@ def check_budget(
     remaining: int,
     max_deletes: t.Optional[int] = None,
     confirm_empty: bool = False,
+    turned_away: str = "",
 ) -> t.Optional[Refusal]:
     """None when the deletions may go ahead, else a ``delete_budget`` refusal that names the way out.
 
     owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
-    the source still wants.
+    the source still wants; turned_away: why it wants so few, where that is known (of why_refused). It is to be mended,
+    so it stands in place of the way to delete nevertheless.
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
         return None
@@ -50,8 +52,9 @@ def check_budget(
         return Refusal(
             source,
             "delete_budget",
-            "the source wants no {0} any more while we own {1}; nothing was deleted. Name {2} in confirm_empty if "
-            "that is right.".format(kind, owned, source),
+            "the source wants no {0} any more while we own {1}; nothing was deleted. {2}".format(
+                kind, owned, turned_away or "Name {0} in confirm_empty if that is right.".format(source)
+            ),
         )
     if confirm_empty and remaining == 0:
         return None
@@ -61,6 +64,30 @@ def check_budget(
     return Refusal(
         source,
         "delete_budget",
-        "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. Raise max_deletes if that is "
-        "right.".format(deletes, owned, kind, limit),
+        "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. {4}".format(
+            deletes, owned, kind, limit, turned_away or "Raise max_deletes if that is right."
+        ),
     )
+
+
+def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = ()) -> str:
+    """Which nodes of a source were read and refused, and what to mend; nothing unless they are more than those that got in.
+
+    refused: their refusals, of which the objects are ``cluster/node``; kept: the objects of the source that got in. A few
+    bad nodes explain no loss, and whoever can register one must not change what the others are told.
+    """
+    rows = sorted({row for row in refused if row.object not in kept})
+    count = len({row.object for row in rows})
+    if count <= len(kept):
+        return ""
+    first = rows[0]
+    mend = "Mend the node, or the variable that its refusal names."
+    if first.reason == "outside_grant" or first.reason.endswith("OutOfRange"):
+        mend = "Mend the grant of cluster {0} in the inventory (pod_cidrs or what else the refusal names), or the node.".format(
+            first.object.partition("/")[0]
+        )
+    text = "{0} refused, the first is {1} [{2}]. {3}".format(
+        "1 node was" if count == 1 else "{0:,} nodes were".format(count), first.object, first.reason, mend
+    )
+    # the names are those of a cluster, and the text becomes an argument of a task: nothing in it is a template
+    return text.replace("{", "\\x7b")

@@ -30,7 +30,9 @@ def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone
     unproven: t.List[str] = []
     for failure in topology.get("failures") or ():
         broken.append("cluster {0}: {1} [{2}]".format(failure["cluster"], failure["message"], failure["reason"]))
-    unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or ()]
+    causes = causes_of_budgets(topology, found)
+    broken = [refusal_text("mesh", refusal) for refusal in causes] + broken
+    unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or () if refusal not in causes]
     left_out = sorted(set(declared) - set(found))
     if left_out:
         unproven.append("{0} not looked at ({1}): run it without --limit".format(counted(len(left_out), "node"), _named(left_out)))
@@ -53,6 +55,25 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False) -> Ve
     broken += stray_lines(topology, host, probe) + ping_lines(host, probe) + unit_lines(host, probe)
     unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found)
     return Verdict(tuple(broken), tuple(unproven + unread_lines(host, row)))
+
+
+def causes_of_budgets(topology: Facts, found: Found) -> t.List[Facts]:
+    """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is told first."""
+    rows = [refusal for host in sorted(found) for refusal in (found[host].get("drift") or {}).get("refused") or ()]
+    short = {str(row.get("object")) for row in rows if row.get("reason") == "delete_budget"}
+    if not short:
+        return []
+    if is_kubespan(topology):
+        seats = {(row["cluster"], row["node"]) for row in topology["kubespan"]["affiliates"]}
+    else:
+        parts = [part for cluster in (topology.get("clusters") or {}).values() for part in cluster["remotes"].items()]
+        seats = {(remote, peer.get("node")) for remote, part in parts for peer in part["peers"]}
+    causes = []
+    for refusal in topology.get("refused") or ():
+        cluster, dummy, node = str(refusal.get("object")).partition("/")
+        if node and (is_kubespan(topology) or cluster in short) and (cluster, node) not in seats:
+            causes.append(refusal)
+    return causes
 
 
 def _named(names: t.Sequence[str]) -> str:
@@ -95,6 +116,12 @@ def remotes_of(topology: Facts, host: str) -> Facts:
 def about_of(topology: Facts, host: str) -> Facts:
     """What the plan says of a host: {cluster, node_name, pod_cidrs}."""
     return (topology.get("nodes") or {}).get(host) or {}
+
+
+def unread(topology: Facts, host: str) -> str:
+    """The host's cluster where it could not be read, so that what its Node says is not known; else nothing."""
+    own = about_of(topology, host).get("cluster")
+    return str(own) if any(failure["cluster"] == own for failure in topology.get("failures") or ()) else ""
 
 
 def drift_lines(host: str, result: Facts) -> t.List[str]:
@@ -147,7 +174,7 @@ def path_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
 def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     """Pods whose addresses the mesh cannot carry, since they are not from the ranges of their Node."""
     strays = probe.get("strays") or ()
-    if not strays:
+    if not strays or unread(topology, host):
         return []
     return ["{0}: {1} [pods_outside_node_range]".format(host, stray_text(strays, about_of(topology, host).get("pod_cidrs") or ()))]
 
@@ -204,6 +231,9 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found) -> t.L
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
         return ["{0}: nothing was pinged from there".format(host)]
+    if not probe.get("pods") and unread(topology, host):
+        text = "{0}: cluster {1} was not read, so the pod range of this node is not known and nothing was pinged from there"
+        return [text.format(host, unread(topology, host))]
     if not probe.get("pods"):
         seen = "; addresses that other network namespaces have there: {0}".format(_named(probe["others"])) if probe.get("others") else ""
         ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())

@@ -105,6 +105,18 @@ def test_nothing_goes_on_an_incomplete_source() -> None:
     assert len(plan.plan.of(DELETE)) == 4 and plan.bootstrapping
 
 
+def test_a_source_of_which_all_nodes_are_refused_is_not_to_be_confirmed() -> None:
+    peers = live(planned(nodes()))
+    found = nodes()
+    for item in found["eu"]:
+        item["podCIDRs"] = ["172.30.0.0/24"]
+    plan = planned(found, peers)
+    said = [refusal.message for refusal in plan.plan.refused if refusal.reason == "delete_budget"]
+    assert len(said) == 2 and not plan.plan.changes
+    mend = "2 nodes were refused, the first is eu/eu-1 [NodePodCIDROutOfRange]. Mend the grant of cluster eu"
+    assert all(mend in text and "confirm_empty" not in text for text in said)
+
+
 def test_agents_that_restart_keep_peer_key_and_anchor() -> None:
     peers = live(planned(nodes()))
     found = nodes()

@@ -172,3 +172,10 @@ def test_one_node_cannot_fill_anothers_list():
     many = [{"affiliate_id": "id-g1", "endpoint": "198.51.100.{0}:1".format(number)} for number in range(200)]
     found = published(dict(dict.fromkeys(KEYS), a1=many))["gcp"]["g1"][ENDPOINTS].split(",")
     assert found == ["10.22.22.27:51820", "198.51.100.0:1"]
+
+
+def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
+    part = node_kubespan(plan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1")
+    assert part["turned_away"].startswith("1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp")
+    # an endpoint alone is left out, the node stays
+    assert "turned_away" not in node_kubespan(plan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1")

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.dataplane import peer_budget, state_to_keep
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_listing import MAX_NODES
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_topology import node_part, plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 
 AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="
 GCP_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
@@ -261,3 +263,34 @@ def test_any_listing_gives_a_plan(aws: t.List[t.Any], gcp: t.List[t.Any]) -> Non
     assert topology == plan_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
     for row in topology["refused"]:
         assert row["message"].isprintable() and row["object"].isprintable()
+
+
+def nobody_granted() -> t.Dict[str, t.Any]:
+    """The inventory has the wrong ``pod_cidrs`` for gcp, so all of its good nodes are outside of their grant."""
+    more = copy.deepcopy(SETTLED)
+    more["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821")))
+    return plan_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
+
+
+def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confirmed() -> None:
+    device = node_part(nobody_granted(), "aws-1")["devices"][0]
+    todo = Plan()
+    todo.delete("peer", GCP_KEY, {"allowed_ips": ["10.4.7.0/24"]})
+    refusal = peer_budget(device, todo, {GCP_KEY: {}}, None, [])
+    assert refusal is not None and (refusal.object, refusal.reason) == ("gcp", "delete_budget")
+    assert "confirm_empty" not in refusal.message and "max_deletes" not in refusal.message
+    assert "2 nodes were refused, the first is gcp/gcp-1 [outside_grant]" in refusal.message
+    assert "the grant of cluster gcp in the inventory (pod_cidrs" in refusal.message
+    kept = state_to_keep({"fabric": "f", "devices": [device]}, None)
+    assert "turned_away" not in kept["devices"][0]
+    empty = node_part(plan_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
+    truly = peer_budget(empty, todo, {GCP_KEY: {}}, None, [])
+    assert truly is not None and "Name gcp in confirm_empty" in truly.message
+
+
+def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:
+    hostile = copy.deepcopy(SETTLED)
+    hostile["gcp"]["nodes"][0]["metadata"]["annotations"]["aws.wireguard.semaphore.uw.io/endpoint"] = "10.4.7.7:51821"
+    topology = plan_mesh(fabric(), hostile)
+    assert reasons(topology) == [("gcp/gcp-1", "endpoint_in_overlay")] and len(peers_of(topology)) == 1
+    assert "turned_away" not in node_part(topology, "aws-1")["devices"][0]

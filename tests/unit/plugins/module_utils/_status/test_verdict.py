@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, mesh_verdict, report
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, told
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -269,6 +269,36 @@ def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     assert report.build(facts)["verdict"] == PROVEN
     service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
+
+
+def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
+    facts = verified.facts()
+    facts["mesh"]["failures"] = [dict(FAILURE, reason="unauthorized", message="its token is not accepted")]
+    for host in ("gcp-1", "gcp-2"):
+        facts["mesh"]["nodes"][host]["pod_cidrs"] = []
+        probe(facts, host).update(pods=[], pings=[], strays=["10.4.7.10"], others=[])
+    built = report.build(facts)
+    assert "podCIDR" not in built["text"] and "The CNI must take" not in built["text"] and "pods_outside_node_range" not in built["text"]
+    assert "gcp-1: cluster gcp was not read, so the pod range of this node is not known" in built["text"]
+    verdict = mesh_verdict.of_host(facts["mesh"], "gcp-1", facts["found"])
+    assert verdict.value == UNPROVEN and not verdict.broken
+    # in a cluster that was read, it is said as before
+    probe(facts, "aws-1")["strays"] = ["10.2.99.5"]
+    assert "aws-1: 1 pod with an address outside" in report.build(facts)["text"]
+
+
+def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():
+    facts = verified.facts()
+    every_node_refused(facts)
+    facts["mesh"]["refused"] = [dict(REFUSAL, object="gcp/" + host, reason="outside_grant") for host in ("gcp-1", "gcp-2")]
+    facts["mesh"]["refused"].append(dict(REFUSAL, object="aws/aws-2"))
+    for host in ("aws-1", "aws-2"):
+        facts["found"][host]["drift"]["refused"] = [{"object": "gcp", "reason": "delete_budget", "message": "2 nodes were refused"}]
+    built = report.build(facts)
+    first = built["problems"][:3]
+    assert "refused gcp/gcp-1" in first[0] and "refused gcp/gcp-2" in first[1] and "[delete_budget]" in first[2]
+    assert built["text"].count("refused gcp/gcp-1") == 1
+    assert not any("aws/aws-2" in line for line in first) and "refused aws/aws-2" in built["text"]
 
 
 def test_each_part_has_its_own_verdict():
