@@ -90,6 +90,8 @@ class CallbackModule(CallbackBase):
         self._opened = False
         self._told: t.Set[str] = set()
         self._items: t.Set[t.Tuple[str, str]] = set()
+        #: Who was at fault in each failure of a host, in their order; None is the host itself.
+        self._at_fault: t.Dict[str, t.List[t.Optional[t.List[str]]]] = {}
         self._planned: t.Set[str] = set()
         self._wrote: t.Set[str] = set()
 
@@ -193,16 +195,18 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
         host, task, data = _parts(result)
         self._handle_warnings(data)
+        who, at_fault = _at_fault(host, task, data)
         if not ignore_errors:
             self._hear(host, "failed")
+            self._at_fault.setdefault(host, []).append(at_fault)
         told = (host, str(getattr(task, "_uuid", ""))) in self._items
         lines = digest_text.error_lines(data)
         if not told or not digest_text.is_of_items(data):
             for line in lines:
                 if ignore_errors and line in self._told:
                     continue  # a report has just shown it
-                self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", host, task.get_name(), line), C.COLOR_ERROR)
-                self._keep("FAILED {0}: {1}: {2}".format(host, task.get_name(), line))
+                self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", who, task.get_name(), line), C.COLOR_ERROR)
+                self._keep("FAILED {0}: {1}: {2}".format(who, task.get_name(), line))
         if data.get("exception") and self._display.verbosity > 1:
             self._say(str(data["exception"]), C.COLOR_ERROR)
         if self._display.verbosity > 2:
@@ -230,8 +234,11 @@ class CallbackModule(CallbackBase):
         host, task, data = _parts(result)
         self._handle_warnings(data)
         self._items.add((host, str(getattr(task, "_uuid", ""))))
+        who, unused = _at_fault(host, task, data)
         for line in digest_text.error_lines(data):
-            self._say("FAILED {0}: {1}: item {2}: {3}".format(host, task.get_name(), digest_text.one_line(self._get_item_label(data)), line), C.COLOR_ERROR)
+            text = "FAILED {0}: {1}: item {2}: {3}".format(who, task.get_name(), digest_text.one_line(self._get_item_label(data)), line)
+            self._say(text, C.COLOR_ERROR)
+            self._keep(text)
 
     def v2_runner_retry(self, result: t.Any) -> None:
         host, task, data = _parts(result)
@@ -258,7 +265,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         self._finish()
         rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
-        line = digest_text.end_line(rows, time.monotonic() - self._begun, self._planned - self._wrote)
+        line = digest_text.end_line(rows, time.monotonic() - self._begun, self._planned - self._wrote, self._at_fault)
         self._say(line, C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK)
         self._keep(line)
         if stats.custom and C.SHOW_CUSTOM_STATS:
@@ -283,6 +290,14 @@ class CallbackModule(CallbackBase):
             self._keep("  " + line)
         if left_out:
             self._say("  ({0} lines of tables in which nothing is wrong: -v shows them)".format(left_out), C.COLOR_VERBOSE)
+
+
+def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> t.Tuple[str, t.Optional[t.List[str]]]:
+    """(who is shown, the clusters at fault): a task that one host does for all says nothing of this host."""
+    if not getattr(task, "run_once", False):
+        return host, None
+    clusters = digest_text.clusters_at_fault(data)
+    return digest_text.some(clusters) or "run", clusters
 
 
 def _parts(result: t.Any) -> t.Tuple[str, t.Any, t.Dict[str, t.Any]]:

@@ -56,7 +56,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(ok), C(cells) (cluster to capability to text), C(errors) and C(text), a table and a line for each error.
+  description: C(ok), C(cells) (cluster to capability to text), C(errors), C(at_fault) (clusters that errors name) and
+    C(text), a table and a line for each error.
   type: dict
 """
 

@@ -25,6 +25,10 @@ _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 #: The same in check mode, which writes nothing.
 _WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}
+#: A cluster that a line of ours blames, and all those that the last play blames.
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+_BLAMED = re.compile(r"(?:\d+ failed, first: )?(?:[a-z_ ]{1,40}, )?(?:node \S{1,253} of )?cluster ([a-z][a-z0-9-]{0,62}): ", re.ASCII)
+_ALL_BLAMED = re.compile(r"\d+ failed in ([a-z][a-z0-9-]{0,62}(?:, [a-z][a-z0-9-]{0,62})*), first: ", re.ASCII)
 _HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta")
 
 
@@ -152,6 +156,23 @@ def error_lines(data: Data) -> t.List[str]:
     return [line for line in lines if line] or ["failed without a message; -vvv shows the result"]
 
 
+def clusters_at_fault(data: Data) -> t.List[str]:
+    """The clusters that a failure names, in its rows or in its lines."""
+    failures = data.get("failures")
+    if isinstance(failures, list) and failures:
+        return sorted({row["cluster"] for row in _rows(failures) if isinstance(row.get("cluster"), str) and _NAME.fullmatch(row["cluster"])})
+    found: t.Set[str] = set()
+    for line in error_lines(data):
+        several, single = _ALL_BLAMED.match(line), _BLAMED.match(line)
+        found.update(several.group(1).split(", ") if several else [single.group(1)] if single else [])
+    return sorted(found)
+
+
+def some(names: t.Sequence[str], most: int = 5) -> str:
+    """Names for a line; those that have no room are counted."""
+    return ", ".join(names[:most]) + (" and {0} more".format(len(names) - most) if len(names) > most else "")
+
+
 def _failure(row: Data) -> str:
     operation = "cannot {0}: ".format(row["operation"]) if row.get("operation") else ""
     return one_line("cluster {0}: {1}{2} [{3}]".format(row.get("cluster"), operation, row.get("message"), row.get("reason")))
@@ -219,18 +240,33 @@ def short_diff(text: str, whole: bool) -> t.List[str]:
     return shown
 
 
-def end_line(rows: t.Mapping[str, t.Mapping[str, int]], seconds: float, planned: t.Collection[str] = ()) -> str:
-    """The last line, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only."""
+def end_line(
+    rows: t.Mapping[str, t.Mapping[str, int]],
+    seconds: float,
+    planned: t.Collection[str] = (),
+    at_fault: t.Optional[t.Mapping[str, t.Sequence[t.Optional[t.Sequence[str]]]]] = None,
+) -> str:
+    """The last line, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only.
+
+    at_fault: {host: for each of its failures the clusters that are to blame, or None where it is the host}. Failures that were
+    rescued come first there and count nowhere.
+    """
     changed = sum(1 for host, row in rows.items() if row["changed"] and host not in planned)
     would = sum(1 for host, row in rows.items() if row["changed"] and host in planned)
     texts = ["{0} hosts, {1} changed".format(len(rows), changed)]
     if would:
         texts[0] += ", {0} would change".format(would)
-    for word, key in (("failed", "failures"), ("not reached", "unreachable")):
-        names = [host for host, row in sorted(rows.items()) if row[key]]
+    blamed = {host: list((at_fault or {}).get(host, ()))[-row["failures"] :] for host, row in rows.items() if row["failures"]}
+    for word, names in (
+        ("failed", [host for host in sorted(blamed) if None in blamed[host] or not blamed[host]]),
+        ("not reached", [host for host, row in sorted(rows.items()) if row["unreachable"]]),
+    ):
         if names:
-            more = " and {0} more".format(len(names) - 20) if len(names) > 20 else ""
-            texts.append("{0} {1}: {2}{3}".format(len(names), word, ", ".join(names[:20]), more))
+            texts.append("{0} {1}: {2}".format(len(names), word, some(names, 20)))
+    for_all = [clusters for failures in blamed.values() for clusters in failures if clusters is not None]
+    if for_all:
+        clusters = sorted({name for names in for_all for name in names})
+        texts.append("clusters at fault: " + some(clusters, 20) if clusters else "the run failed")
     if len(texts) == 1:
         texts.append("nothing failed")
     return "done after {0:.0f} s: {1}".format(seconds, "; ".join(texts))

@@ -53,4 +53,6 @@ def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
     for name in ("c1", "c2"):
         row = next(line for line in lines if line.startswith("  {0} ".format(name)))
         assert row.count("failed") == 3, row
-    assert sum(line.startswith("FAILED c1: multicluster.network.") for line in lines) >= 3 and not any("c2:" in line[:12] for line in lines)
+    told = [line for line in lines if line.startswith("FAILED")]
+    assert len(told) == 7 and all(line.startswith("FAILED c1, c2: multicluster.network.") for line in told), lines
+    assert "6 failed in c1, c2, first: services, cluster c1: " in told[-1] and lines[-1].endswith("; clusters at fault: c1, c2")

@@ -41,7 +41,7 @@ class Told(t.NamedTuple):
 
 
 def judge(told: Told) -> t.Dict[str, t.Any]:
-    """{ok, cells: {cluster: {capability: text}}, errors: [line], text: [line]}; ``text`` fits a screen."""
+    """{ok, cells: {cluster: {capability: text}}, errors: [line], at_fault: [cluster], text: [line]}; ``text`` fits a screen."""
     cells: Cells = {name: {} for name in sorted(told.clusters)}
     errors: t.List[str] = []
     for capability in told.asked:
@@ -53,7 +53,11 @@ def judge(told: Told) -> t.Dict[str, t.Any]:
     lines = list(errors[:SHOWN_ERRORS])
     if len(errors) > SHOWN_ERRORS:
         lines.append("{0} more, see above".format(len(errors) - SHOWN_ERRORS))
-    return {"ok": not errors, "cells": cells, "errors": errors, "text": table + (["failed:"] + ["  " + line for line in lines] if lines else [])}
+    named = {str(row.get("cluster")) for name in told.asked for result in told.results.get(name, ()) for row in result.get("failures") or ()}
+    named.update(told.nodes.get(host, host) for host in told.lost)
+    at_fault = sorted(named.intersection(cells))
+    text = table + (["failed:"] + ["  " + line for line in lines] if lines else [])
+    return {"ok": not errors, "cells": cells, "errors": errors, "at_fault": at_fault, "text": text}
 
 
 def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:

@@ -49,8 +49,8 @@ class Run:
         self.callback.v2_playbook_on_play_start(types.SimpleNamespace(get_name=lambda: name))
         return self
 
-    def task(self, name, action="multicluster.network.node_dataplane", check_mode=False):
-        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None, check_mode=check_mode)
+    def task(self, name, action="multicluster.network.node_dataplane", check_mode=False, run_once=False):
+        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None, check_mode=check_mode, run_once=run_once)
         self.callback.v2_playbook_on_task_start(self.now, False)
         return self
 
@@ -159,6 +159,48 @@ def test_an_item_that_failed_is_told_once():
     assert run.screen.lines == ["FAILED n1: t: item x: no"]
 
 
+def test_an_item_that_failed_is_in_the_details(tmp_path):
+    path = tmp_path / "details"
+    Run(details_file=str(path)).play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x").end()
+    assert "FAILED n1: t: item x: no\n" in path.read_text()
+
+
+FAILURES = [{"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"} for name in ("oslo", "rome", "oslo")]
+
+
+@pytest.mark.parametrize("data, who", [
+    ({"msg": "cluster oslo: cannot list: no route [unreachable] (and 2 more, see failures)", "failures": FAILURES}, "oslo, rome"),
+    ({"msg": ["cluster rome: no route [unreachable]", "cluster oslo: no route [unreachable]"]}, "oslo, rome"),
+    ({"msg": "1 failed, first: services, cluster rome: cannot list: no route [unreachable]"}, "rome"),
+    ({"msg": "2 failed in oslo, rome, first: mesh, node n1 of cluster oslo: timed out"}, "oslo, rome"),
+    ({"msg": "mesh_id is empty: no cluster has one"}, "run"),
+    ({"msg": "no", "failures": [{"cluster": "a\nb"}, 7]}, "run"),
+])  # fmt: skip
+def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
+    path = tmp_path / "details"
+    run = Run(details_file=str(path)).play("p").task("t", run_once=True).result("berlin", "failed", **data)
+    told = [line for line in run.screen.lines if line.startswith("FAILED")]
+    assert told and all(line.startswith("FAILED {0}: t: ".format(who)) for line in told)
+    last = run.task("u").result("paris").end()[-1]
+    assert last.endswith("; the run failed" if who == "run" else "; clusters at fault: " + who) and "berlin" not in last
+    assert told[0] in path.read_text().splitlines()
+
+
+def test_who_speaks_for_all_and_fails_too_is_named():
+    run = Run().play("p").task("t", run_once=True).result("berlin", "failed", msg="cluster oslo: no route")
+    assert run.task("u").result("berlin", "failed", msg="no").end()[-1].endswith("; 1 failed: berlin; clusters at fault: oslo")
+
+
+def test_what_one_host_said_for_all_and_was_ignored_is_no_failure():
+    run = Run().play("p").task("t", run_once=True).result("berlin", "failed", ignored=True, msg="cluster oslo: no route")
+    assert run.screen.lines == ["failed, goes on: oslo: t: cluster oslo: no route"] and run.end()[-1].endswith("nothing failed")
+
+
+def test_items_of_a_task_for_all_are_told_alike():
+    run = Run().play("p").task("t", run_once=True).result("berlin", "item_failed", msg="cluster oslo: no", item="x", _ansible_item_label="x")
+    assert run.screen.lines == ["FAILED oslo: t: item x: cluster oslo: no"]
+
+
 @pytest.mark.parametrize("how", ["ok", "failed", "skipped", "unreachable", "item_ok", "item_skipped", "item_failed"])
 def test_warnings_are_shown_whatever_became_of_the_task(how):
     run = Run().play("p").task("t").result("n1", how, warnings=["refused gcp/n9: bad [bad_key]"], msg="m")
@@ -253,6 +295,7 @@ PLAYS = """
   gather_facts: false
   tasks:
     - {name: told, ansible.builtin.debug: {msg: [one, two]}, run_once: true}
+    - {name: all, ansible.builtin.fail: {msg: "1 failed, first: dns, cluster oslo: no"}, run_once: true}
 """
 
 
@@ -267,6 +310,7 @@ def test_a_real_run(tmp_path):
     assert done.returncode == 2, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines[:3] == ["failed, goes on: h2: wrong: no way at all", "FAILED h3: fatal: first", "FAILED h3: fatal: second"]
-    assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (") and lines[4:6] == ["  one", "  two"]
-    assert lines[6].startswith("done after ") and lines[6].endswith("3 hosts, 3 changed; 1 failed: h3") and len(lines) == 7
+    assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (")
+    assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: dns, cluster oslo: no"]
+    assert lines[-1].startswith("done after ") and lines[-1].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr

@@ -23,7 +23,7 @@ def told(**changed):
 
 def test_all_is_well():
     assert told() == {
-        "ok": True, "errors": [], "cells": {"aws": {"mesh": "ok", "services": "ok"}, "gcp": {"mesh": "ok", "services": "ok"}},
+        "ok": True, "errors": [], "at_fault": [], "cells": {"aws": {"mesh": "ok", "services": "ok"}, "gcp": {"mesh": "ok", "services": "ok"}},
         "text": ["CLUSTER  MESH  SERVICES", "aws      ok    ok", "gcp      ok    ok"],
     }  # fmt: skip
 
@@ -75,6 +75,12 @@ def test_lost_nodes_are_failures_of_their_cluster():
     found = told(lost={"n2": ("mesh", "no route to host"), "aws": ("", "failed, see above")})
     assert found["cells"]["gcp"]["mesh"] == "failed: node n2" and found["cells"]["aws"]["mesh"] == "ok"
     assert found["errors"] == ["mesh, node n2 of cluster gcp: no route to host", "aws: failed, see above"]
+    assert found["at_fault"] == ["aws", "gcp"]
+
+
+def test_a_capability_that_broke_blames_no_cluster():
+    assert told(results={"mesh": [{}]}, broken={"services": "no library"})["at_fault"] == []
+    assert told(results={"mesh": [{"failures": [DOWN]}], "services": [{}]})["at_fault"] == ["gcp"]
 
 
 @pytest.mark.parametrize("verdict, cells, errors", [
