@@ -80,8 +80,9 @@ def _hosts(fabric: Fabric) -> t.Dict[str, t.List[str]]:
 def _missing(cluster: str, names: t.Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN]) + (" and {0} more".format(len(names) - SHOWN) if len(names) > SHOWN else "")
     return (
-        "cluster {0}: no host of the inventory stands for {1}, so this run does nothing for pods there; add a host with multicluster_cluster: {0} for each, "
-        "or write node_name where a host has another name than its Node"
+        "cluster {0}: no host of the inventory stands for {1}, so this run does nothing there; its peers are kept as long as it announces itself. "
+        "Add a host with multicluster_cluster: {0} for each, or write node_name where a host has another name than its Node; "
+        "teardown --limit HOST before a host is removed takes it off"
     ).format(cluster, shown)
 
 
