@@ -11,6 +11,7 @@ import typing as t
 
 from .kubespan_annotations import LISTS, SCALARS, Affiliate
 
+
 def raw_key(source: str, node_id: str) -> str:
     """The key of a raw record: ``<source>/<node id>``."""
     return "{0}/{1}".format(source, node_id)

@@ -62,8 +62,8 @@ def verdict(document: Data) -> t.Tuple[str, str]:
 def _why(document: Data) -> str:
     """The reasons of the verdict: the causes, before all that shows them."""
     given = document["verdict"]
-    rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]] + [[_pill(FAIR, UNPROVEN), _text(text, "long wide")]
-                                                                                  for text in given["unproven"]]  # fmt: skip
+    rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]]
+    rows += [[_pill(FAIR, UNPROVEN), _text(text, "long wide")] for text in given["unproven"]]
     parts = ", ".join("{0}: {1}".format(name, part["value"]) for name, part in given["parts"].items())
     return _table("Why", "why", _heads("Verdict|Reason"), rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
 

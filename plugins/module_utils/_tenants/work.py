@@ -149,7 +149,6 @@ class Work:
     def _stale(self, manifest: Object, current: Object) -> bool:
         return bool(stale_fields(owned_tree(current, self.options.profile.field_manager, "Apply"), manifest))
 
-
     def _shared(self, current: Object) -> bool:
         """True when we are not on record for what we write, or not alone: the twin is to be taken over, or was taken over half."""
         if not entries(current, "metadata", "managedFields"):

@@ -209,4 +209,3 @@ def test_a_duplicate_that_has_no_peer_gets_none_and_one_that_has_keeps_it() -> N
     assert not plan.plan.changes and reasons(plan) == {("eu/eu-2", "WGIPDuplicate")}
     gone = planned(found, live(planned(nodes())), keep_transient=False)
     assert [(write.action, write.name) for write in gone.writes["us"]] == [("delete", "m--eu--eu-2")]
-

@@ -107,10 +107,12 @@ def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
     assert len(found["errors"]) == 50
 
 
+FAILURES = st.fixed_dictionaries({"cluster": st.sampled_from(["aws", "gcp", "elsewhere"]), "reason": st.text(max_size=5), "message": st.text(max_size=9)})
+BROKEN = st.dictionaries(st.sampled_from(["mesh", "services", "lock"]), st.text(max_size=9))
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.fixed_dictionaries({"cluster": st.sampled_from(["aws", "gcp", "elsewhere"]),
-                                        "reason": st.text(max_size=5), "message": st.text(max_size=9)})),
-       st.dictionaries(st.sampled_from(["mesh", "services", "lock"]), st.text(max_size=9)), st.lists(st.sampled_from(["n1", "n2"]), unique=True))  # fmt: skip
+@given(st.lists(FAILURES), BROKEN, st.lists(st.sampled_from(["n1", "n2"]), unique=True))
 def test_nothing_that_failed_is_hidden(failures, broken, lost):
     found = told(results={"mesh": [{"failures": failures}], "services": [{}]}, broken=broken, lost={name: ("mesh", "gone") for name in lost})
     assert found["ok"] == (not (failures or broken or lost)) == (not found["errors"])
@@ -124,7 +126,7 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
 
 def test_the_filter_joins_what_the_roles_registered():
     hosts = {
-        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]}, 
+        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
                 "__capability_broken": {"services": "gcp: connection refused", "dns": "no such role"}},
         "gcp": {},
         "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},

@@ -69,8 +69,9 @@ def route_gone(facts):
 
 
 def led_elsewhere(facts):
-    facts["probes"]["aws-node-1"]["paths"]["elsewhere"] = [{"range": "10.3.1.0/24", "device": "wireguard.gcp", "address": "10.3.1.1", "source": None,
-                                                          "text": "the kernel sends it by eth0"}]  # fmt: skip
+    facts["probes"]["aws-node-1"]["paths"]["elsewhere"] = [
+        {"range": "10.3.1.0/24", "device": "wireguard.gcp", "address": "10.3.1.1", "source": None, "text": "the kernel sends it by eth0"}
+    ]
 
 
 def lost_ping(facts):
