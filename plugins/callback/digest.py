@@ -221,7 +221,7 @@ class CallbackModule(CallbackBase):
             self._keep("UNREACHABLE {0}: {1}".format(host, line))
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
-        unused, unused, data = _parts(result)
+        data = _parts(result)[2]
         self._handle_warnings(data)
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:

@@ -478,17 +478,21 @@ def test_what_stands_in_the_way_of_a_cloud_controller(server, double, api):
 def test_the_facility_of_the_host_is_the_last_resort(server, double, api):
     """Asked over HTTP, once, and only where neither the Service nor the settings name a place."""
     double.ask("/options", facilities=True)
-    nowhere = dict(metro=None, load_balancer="empty://", metadata_url=double.root)
+
+    def settings(url):
+        return dict(metro=None, load_balancer="empty://", metadata_url=url)
+
+    nowhere = settings(double.root)
     service(api, "placed", **{"metal_equinix_com__eip-metro": "ny"})
     assert reasons(run(server, double, **nowhere)) == set() and "GET /metadata" not in double.calls()
     service(api, "web")
     service(api, "db")
-    assert reasons(run(server, double, **dict(nowhere, metadata_url=None))) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")}
+    assert reasons(run(server, double, **settings(None))) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")}
     for wrong in ({"metadata": None}, {"metadata": {"facility": ["da11"]}}, {"metadata": {"facility": "x" * 64}}, {"metadata": {"facility": ""}}):
         double.ask("/options", **wrong)
         result = run(server, double, **nowhere)
         assert reasons(result) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")} and len(double.held()) == 1
-    result = run(server, double, **dict(nowhere, metadata_url="http://127.0.0.1:1"))
+    result = run(server, double, **settings("http://127.0.0.1:1"))
     assert all("metadata could not be read" in one["message"] for one in result["refused"]) and len(result["refused"]) == 2
     double.ask("/options", metadata={"facility": "da11"})
     asked = double.calls().count("GET /metadata")

@@ -48,7 +48,7 @@ def about(name: str) -> str:
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("# ").rstrip())
-    paragraph = " ".join("\n".join(lines).split("\n\n")[0].split())
+    paragraph = " ".join("\n".join(lines).split("\n\n", maxsplit=1)[0].split())
     return re.sub(r"(-e [a-z_]+=[\w.]+|--[a-z]+(?: --[a-z]+)*|(?<![\w/.])[a-z]+(?:_[a-z]+)+\b|extensions/[\w/.]+)", r"``\1``", paragraph)
 
 

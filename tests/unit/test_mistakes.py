@@ -188,7 +188,7 @@ def test_a_fabric_without_a_name_is_refused(tmp_path):
 
 # --- several inventories ----------------------------------------------------------------------------------------------
 
-CLUSTERS = GOOD.split("aws_nodes:")[0]
+CLUSTERS = GOOD.split("aws_nodes:", maxsplit=1)[0]
 
 
 def kubespray(cluster: str, hosts: t.Mapping[str, str]) -> t.Dict[str, str]:

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from .._values.refused import ValueRefused
 from .json_api import JsonApi, Manners, Transport, https
 

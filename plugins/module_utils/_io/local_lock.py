@@ -71,7 +71,7 @@ def ask_former(key: str) -> t.Optional[Data]:
         link.settimeout(_ASK_SECONDS)
         try:
             link.connect(former_name(key))
-            unused, uid, unused = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         except OSError:
             return None
         if uid != os.geteuid():

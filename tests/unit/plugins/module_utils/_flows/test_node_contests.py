@@ -67,11 +67,11 @@ class World:
 
     # -- KubeSpan ------------------------------------------------------------------------------------------------
 
-    def mesh_listings(self, changes: t.Mapping[t.Any, t.Mapping[str, str]] = {}) -> Data:
+    def mesh_listings(self, changes: t.Optional[t.Mapping[t.Any, t.Mapping[str, str]]] = None) -> Data:
         found: Data = {cluster: {"nodes": []} for cluster in (self.victim, self.hostile, self.third)}
         for seat in self.seats:
             notes = {name: value for name, value in encode(self.rows[seat]).items() if value}
-            notes.update(changes.get(seat, {}))
+            notes.update((changes or {}).get(seat, {}))
             found[seat[0]]["nodes"].append({"metadata": {"name": seat[1], "annotations": notes}, "spec": {"podCIDRs": self.rows[seat]["additional_addresses"]}})
         return found
 
@@ -322,7 +322,7 @@ def test_no_annotations_of_one_cluster_cost_another_a_peer(data: t.Any, unread: 
 # --- Semaphore: a device for each remote cluster ------------------------------------------------------------------
 
 
-def _semaphore(world: World, changes: t.Mapping[str, t.Any] = {}, dead: t.Sequence[str] = ()) -> Data:
+def _semaphore(world: World, changes: t.Optional[t.Mapping[str, t.Any]] = None, dead: t.Sequence[str] = ()) -> Data:
     listings: Data = {}
     for number, (cluster, name) in enumerate(world.seats):
         notes = {}
@@ -330,7 +330,7 @@ def _semaphore(world: World, changes: t.Mapping[str, t.Any] = {}, dead: t.Sequen
             if other != cluster:
                 notes[other + ".wireguard.semaphore.uw.io/pubKey"] = key(50 + 10 * number + [world.victim, world.hostile, world.third].index(other))
                 notes[other + ".wireguard.semaphore.uw.io/endpoint"] = "{0}:{1}".format(world.rows[(cluster, name)]["addresses"][0], 51820)
-        notes.update(changes.get(name, {}))
+        notes.update((changes or {}).get(name, {}))
         node = {
             "metadata": {"name": name, "annotations": notes}, "spec": {"podCIDRs": world.rows[(cluster, name)]["additional_addresses"]},
             "status": {"addresses": [{"type": "InternalIP", "address": world.rows[(cluster, name)]["addresses"][0]}]},

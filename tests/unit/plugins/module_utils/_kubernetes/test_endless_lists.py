@@ -113,10 +113,10 @@ def client(access, **limits):
 def test_all_lists_of_a_run_are_counted_together(endless):
     access, server = endless({"item": {"metadata": {"name": "x" * 1000}}}, MIB, last=0)
     one = client(dict(access, read_limit_mib=2))
-    for _ in range(7):
+    for unused in range(7):
         one.list("/api/v1/nodes")
     with pytest.raises(errors.ListIncomplete) as error:
-        for _ in range(3):
+        for unused in range(3):
             one.list("/api/v1/pods")
     assert error.value.cause == "answer_too_large" and "all lists together have more than 8 MiB" in str(error.value)
     # another cluster's client has a bound of its own, and one that lives as long as a service has none for all

@@ -190,7 +190,7 @@ def test_a_folder_that_was_open_is_closed_and_what_others_put_there_goes(folder,
     victim = tmp_path / "victim"
     victim.write_text("keep me")
     name = NAME.replace("/", "_") + ".lock"
-    for put in (lambda path: path.symlink_to(victim), lambda path: os.mkfifo(path), lambda path: path.mkdir(), lambda path: os.link(victim, path)):
+    for put in (lambda path: path.symlink_to(victim), os.mkfifo, lambda path: path.mkdir(), lambda path: os.link(victim, path)):
         reopen()
         put(folder / name)
         with HostLock(NAME, 0):
