@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Routes of a dump: what our encoder writes is read back, and bytes that are no route raise nothing but ValueError."""
+"""Routes of a dump: what our encoder writes is read back, and bytes that are no route are refused by name."""
 
 from __future__ import annotations
 
