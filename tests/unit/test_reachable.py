@@ -1,0 +1,122 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Code that only tests reach is a defect: every definition of the shared code is reached by something that users run.
+
+What counts as a root, and how names are followed, is said in reach.py. There is no list of exceptions. ``ALLOWED`` is a ratchet: so many
+unreached definitions are left, it only ever goes down, and at 0 it goes away.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.multicluster.network.tests.unit.reach import Name, Tree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ALLOWED = 188
+
+
+@pytest.fixture(scope="module", name="tree")
+def _tree() -> Tree:
+    return Tree(ROOT)
+
+
+def test_users_reach_every_definition(tree: Tree) -> None:
+    unreached = tree.unreached()
+    assert len(unreached) <= ALLOWED, "only tests reach:\n" + "\n".join(unreached)
+
+
+# --- the walk itself ---------------------------------------------------------------------------------------------
+
+UTILS = "plugins/module_utils/"
+PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils"
+
+
+def unreached(folder: pathlib.Path, sources: t.Mapping[str, str]) -> t.List[str]:
+    for path, source in sources.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(source, "utf-8")
+    return [line.rpartition(" (")[0].replace(UTILS, "") for line in Tree(folder).unreached()]
+
+
+TWO = "def used():\n    pass\n\n\ndef unused():\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from {0}._a.b import used\nused()",
+        "from {0}._a.b import used as other\nother()",
+        "from {0}._a import b\nb.used()",
+        "import {0}._a.b as c\nc.used()",
+        "from {0}._a import b as c\n\ndef main():\n    c.used()",
+        "def main():\n    from {0}._a.b import used\n    used()",
+        "from {0}._a import b\ngetattr(b, 'used')()",
+        "import importlib\none = importlib.import_module('x.' + '_a.b')\none.used()",
+        "from {0}._a import c\nc.used()",
+        "from {0}._a import d\nd.Table",
+        "from {0}._a import e\ne.call()",
+    ],
+)
+def test_a_name_is_reached_however_it_is_taken(tmp_path: pathlib.Path, code: str) -> None:
+    further = {
+        UTILS + "_a/c.py": "from .b import used\n",  # passes the name on
+        UTILS + "_a/d.py": "from . import b as other\n\nTable = {'x': other.used}\n",
+        UTILS + "_a/e.py": "from .._a.b import used\n\n\ndef call(of=used):\n    return of()\n",
+    }
+    used = {path: source for path, source in further.items() if "import {0}\n".format(path[-4]) in code}
+    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE), **used}) == ["_a/b.py: unused"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from {0}._a.b import used",  # imported and never named
+        "from {0}._a.b import used\n\n\ndef main(used):\n    return used",
+        "from {0}._a import b\n\n\ndef main():\n    b = 1\n    return b.used",
+        "from {0}._a import b\n\nTEXT = 'b.used'",
+        "import _a.b as b\nb.used()",
+    ],
+)
+def test_a_name_that_merely_looks_alike_reaches_nothing(tmp_path: pathlib.Path, code: str) -> None:
+    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE)}) == ["_a/b.py: used", "_a/b.py: unused"]
+
+
+def test_what_units_start_runs_as_a_program(tmp_path: pathlib.Path) -> None:
+    program = TWO + "\n\ndef main():\n    used()\n\n\nif __name__ == '__main__':\n    main()\n"
+    assert unreached(tmp_path, {UTILS + "_a/b.py": program}) == ["_a/b.py: used", "_a/b.py: unused", "_a/b.py: main"]
+    unit = "ExecStart=python3 -m {0}._a.b\n".format(PACKAGE)
+    assert unreached(tmp_path, {"roles/r/templates/s.j2": unit}) == ["_a/b.py: unused"]
+
+
+def test_what_an_archive_is_entered_by(tmp_path: pathlib.Path) -> None:
+    sources = {
+        UTILS + "_a/b.py": TWO + "\n\ndef main():\n    used()\n",
+        UTILS + "_a/c.py": "def archive():\n    return build('_a.b')\n\n\ndef build(entry):\n    return entry\n",
+        "plugins/modules/m.py": "from {0}._a.c import archive\narchive()\n".format(PACKAGE),
+    }
+    assert unreached(tmp_path, sources) == ["_a/b.py: unused"]
+
+
+def test_code_that_only_reaches_itself_is_not_reached(tmp_path: pathlib.Path) -> None:
+    ring = "def one():\n    return two()\n\n\ndef two():\n    return one() or LIMIT\n\n\nLIMIT: int = 3\n__all__ = ['one']\n"
+    assert unreached(tmp_path, {UTILS + "_a/b.py": ring}) == ["_a/b.py: one", "_a/b.py: two", "_a/b.py: LIMIT"]
+
+
+def test_getattr_that_nobody_can_follow_is_refused(tmp_path: pathlib.Path) -> None:
+    code = "from {0}._a import b\n\n\ndef main(name):\n    return getattr(b, name)\n".format(PACKAGE)
+    with pytest.raises(AssertionError, match="m.py:5"):
+        unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code})
+
+
+def test_the_boot_program_and_the_watcher_are_reached_through_their_units(tree: Tree) -> None:
+    """Were they not, everything that only nodes run would stand in the list above, or the walk would be blind to it."""
+    reached = tree.reached()
+    assert Name(UTILS + "_flows/boot.py", "main") in reached
+    assert Name(UTILS + "_flows/reconciler.py", "main") in reached
+    assert Name(UTILS + "_plan/runs.py", "Runs") in reached  # by the name of its file, in a string of the event source
