@@ -20,7 +20,7 @@ EDGES = ("_kubernetes", "_linux", "_io")
 ON_NODES = ("_values", "_plan", "_mesh", "_linux")
 #: Libraries of pure rooms; those of the second line only inside functions.
 PURE_LIBRARIES = ("netaddr",)
-PURE_LAZY_LIBRARIES = ("yaml", "cryptography", "netaddr")
+PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
 #: What does input and output. Pure rooms and flows have none of it.
 IO_MODULES = frozenset(
     "socket subprocess urllib http ssl select selectors asyncio fcntl shutil tempfile glob pathlib socketserver ftplib "

@@ -26,7 +26,6 @@ ROUTE_METRIC = 1
 FALLBACK_METRIC = 4278198272
 #: rtnetlink's "static", which the original uses for its rules and routes and which is part of how they are recognised.
 PROTOCOL_STATIC = 4
-KEY_FILE_FIELDS = ("address", "subnet", "privateKey", "publicKey")
 #: Protocol limits of one affiliate, also ours for what we read from anywhere.
 MAX_ENDPOINTS = 64
 MAX_NODE_ID = 256

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Who a node is in the mesh: ULA from mesh id and MAC, node id, key file of the original (kubespan 3)."""
+"""Who a node is in the mesh: ULA from mesh id and MAC, node id (kubespan 3)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ import re
 import typing as t
 
 from .._values.addresses import Address
-from .._values.private_keys import decode_key_text
 from .._values.refused import ValueRefused, quoted
-from .._values.x25519 import public_key
-from .kubespan_generations import KEY_FILE_FIELDS
 
 PURPOSES = {"bootstrap": 1, "kubespan": 2, "siderolink": 3, "virtual_siderolink": 4}
 _PAIRS = re.compile(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2})*\Z", re.IGNORECASE | re.ASCII)
@@ -91,36 +88,3 @@ def make_node_id(raw: bytes) -> str:
         number, digit = divmod(number, 62)
         digits.append(_BASE62[digit])
     return "".join(reversed(digits)) or "0"
-
-
-class KeyFile(t.NamedTuple):
-    """The original's identity file; secret."""
-
-    private_key: bytes
-    public_key: str
-
-
-def parse_key_file(text: str) -> KeyFile:
-    """Read the original's four-line YAML file. Its address and subnet are empty and always computed anew.
-
-    Word ``bad_key_file``, and bad_private_key; no message quotes the text. An all-empty file is an error: taking it for
-    a missing one would give the node a new key.
-    """
-    fields: t.Dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if not line.strip() or line.startswith("#") or line.strip() == "---":
-            continue
-        if not colon or name not in KEY_FILE_FIELDS or name in fields:
-            raise ValueRefused("bad_key_file", "the identity file has a line that is none of its four fields")
-        value = value.strip()
-        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1]
-        fields[name] = value
-    if not fields.get("privateKey"):
-        raise ValueRefused("bad_key_file", "the identity file holds no private key")
-    raw = decode_key_text(fields["privateKey"])
-    public = public_key(raw)
-    if fields.get("publicKey") not in (None, "", public):
-        raise ValueRefused("bad_key_file", "the public key in the identity file is not that of its private key")
-    return KeyFile(raw, public)

@@ -12,11 +12,6 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 from .kubespan_generations import MIN_MTU, Generation
 
-#: Outer IPv6 and UDP headers and WireGuard's own: 40 + 8 + 32.
-TUNNEL_OVERHEAD = 80
-#: Inner Ethernet, outer IPv4, UDP and VXLAN headers.
-VXLAN_OVERHEAD = 50
-
 
 def check_mtu(value: object) -> int:
     """An MTU of the tunnel: 1280, the least that IPv6 allows, to 65535."""
@@ -28,13 +23,3 @@ def check_mtu(value: object) -> int:
 def clamp_to(mtu: int, version: int, gen: Generation) -> t.Optional[int]:
     """The largest MSS a SYN towards a target may announce, or None in a generation that does not clamp."""
     return None if gen.mss_overhead is None else mtu - gen.mss_overhead[version]
-
-
-def from_uplink(uplink_mtu: int) -> int:
-    """The tunnel MTU that fits an uplink over either family; refused where it would fall below the minimum."""
-    return check_mtu(uplink_mtu - TUNNEL_OVERHEAD)
-
-
-def vxlan_limit(mtu: int) -> int:
-    """The largest MTU of a VXLAN device whose packets go through the tunnel without being cut."""
-    return mtu - VXLAN_OVERHEAD

@@ -14,13 +14,10 @@ A statement is a small map, so that a codec, the text below and comparisons all 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import typing as t
 
 from .kubespan_generations import DEFAULT_MTU, GENERATIONS, Generation, Layout
 from .kubespan_mtu import clamp_to
-from .kubespan_ranges import PrefixSet
 
 Data = t.Dict[str, t.Any]
 Rule = t.List[Data]
@@ -88,39 +85,6 @@ def _outgoing(layout: Layout, mtu: int, gen: Generation) -> t.List[Rule]:
                 ]
             )
     return rules + _marking(layout)
-
-
-def fingerprint(wanted: Data) -> str:
-    """A name for the table's form without elements, to be kept in its user data: nobody needs to compare texts."""
-    text = json.dumps(wanted, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
-
-
-def render(wanted: Data, elements: t.Optional[PrefixSet] = None, one_line: bool = True) -> str:
-    """The table as nft reads it; with ``one_line=False`` as nft 1.0.6 prints it."""
-    lines = ["table {0} {1} {{".format(wanted["family"], wanted["name"])]
-    for item in wanted["sets"]:
-        lines.append("\tset {0} {{".format(item["name"]))
-        lines.append("\t\ttype {0}".format(item["type"]))
-        lines.append("\t\tflags {0}".format(",".join(item["flags"])))
-        ranges = elements.ranges(item["version"]) if elements is not None else []
-        if ranges:
-            lines.append("\t\telements = {{ {0} }}".format(_elements(ranges, item["version"], one_line)))
-        lines.extend(["\t}", ""])
-    for chain in wanted["chains"]:
-        lines.append("\tchain {0} {{".format(chain["name"]))
-        lines.append("\t\ttype {type} hook {hook} priority filter; policy {policy};".format(**chain))
-        lines.extend("\t\t" + rule_text(rule) for rule in chain["rules"])
-        lines.extend(["\t}", ""])
-    return "\n".join(lines[:-1] + ["}", ""])
-
-
-def _elements(ranges: t.Sequence[str], version: int, one_line: bool) -> str:
-    if one_line:
-        return ", ".join(ranges)
-    width = 2 if version == 4 else 1
-    rows = [", ".join(ranges[index : index + width]) for index in range(0, len(ranges), width)]
-    return ",\n\t\t\t     ".join(rows)
 
 
 def rule_text(rule: Rule) -> str:

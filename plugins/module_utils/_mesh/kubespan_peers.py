@@ -80,11 +80,6 @@ class Mesh:
         return PeerSpecs(peers, overlaps, ignored, [key for key, peer in peers.items() if not peer.allowed_ips])
 
 
-def peer_specs(affiliates: t.Iterable[Affiliate], local_node_id: t.Optional[str]) -> PeerSpecs:
-    """The peers of one node; for many nodes of one mesh make a Mesh."""
-    return Mesh(affiliates).specs(local_node_id)
-
-
 def _node_id(affiliate: Affiliate) -> str:
     return affiliate["node_id"]
 

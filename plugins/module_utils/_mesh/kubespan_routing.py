@@ -172,13 +172,3 @@ def _same_route(route: t.Optional[t.Mapping[str, t.Any]], wanted: t.Mapping[str,
     # the kernel gives an unreachable IPv6 route the device lo
     names = ("mtu", "scope") if wanted["type"] == "unreachable" else ("dev", "mtu", "scope")
     return all(route.get(name) == wanted[name] for name in names) and not route.get("via")
-
-
-def route_text(route: t.Mapping[str, t.Any]) -> str:
-    """A route as ``ip route show table`` prints it."""
-    if route["type"] == "unreachable":
-        device = " dev lo" if route["version"] == 6 else ""
-        text = "unreachable default{0} proto static metric {1}".format(device, route["metric"])
-    else:
-        text = "default dev {dev} proto static metric {metric} mtu {mtu}".format(**route)
-    return text + (" pref medium" if route["version"] == 6 else "")

@@ -11,7 +11,6 @@ import typing as t
 
 from .kubespan_states import DOWN, UNKNOWN, UP, Status
 
-HEADERS = ("PEER", "ENDPOINT", "STATE", "RX", "TX", "HANDSHAKE", "CHANGED")
 STATES = (UP, DOWN, UNKNOWN)
 _PREFIX = "multicluster_kubespan_peer"
 
@@ -44,38 +43,9 @@ def _age(moment: t.Optional[float], now: float) -> t.Optional[int]:
     return None if not moment else max(0, int(now - moment))
 
 
-def status_lines(statuses: t.Mapping[str, Status], now: float) -> t.List[str]:
-    """The table that ``verify`` shows: a header and one line a peer."""
-    table = [HEADERS]
-    for row in status_rows(statuses, now):
-        ages = [_shown_age(row["handshake_age"]), _shown_age(row["endpoint_change_age"])]
-        name = row["label"] or row["public_key"]
-        table.append(
-            (_plain(name), row["endpoint"] or "-", row["state"], shown_bytes(row["rx_bytes"]), shown_bytes(row["tx_bytes"]), *ages)
-        )
-    widths = [max(len(line[column]) for line in table) for column in range(len(HEADERS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table]
-
-
 def _plain(text: str) -> str:
     """A label came from another node: nothing of it may move a terminal's cursor."""
     return "".join(char if char.isprintable() else "?" for char in text[:63])
-
-
-def _shown_age(age: t.Optional[int]) -> str:
-    return "never" if age is None else "{0}s".format(age)
-
-
-def shown_bytes(count: int) -> str:
-    """A counter as wg shows it."""
-    if count < 1024:
-        return "{0} B".format(count)
-    value, unit = float(count), "B"
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1024:
-            break
-    return "{0:.2f} {1}".format(value, unit)
 
 
 def metrics(statuses: t.Mapping[str, Status]) -> str:

@@ -13,11 +13,8 @@ import typing as t
 from .._values.addresses import parse_network
 from .kubespan_generations import GENERATIONS, Generation
 from .kubespan_identity import looks_like_ula
-from .kubespan_ranges import BITS, PrefixSet, Span, Spans
+from .kubespan_ranges import PrefixSet, Span, Spans
 from .kubespan_states import UP
-
-#: Flag of an element that ends an interval, as the kernel has it.
-INTERVAL_END = 1
 
 
 def targets(
@@ -60,32 +57,3 @@ def set_delta(current: t.Iterable[Span], wanted: Spans) -> Delta:
     """
     have, want = set(current), set(wanted)
     return Delta(sorted(have - want), sorted(want - have))
-
-
-def kernel_elements(spans: t.Iterable[Span], version: int) -> t.List[t.Tuple[bytes, int]]:
-    """Ranges as (key, flags) of netlink: the first address, and one past the last with the end flag.
-
-    A range up to the highest address has no end.
-    """
-    size = BITS[version] // 8
-    elements = []
-    for first, last in spans:
-        elements.append((first.to_bytes(size, "big"), 0))
-        if last + 1 < 1 << BITS[version]:
-            elements.append(((last + 1).to_bytes(size, "big"), INTERVAL_END))
-    return elements
-
-
-def spans_of_elements(elements: t.Iterable[t.Tuple[bytes, int]], version: int) -> t.List[Span]:
-    """The inverse, for elements in any order. The end element for address 0 that the nft tool writes means nothing."""
-    spans: t.List[Span] = []
-    start: t.Optional[int] = None
-    for value, is_start in sorted((int.from_bytes(key, "big"), not flags & INTERVAL_END) for key, flags in elements):
-        if start is not None:
-            spans.append((start, value - 1))
-            start = None
-        if is_start:
-            start = value
-    if start is not None:
-        spans.append((start, (1 << BITS[version]) - 1))
-    return spans

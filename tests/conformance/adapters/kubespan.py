@@ -11,7 +11,6 @@ Unhandled are the rows that only real packets can answer: ``fwmark`` and the seg
 
 from __future__ import annotations
 
-import base64
 import fractions
 import ipaddress
 import typing as t
@@ -28,7 +27,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
     kubespan_peers,
     kubespan_ranges,
     kubespan_routing,
-    kubespan_seal,
     kubespan_states,
     kubespan_targets,
     kubespan_wireguard,
@@ -134,7 +132,7 @@ def local_endpoints(vector: Input) -> Answer:
 
 def allowed_ips(vector: Input) -> Answer:
     affiliates = [dict(peer, addresses=peer.get("node_addresses")) for peer in vector["peers"]]
-    specs = kubespan_peers.peer_specs(affiliates, vector["local_node_id"])
+    specs = kubespan_peers.Mesh(affiliates).specs(vector["local_node_id"])
     return {
         "result": {key: peer.allowed_ips for key, peer in specs.peers.items()},
         "overlap_warnings": [{"this_peer": this, "other_peer": other} for this, other in specs.overlaps],
@@ -309,60 +307,18 @@ def first_mac(vector: Input) -> Answer:
 
 @refusing
 def wireguard_keys(vector: Input) -> Answer:
+    """A private key's public key; with ``identity_file`` (fields of one node's identity), what holds when it is loaded."""
     if "identity_file" not in vector:
         return {"public_key": x25519.public_key(private_keys.decode_key_text(vector["private_key"]))}
-    lines = ('{0}: "{1}"'.format(name, value or "") for name, value in vector["identity_file"].items())
-    keys = kubespan_identity.parse_key_file("\n".join(lines))
-    mesh = vector["cluster_id"]
-    address = kubespan_identity.mesh_address(mesh, vector["mac"])
+    # of what is kept only the private key counts: address and subnet are computed in every run
+    key_text = vector["identity_file"].get("privateKey") or ""
     loaded = {
-        "address": "{0}/128".format(address),
-        "subnet": str(kubespan_identity.mesh_subnet(mesh)),
-        "privateKey": base64.b64encode(keys.private_key).decode("ascii"),
-        "publicKey": keys.public_key,
+        "address": "{0}/128".format(kubespan_identity.mesh_address(vector["cluster_id"], vector["mac"])),
+        "subnet": str(kubespan_identity.mesh_subnet(vector["cluster_id"])),
+        "privateKey": key_text,
+        "publicKey": x25519.public_key(private_keys.decode_key_text(key_text)),
     }
     return {"loaded": only(vector.get("loaded") or loaded, loaded)}
-
-
-@refusing
-def discovery_encryption(vector: Input) -> Answer:
-    secret = kubespan_config.parse_mesh("any", vector["cluster_secret"])[1]
-    if vector["kind"] != "endpoint":
-        return sealed_affiliate(vector, secret) if "nonce_hex" in vector else opened_affiliate(vector, secret)
-    endpoint = kubespan_endpoints.AddrPort(ipaddress.ip_address(vector["ip"]), vector["port"])
-    sealed = kubespan_seal.seal_endpoint(secret, endpoint)
-    if kubespan_seal.open_endpoint(secret, sealed) != endpoint:
-        raise ValueError("opening does not undo sealing")
-    record = kubespan_seal.encode_endpoint(endpoint)
-    texts = {"protobuf_hex": record, "padded_hex": kubespan_seal.pad_endpoint(record), "ciphertext_hex": sealed}
-    return only(vector, {name: raw.hex() for name, raw in texts.items()})
-
-
-SEALED = ("wire_hex", "sealed_hex", "record_hex", "ciphertext_hex")
-
-
-def sealed_affiliate(vector: Input, secret: bytes) -> Answer:
-    """A record made of an affiliate, or of bytes that stand for one."""
-    given = next((vector[name] for name in ("protobuf_hex", "plaintext_hex") if name in vector), "")
-    raw = kubespan_seal.encode_affiliate(flat(vector["affiliate"])) if "affiliate" in vector else bytes.fromhex(given)
-    sealed = kubespan_seal.seal_record(secret, raw, bytes.fromhex(vector["nonce_hex"]))
-    if kubespan_seal.open_record(secret, sealed) != raw:
-        raise ValueError("opening does not undo sealing")
-    texts = {"protobuf_hex": raw, "plaintext_hex": raw, "tag_hex": sealed[-kubespan_seal.TAG :], **dict.fromkeys(SEALED, sealed)}
-    # a ciphertext that is shorter goes without the nonce, or also without the tag
-    size = len(vector.get("ciphertext_hex") or "") // 2
-    texts["ciphertext_hex"] = sealed if size == len(sealed) else sealed[kubespan_seal.NONCE :][: max(size, len(raw))]
-    return only(vector, {name: part.hex() for name, part in texts.items()})
-
-
-def opened_affiliate(vector: Input, secret: bytes) -> Answer:
-    """The affiliate of a sealed record."""
-    given = next((vector[name] for name in SEALED if name in vector), None)
-    if given is None:
-        raise Unhandled(vector["kind"])
-    raw = kubespan_seal.open_record(secret, bytes.fromhex(given))
-    answer = {"protobuf_hex": raw.hex(), "plaintext_hex": raw.hex()}
-    return only(vector, dict(answer, affiliate=nested_of(kubespan_seal.decode_affiliate(raw)) if "affiliate" in vector else None))
 
 
 def wireguard_diff(vector: Input) -> Answer:
@@ -394,7 +350,6 @@ HANDLERS = {
     "additional_addresses": additional_addresses,
     "first_mac": first_mac,
     "wireguard_keys": wireguard_keys,
-    "discovery_encryption": discovery_encryption,
     "apply_order": apply_order,
     "wireguard_diff": wireguard_diff,
 }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node_contests import settle_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_claims import check_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import peer_specs
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kubespan_affiliates.json"
@@ -67,8 +67,8 @@ def test_hostile_row(row: t.Dict[str, t.Any], position: str) -> None:
         for name, items in row["missing"].items():
             assert left[0][name] == list(dict.fromkeys(text for text in evil[name] if text not in items))
     # and whatever is left makes peers that take nothing from the good ones
-    specs = peer_specs(kept, None)
-    alone = peer_specs(GOOD, None)
+    specs = Mesh(kept).specs(None)
+    alone = Mesh(GOOD).specs(None)
     assert not specs.ignored and not specs.overlaps
     assert all(specs.peers[key] == peer for key, peer in alone.peers.items())
 

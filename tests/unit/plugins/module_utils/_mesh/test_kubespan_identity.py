@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ULA, MAC, key file: nothing but the right form makes an address."""
+"""ULA and MAC: nothing but the right form makes an address."""
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import typing as t
 
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_identity as identity
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.module_utils._values.x25519 import clamp, public_key
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 
@@ -85,30 +83,3 @@ def test_node_id() -> None:
     assert len(text) == 43 and text.isalnum()
     with pytest.raises(ValueRefused):
         identity.make_node_id(b"short")
-
-
-PRIVATE = base64.b64encode(clamp(bytes(range(32)))).decode()
-PUBLIC = public_key(base64.b64decode(PRIVATE))
-
-
-def test_key_file() -> None:
-    text = 'address: ""\nsubnet: ""\nprivateKey: {0}\npublicKey: {1}\n'.format(PRIVATE, PUBLIC)
-    loaded = identity.parse_key_file(text)
-    assert loaded == (base64.b64decode(PRIVATE), PUBLIC)
-    assert identity.parse_key_file("---\n# kept\nprivateKey: '{0}'\n".format(PRIVATE)) == loaded
-
-
-@pytest.mark.parametrize("text", ["", "{}", 'address: ""\nsubnet: ""\nprivateKey: ""\npublicKey: ""\n', "privateKey: x\nprivateKey: y",
-                                  "other: 1", "privateKey: {0}\npublicKey: {0}".format(PRIVATE), "privateKey: {0}=".format(PRIVATE),
-                                  "privateKey: &a {0}".format(PRIVATE)])
-def test_a_bad_key_file_is_never_taken_for_none(text: str) -> None:
-    with pytest.raises(ValueRefused) as caught:
-        identity.parse_key_file(text)
-    assert caught.value.word in ("bad_key_file", "bad_private_key") and PRIVATE not in caught.value.message
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.text(max_size=120))
-def test_key_file_parser_never_breaks(text: str) -> None:
-    with pytest.raises(ValueRefused):
-        identity.parse_key_file(text)

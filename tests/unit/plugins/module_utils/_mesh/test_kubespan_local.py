@@ -11,7 +11,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_generations import generation, make_layout
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_local import Host, local_affiliate
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import peer_specs
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
@@ -39,7 +39,7 @@ def test_the_example_from_facts_to_peer() -> None:
     assert affiliate["api_server_port"] is None and affiliate["exclude_advertised_networks"] == ["10.9.0.0/16"]
     checked = check_affiliates([affiliate], GRANTS, mesh_subnet(MESH))
     assert checked.refused == []
-    assert peer_specs(checked.affiliates, None).peers[KEY].allowed_ips == [
+    assert Mesh(checked.affiliates).specs(None).peers[KEY].allowed_ips == [
         "10.244.2.0/24", "192.0.2.12/32", "fd7a:6197:edb7:2302:5054:ff:feaa:2/128"
     ]
 

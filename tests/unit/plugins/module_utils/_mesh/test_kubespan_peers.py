@@ -16,11 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_wireguard as wireguard
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh, peer_specs
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh, PeerSpecs
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 
 Data = t.Dict[str, t.Any]
+
+
+def peer_specs(affiliates: t.Iterable[Data], local: t.Optional[str]) -> PeerSpecs:
+    return Mesh(affiliates).specs(local)
 
 
 def node(ident: str, key: t.Optional[str] = None, *prefixes: str, addresses: t.Sequence[str] = (), **more: t.Any) -> Data:

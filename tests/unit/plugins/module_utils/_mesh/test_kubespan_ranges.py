@@ -99,22 +99,6 @@ def test_prefixes_are_minimal(nets: t.Any) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(NETWORKS, max_size=8))
-def test_kernel_elements_come_back(nets: t.Any) -> None:
-    item = PrefixSet.of(nets)
-    for version in (4, 6):
-        elements = targets.kernel_elements(item.spans(version), version)
-        size = 4 if version == 4 else 16
-        read = targets.spans_of_elements([(bytes(size), 1)] + elements[::-1], version)
-        assert tuple(read) == item.spans(version)
-
-
-def test_adjacent_elements_of_others_are_read_one_by_one() -> None:
-    elements = targets.kernel_elements([(10, 19), (20, 29)], 4)
-    assert targets.spans_of_elements(elements, 4) == [(10, 19), (20, 29)]
-
-
-@settings(deadline=None, max_examples=60)
 @given(SPANS, SPANS)
 def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
     have, want = ranges.merged(first), ranges.merged(second)
