@@ -244,7 +244,7 @@ def test_the_prefix_limit_holds_before_any_call(server, api):
 
 
 def test_what_is_kept_and_what_is_swept(server, api):
-    make_service(api, "kept", metal_equinix_com__eip_reclaim="retain")
+    make_service(api, "kept", **{"metal_equinix_com__eip-reclaim": "retain"})
     for name in ("a", "b"):
         make_service(api, name)
     load_balancers.run(request_for(server))
@@ -262,6 +262,30 @@ def test_what_is_kept_and_what_is_swept(server, api):
     api.delete(SERVICES + "/kept")
     api.delete(SERVICES + "/b")
     assert not load_balancers.run(request_for(server))["changed"]
+
+
+def test_an_address_that_its_service_wants_kept_outlives_it(server, api):
+    make_service(api, "kept", **{"metal_equinix_com__eip-reclaim": "retain"})
+    for name in ("a", "b"):
+        make_service(api, name)
+    load_balancers.run(request_for(server))
+    address = get(api, "kept")["spec"]["loadBalancerIP"]
+    api.delete(SERVICES + "/kept")
+    api.delete(SERVICES + "/a")
+    result = load_balancers.run(request_for(server))
+    assert result["changed"] and sorted(entry["service"] for entry in ledger(api).values()) == ["lb-test/b", "lb-test/kept"]
+    mark = server.mark()
+    assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
+    assert not load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/kept"]}))["changed"]
+    # its next Service gets it again, and without the annotation it is given back
+    make_service(api, "kept")
+    result = load_balancers.run(request_for(server), check=True)
+    assert [change["fields"] for change in result["plan"]["changes"] if change["kind"] == "Reservation"] == [["retain"]]
+    load_balancers.run(request_for(server))
+    assert get(api, "kept")["spec"]["loadBalancerIP"] == address
+    api.delete(SERVICES + "/kept")
+    load_balancers.run(request_for(server))
+    assert [entry["service"] for entry in ledger(api).values()] == ["lb-test/b"]
 
 
 def test_the_last_address_waits_for_a_word_and_the_run_says_which(server, api):

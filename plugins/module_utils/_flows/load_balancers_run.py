@@ -148,6 +148,8 @@ class Run:
         for key, word, message in cost.refused:
             if self._selected(key) and (self.mode in ("sync", "add") or word not in ("adoptable", "outside_grant")):
                 self._refuse("service " + key, word, message)
+        if self.mode in ("sync", "add"):
+            self._note_retained()
         self._keep_ledger()
         if self.mode in ("sync", "add"):
             self._write(self._service_puts([action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]))
@@ -210,6 +212,19 @@ class Run:
             if not self.setup.static:
                 self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
                 self._keep_ledger()  # at once: without this record it could never be released again
+
+    def _note_retained(self) -> None:
+        """Which addresses their Services want kept: it stands in an annotation that goes with the Service."""
+        our_class = self._context(None).our_class
+        wishes = {item.key: retains(item) for item in self.state.services if not left_alone(item, our_class)}
+        for ident, entry in self.ledger.items():
+            wish = wishes.get(entry.service, entry.retain)
+            if wish == entry.retain or not self._selected(entry.service):
+                continue
+            self.ledger[ident] = entry._replace(retain=wish)
+            sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
+            if ident in self.before:  # a new one is told as such
+                self.plan.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
 
     def _keep_ledger(self) -> None:
         """Write the record if it differs, over what the control plane's address has made of it since it was read."""

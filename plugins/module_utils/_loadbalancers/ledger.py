@@ -25,7 +25,10 @@ MOST = 3000
 
 
 class Entry(t.NamedTuple):
-    """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people."""
+    """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people.
+
+    ``retain``: its Service wanted the address kept when we saw it last; when it is gone, nobody else can say so.
+    """
 
     id: str
     address: str
@@ -34,6 +37,7 @@ class Entry(t.NamedTuple):
     service: str = ""
     device: str = ""
     time: str = ""
+    retain: bool = False
 
     def reservation(self) -> Reservation:
         """As the rules want it."""
@@ -65,9 +69,11 @@ def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
             cidr = row.get("cidr", 32)
             if isinstance(cidr, bool) or not isinstance(cidr, int) or not 0 < cidr <= 128:
                 raise ValueRefused("config_parse", "it has no prefix length")
+            if not isinstance(row.get("retain", False), bool):
+                raise ValueRefused("config_parse", "it does not say whether it is kept")
         except ValueRefused as error:
             raise ValueRefused("config_parse", "the record of addresses is damaged at {0}: {1}".format(quoted(key), error.message)) from None
-        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3])
+        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False))
     return found
 
 
@@ -116,7 +122,7 @@ def ledger_data(ledger: Ledger) -> t.Dict[str, str]:
     """The inverse. Raises ValueRefused ``quota`` when there are more than a ConfigMap holds."""
     if len(ledger) > MOST:
         raise ValueRefused("quota", "the record of addresses holds at most {0}".format(MOST))
-    return {_key(entry): json.dumps({name: value for name, value in entry._asdict().items() if value not in ("", ())}, sort_keys=True)
+    return {_key(entry): json.dumps({name: value for name, value in entry._asdict().items() if value not in ("", (), False)}, sort_keys=True)
             for entry in ledger.values()}  # fmt: skip
 
 

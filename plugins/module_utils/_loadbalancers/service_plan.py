@@ -44,6 +44,7 @@ class Context(t.NamedTuple):
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
     ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
     ``reports_status``: the back end does not report addresses. ``pool``: the addresses of our own, where there are any.
+    ``retained`` ids of reservations whose Services wanted them kept when we saw them last: it counts once they are gone.
     """
 
     owner: Owner
@@ -59,6 +60,7 @@ class Context(t.NamedTuple):
     gc_orphans: bool = False
     reports_status: bool = False
     pool: Pool = Pool(())
+    retained: t.FrozenSet[str] = frozenset()
 
 
 class Outcome(t.NamedTuple):
@@ -190,7 +192,7 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
         has = address_of(service, context.backend)
         return Outcome([Action(UNMAP, service.key, host_network(has))] if has else [])
     actions = [Action(UNMAP, service.key, mine.network)] if mine.address else []
-    if context.reclaim_policy == RETAIN or retains(service):
+    if context.reclaim_policy == RETAIN or retains(service) or (not service.type and mine.id in context.retained):
         return Outcome(actions, notes=("its address {0} is kept".format(mine.address),))
     releases, notes = _release(mine, context)
     return Outcome(actions + releases, notes=tuple(notes))
@@ -223,7 +225,7 @@ def orphans(
         if context.control_plane_tag and context.control_plane_tag in item.tags:
             continue
         former = [other for other in services if service_tag(other.namespace, other.name) in tags]
-        if context.reclaim_policy == RETAIN or any(retains(other) for other in former):
+        if context.reclaim_policy == RETAIN or any(retains(other) for other in former) or (not former and item.id in context.retained):
             continue
         releases, said = _release(item, context)
         notes += said

@@ -15,6 +15,7 @@ from . import metallb_config, metallb_resources
 from .bgp import NodeBgp
 from .bgp_claims import BgpGrants
 from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
+from .ledger import Ledger
 from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, parse_load_balancer
 from .locations import Places
 from .node_annotations import BOTH, Scheme
@@ -66,8 +67,8 @@ class Setup(t.NamedTuple):
         """Whose addresses we look for."""
         return Owner(self.identity, uid, tuple(self.given.get("adopt_identities") or IDENTITIES))
 
-    def context(self, uid: str, recorded: t.Iterable[str], limit: t.Optional[int], host_facility: str = "") -> Context:
-        """For the rules of Services. ``host_facility``: where the host's metadata say that it stands."""
+    def context(self, uid: str, recorded: Ledger, limit: t.Optional[int], host_facility: str = "") -> Context:
+        """For the rules of Services. ``recorded``: our record of addresses. ``host_facility``: where the host's metadata say that it stands."""
         values = self.settings.values
         places = Places(str(values["metro"]), str(values["facility"]), host_facility,
                         str(values["annotation_eip_metro"]), str(values["annotation_eip_facility"]))  # fmt: skip
@@ -85,6 +86,7 @@ class Setup(t.NamedTuple):
             bool(self.given.get("gc_orphans")),
             self.balancer.type == EMPTY,
             self.pool,
+            frozenset(ident for ident, entry in recorded.items() if entry.retain),
         )
 
     def metallb(self, has_resources: bool) -> LoadBalancer:

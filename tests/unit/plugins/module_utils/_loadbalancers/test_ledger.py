@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def entry(ident, device="", address=None):
-    return Entry(ident, "203.0.113." + ident if address is None else address, 32, ("a", "b"), "default/web", device)
+def entry(ident, device="", address=None, retain=False):
+    return Entry(ident, "203.0.113." + ident if address is None else address, 32, ("a", "b"), "default/web", device, retain=retain)
 
 
 def ledger(*entries):
@@ -45,7 +45,8 @@ def test_both_changes_are_kept_or_refused(before, mine, theirs, found):
         assert error.word == found
 
 
-LEDGERS = st.lists(st.builds(entry, st.sampled_from("123456"), st.sampled_from(["", "d", "e"])), max_size=6).map(lambda rows: ledger(*rows))
+ENTRIES = st.builds(entry, st.sampled_from("123456"), st.sampled_from(["", "d", "e"]), retain=st.booleans())
+LEDGERS = st.lists(ENTRIES, max_size=6).map(lambda rows: ledger(*rows))
 
 
 @settings(max_examples=100, deadline=None)

@@ -96,6 +96,18 @@ def test_releasing_needs_a_record():
     assert names(service_plan.removal_of(service(), [], recorded)) == []
 
 
+def test_a_service_that_is_gone_has_its_last_word_in_our_record():
+    held, gone = [reserved()], service(type="")
+    recorded = CONTEXT._replace(recorded=frozenset(["r-web"]), gc_orphans=True)
+    for context, steps in ((recorded, ["unmap", "release"]), (recorded._replace(retained=frozenset(["r-web"])), ["unmap"])):
+        assert [step[0] for step in names(service_plan.removal_of(gone, held, context))] == steps
+        assert bool(service_plan.orphans([service("other")], held, context).actions) == (steps[-1] == "release")
+        # one that is still there speaks for itself
+        assert [step[0] for step in names(service_plan.removal_of(service(), held, context))] == ["unmap", "release"]
+        former = service(type="ClusterIP", address="192.0.2.1")
+        assert [step[0] for step in names(service_plan.orphans([former], held, context))] == ["unmap", "release", "clear_service_ip"]
+
+
 def test_what_was_left_alone_is_left_alone_when_it_goes():
     free = CONTEXT._replace(release_unrecorded=True)
     for one in (
