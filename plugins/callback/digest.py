@@ -173,17 +173,10 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: t.Any) -> None:
         host, task, data = _parts(result)
         self._handle_warnings(data)
-        state = "changed" if data.get("changed") else "ok"
-        self._hear(host, state)
-        if state == "changed":
-            planned = getattr(task, "check_mode", False) is True
-            (self._planned if planned else self._wrote).add(host)
-            if self._step is not None and not planned:
-                self._step.wrote = True
+        self._hear(host, "changed" if data.get("changed") else "ok")
+        self._count(host, task, data)
         if self._step is not None and not digest_text.is_housekeeping(task.action):
             self._step.worked = True
-            for key, number in digest_text.counts(data).items():
-                self._step.counts[key] += number
             self._step.told = digest_text.topology(data) or self._step.told
         if task.action in C._ACTION_DEBUG:
             self._debug(data)
@@ -207,6 +200,9 @@ class CallbackModule(CallbackBase):
                     continue  # a report has just shown it
                 self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", who, task.get_name(), line), C.COLOR_ERROR)
                 self._keep("FAILED {0}: {1}: {2}".format(who, task.get_name(), line))
+        self._count(host, task, data)  # what fails for one cluster is done for the others
+        if getattr(task, "diff", False):
+            self.v2_on_file_diff(result)
         if data.get("exception") and self._display.verbosity > 1:
             self._say(str(data["exception"]), C.COLOR_ERROR)
         if self._display.verbosity > 2:
@@ -245,13 +241,14 @@ class CallbackModule(CallbackBase):
         self._detail("  {0}: {1}: again, {2} tries left".format(host, task.get_name(), data.get("retries", 0) - data.get("attempts", 0)))
 
     def v2_on_file_diff(self, result: t.Any) -> None:
-        host, unused, data = _parts(result)
+        host, task, data = _parts(result)
         found = [row.get("diff") for row in data["results"] if isinstance(row, dict)] if isinstance(data.get("results"), list) else [data.get("diff")]
         for diff in found:
             text = self._get_diff(diff) if diff else ""
             if text.strip():
-                self._say("{0}:".format(host))
-                for line in digest_text.short_diff(text, self._display.verbosity > 0):
+                self._say("{0}:".format(task.get_name() if getattr(task, "run_once", False) else host))  # one host speaks for all of them
+                sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
+                for line in digest_text.short_diff(text, self._display.verbosity > 0, *sides):
                     self._say("  " + line)
                 self._keep(text)
 
@@ -279,6 +276,17 @@ class CallbackModule(CallbackBase):
             self._step.saw(host, state)
             self._step.heard += 1
         self._progress()
+
+    def _count(self, host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> None:
+        """What a task wrote, or in check mode would write."""
+        planned = getattr(task, "check_mode", False) is True
+        if data.get("changed"):
+            (self._planned if planned else self._wrote).add(host)
+        if self._step is None:
+            return
+        self._step.wrote = self._step.wrote or bool(data.get("changed")) and not planned
+        if not digest_text.is_housekeeping(task.action):
+            self._step.counts.update(digest_text.counts(data))
 
     def _debug(self, data: t.Mapping[str, t.Any]) -> None:
         lines = digest_text.debug_lines(data)

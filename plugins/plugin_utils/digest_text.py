@@ -217,27 +217,60 @@ def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:
     return kept, left_out
 
 
-def short_diff(text: str, whole: bool) -> t.List[str]:
-    """The changed lines of a diff. Of a file's own text only the beginning, unless the whole is asked for."""
-    lines = ["".join(char if char.isprintable() or char == "\t" else "?" for char in line) for line in text.splitlines()]
+def _headings(text: str, before: t.Any, after: t.Any) -> t.Iterator[t.Tuple[str, str]]:
+    """(changed line, the line without indent above it where that one has not changed, or "") of a unified diff of before and after."""
+    sides = [_objects_above(side) for side in (before, after)]
+    at = [0, 0]
+    for line in text.splitlines():
+        hunk = re.match(r"@@ -([0-9]+)(?:,[0-9]+)? [+]([0-9]+)", line)
+        if hunk:
+            at = [int(hunk.group(1)) - 1, int(hunk.group(2)) - 1]
+        elif line[:1] == " ":
+            at = [at[0] + 1, at[1] + 1]
+        elif line[:1] in ("+", "-") and not line.startswith(("+++", "---")):
+            side = int(line[0] == "+")
+            known = line[1:2] in (" ", "\t") and at[side] < len(sides[side])
+            yield line, sides[side][at[side]] if known else ""
+            at[side] += 1
+
+
+def _objects_above(text: t.Any) -> t.List[str]:
+    """For each line of a text the last one without indent so far."""
+    found: t.List[str] = []
+    for line in text.splitlines() if isinstance(text, str) else ():
+        found.append(line if line[:1] not in (" ", "\t", "") else found[-1] if found else "")
+    return found
+
+
+def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None) -> t.List[str]:
+    """The changed lines of a diff, each object by its name. Of a file's own text only the beginning, unless the whole is asked for.
+
+    before, after: the texts that were compared, for the names of objects of which only some lines changed.
+    """
     if whole:
-        return lines
+        return [_printable(line) for line in text.splitlines()]
     shown: t.List[str] = []
-    of_file, left_out = 0, 0
-    for line in lines:
-        if not line.startswith(("+", "-")) or line.startswith(("+++", "---")):
-            continue
+    of_file, left_out, object_is = 0, 0, ""
+    for line, heading in _headings(text, before, after):
         if line[1:2] not in (" ", "\t"):  # an object; what is indented belongs to it
-            of_file = 1 if re.match(r"[+-](file|unit) ", line) else 0
-        elif of_file:
+            of_file, object_is = 1 if re.match(r"[+-](file|unit) ", line) else 0, line[1:]
+        elif heading and heading != object_is:
+            of_file, object_is = 1 if re.match(r"(file|unit) ", heading) else 0, heading
+            shown.append(_printable(" " + heading))
+        if line[1:2] in (" ", "\t") and of_file:
             of_file += 1
             if of_file > FILE_LINES + 1:
                 left_out += 1
                 continue
-        shown.append(line)
+        shown.append(_printable(line))
     if left_out:
         shown.append("({0} lines of files: -v shows them)".format(left_out))
     return shown
+
+
+def _printable(line: str) -> str:
+    """A line that moves no cursor."""
+    return "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
 
 
 def end_line(

@@ -153,6 +153,19 @@ def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on(
     assert run.result("n1", "failed", msg=["n1: no handshake"]).screen.lines[-1] == "FAILED n1: Fail: n1: no handshake"
 
 
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_what_was_done_for_the_others_is_told_beside_a_failure(check_mode):
+    """One task serves all clusters: one that cannot be served hides nothing of what the others got, or would get."""
+    run = Run().play("Give Services their addresses").task("Give", check_mode=check_mode, run_once=True)
+    run.now.diff = True
+    diff = {"before": "", "after": "Service berlin/web/nginx\n"}
+    run.result("berlin", "failed", msg="cluster oslo: no route", diff=diff, **changes(Service=2))
+    lines = run.end()
+    assert lines[:3] == ["FAILED oslo: Give: cluster oslo: no route", "Give:", "  +Service berlin/web/nginx"]
+    assert lines[3].startswith("Give Services their addresses: 1 failed; {0} 2 Services (".format("would create" if check_mode else "created"))
+    assert lines[4].endswith(": 1 hosts, 0 changed, 1 would change; clusters at fault: oslo" if check_mode else ": 1 hosts, 1 changed; clusters at fault: oslo")
+
+
 def test_an_item_that_failed_is_told_once():
     run = Run().play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x")
     run.result("n1", "failed", msg="One or more items failed", results=[{"failed": True}])
@@ -272,6 +285,25 @@ def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
     lines = digest_text.short_diff(text, False)
     assert lines[0] == "+file /etc/x" and lines[-3:] == ["+link wireguard.gcp", "+  mtu: 1420", "(47 lines of files: -v shows them)"]
     assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
+
+
+def test_a_changed_line_says_of_which_object_it_is():
+    """Also where the name is too far above to be in the diff's context."""
+    rows = ["  line {0}".format(number) for number in range(20)]
+    before = "\n".join(["ConfigMap oslo/dns", *rows, "ConfigMap rome/dns", *rows, "file /etc/x", *rows, ""])
+    after = before.replace("  line 15", "  line 15a").replace("rome/dns\n  line 0", "rome/dns\n  line 0b")
+    lines = Run().callback._get_diff({"before": before, "after": after})
+    assert digest_text.short_diff(lines, False, before, after) == [
+        " ConfigMap oslo/dns", "-  line 15", "+  line 15a", " ConfigMap rome/dns", "-  line 0", "+  line 0b", "-  line 15", "+  line 15a",
+        " file /etc/x", "-  line 15", "+  line 15a"]  # fmt: skip
+
+
+def test_a_diff_of_all_clusters_is_no_hosts():
+    run = Run().play("Names").task("Names of every cluster", run_once=True)
+    run.now.diff = True
+    given = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: "berlin"), _task=run.now, _result={"diff": {"before": "", "after": "x\n"}})
+    run.callback.v2_on_file_diff(given)
+    assert run.screen.lines == ["Names of every cluster:", "  +x"]
 
 
 @pytest.mark.parametrize("whole", [True, False])
