@@ -202,14 +202,14 @@ def test_covers() -> None:
 
 def test_requirements(tmp_path: pathlib.Path) -> None:
     vectors = [
-        {"id": "a", "op": "parse", "input": {"component": "wireguard", "raw": "{"}, "expect": {"error": "bad_json"}}
+        {"id": "a", "op": "interface_name", "input": {"component": "wireguard", "name": ""}, "expect": {"error": "device_name_too_long"}}
     ]
-    vectors.append({"id": "b", "op": "parse", "input": {"component": "other"}, "expect": {}})
-    report = run.run(write(tmp_path, "semaphore.json", {"config_validation": vectors}))
-    select = "config_validation#component="
+    vectors.append({"id": "b", "op": "nobody", "input": {"component": "other"}, "expect": {}})
+    report = run.run(write(tmp_path, "semaphore.json", {"wg_device_name": vectors}))
+    select = "wg_device_name#component="
     assert run.check_required(report, {"semaphore": [select + "wireguard"]}) == []
     assert (
-        len(run.check_required(report, {"semaphore": [select + "other", "config_validation", "none", select + "no"]}))
+        len(run.check_required(report, {"semaphore": [select + "other", "wg_device_name", "none", select + "no"]}))
         == 4
     )
 

@@ -19,7 +19,7 @@ GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_troubleshooting.rst").read_t
 SAID = "\n".join(re.findall(r"(?m)^   \* - (.*)$", GUIDE))
 MESH = ("fabric_checks", "fabric_variables", "inventory_names", "inventory_groups", "inventory_sources", "claims", "semaphore_topology", "semaphore_peers")
 #: Words of checks that people do not meet: another one comes first, or a module alone says them.
-INNER = {"name_invalid", "overlaps_peer"}
+INNER = {"name_invalid"}
 #: Names of calls whose reason word is an argument, and which one.
 CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "Problem": 0}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Every check of an inventory, all findings at once. The rules of a single cluster's view are semaphore_config's."""
+"""Every check of an inventory, all findings at once. The rules of one cluster's devices are semaphore_config's."""
 
 from __future__ import annotations
 
@@ -188,18 +188,14 @@ def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
 
 
 def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
-    """Check each cluster's own configuration with the rules of semaphore_config.
+    """Check the devices of each cluster's nodes with the rules of semaphore_config.
 
     What hundreds of views say about one variable is said once.
     """
     said: t.Set[t.Tuple[str, str, str]] = set()
     for local in sorted(clusters):
-        config = semaphore_view(clusters, local)
-        names = [remote["name"] for remote in config["remotes"]]
-        for problem in semaphore_config.problems(config):
-            if problem.remote is None or problem.key not in _VARIABLES or problem.word in _ELSEWHERE:
-                continue
-            remote = names[problem.remote]
+        for problem in semaphore_config.problems(semaphore_view(clusters, local)):
+            remote = problem.remote
             single, several = _VARIABLES[problem.key]
             own = remote in clusters[local][several]
             where = "clusters/{0}".format(local if own else remote)
@@ -218,30 +214,16 @@ _VARIABLES = {
     "wgListenPort": ("wireguard_port", "wireguard_ports"),
     "wgDeviceMTU": ("wireguard_mtu", "wireguard_mtus"),
 }
-#: Said already, for the whole fabric and with better words.
-_ELSEWHERE = ("pod_subnet_missing", "pod_subnet_overlap", "pod_subnet_invalid")
 
 
-def semaphore_view(clusters: Clusters, local: str) -> t.Dict[str, t.Any]:
-    """The configuration that a Semaphore agent in this cluster would have, in semaphore_config's normal form."""
+def semaphore_view(clusters: Clusters, local: str) -> t.List[t.Dict[str, t.Any]]:
+    """The devices of this cluster's nodes, as semaphore_config has them."""
     mine, ports = clusters[local], listen_ports(clusters, local)
-    remotes = []
-    for name in sorted(clusters):
-        if name != local:
-            remote = clusters[name]
-            remotes.append(
-                {
-                    "name": name,
-                    "deviceAlias": remote["device_alias"],
-                    "kubeConfigPath": "inventory",
-                    "podSubnet": (remote["pod_cidrs"] or [""])[0],
-                    "podSubnets": remote["pod_cidrs"],
-                    "wgListenPort": ports[name],
-                    "wgDeviceMTU": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
-                    "resyncPeriodSeconds": 0,
-                }
-            )
-    return {"local": {"name": local, "kubeConfigPath": "inventory"}, "remotes": remotes}
+    return [
+        {"name": name, "wgListenPort": ports[name], "wgDeviceMTU": mine["wireguard_mtus"].get(name, clusters[name]["wireguard_mtu"])}
+        for name in sorted(clusters)
+        if name != local
+    ]
 
 
 def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[str, t.Dict[str, str]]:

@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Semaphore's WireGuard device of one remote: name, wanted state, convergence and removal (semaphore 3.2, 3.6).
-
-The firewall mark, addresses and peers of such a device belong to other steps; a device carries no address at all.
-"""
+"""Semaphore's WireGuard device of one remote: name, MTU, port and routes (semaphore 3.2)."""
 
 from __future__ import annotations
 
@@ -47,29 +44,6 @@ def check_device_name(cluster: object, alias: object = None) -> str:
     return PREFIX + name
 
 
-def device_name(cluster: str, alias: t.Optional[str] = None) -> t.Dict[str, t.Any]:
-    """{device, length (bytes), valid, error (reason word or None)} for one remote cluster (semaphore 11.1)."""
-    name = device_of(cluster, alias)
-    return dict(_verdict(lambda: check_device_name(cluster, alias)), device=name, length=_bytes(name))
-
-
-def interface_name(name: str) -> t.Dict[str, t.Any]:
-    """{valid, error} for any device name, without the rules for cluster names."""
-    return _verdict(lambda: check_interface_name(name))
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _verdict(check: t.Callable[[], object]) -> t.Dict[str, t.Any]:
-    try:
-        check()
-    except ValueRefused as error:
-        return {"valid": False, "error": error.word}
-    return {"valid": True, "error": None}
-
-
 def parse_mtu(value: object) -> int:
     """A device MTU in bytes; 0 and None mean the default."""
     if value is None or value == 0 and not isinstance(value, bool):
@@ -95,71 +69,3 @@ def routes_of(device: str, pod_subnets: t.Iterable[object]) -> t.List[t.Dict[str
         {"dst": str(parse_network(subnet, "pod_subnet_invalid")), "dev": device, "scope": "link", "table": "main"}
         for subnet in pod_subnets
     ]
-
-
-def device_plan(
-    cluster: str,
-    pod_subnets: t.Iterable[object],
-    mtu: object = None,
-    listen_port: object = None,
-    alias: t.Optional[str] = None,
-) -> t.Dict[str, t.Any]:
-    """The wanted device and routes towards one remote, as plain data. Raises ValueRefused for a bad setting."""
-    device = check_device_name(cluster, alias)
-    return {
-        "device": device,
-        "type": "wireguard",
-        "mtu": parse_mtu(mtu),
-        "txqueuelen": TXQUEUELEN,
-        "listen_port": parse_listen_port(listen_port),
-        "addresses": [],
-        "firewall_mark": 0,
-        "up": True,
-        "routes": routes_of(device, pod_subnets),
-    }
-
-
-def converge_device(wanted: t.Mapping[str, t.Any], existing: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
-    """What to do about a device that may exist already; it is adjusted and never recreated.
-
-    existing: {type, mtu, txqueuelen, listen_port, firewall_mark, up, addresses: [cidr]}, absent keys unknown.
-    Returns {action: create | adjust | keep | conflict, set: {property: value}, remove_addresses: [cidr], reason}.
-    IPv4 addresses go, IPv6 stays, peers are not this step's business. A device of another type under our name is
-    somebody else's and a conflict.
-    """
-    watched = ("mtu", "txqueuelen", "listen_port", "firewall_mark", "up")
-    if existing is None:
-        settings = {key: wanted[key] for key in watched if key in wanted}
-        return {"action": "create", "set": settings, "remove_addresses": [], "reason": None}
-    if existing.get("type", "wireguard") != "wireguard":
-        return {"action": "conflict", "set": {}, "remove_addresses": [], "reason": "not_ours"}
-    settings = {key: wanted[key] for key in watched if key in wanted and existing.get(key, wanted[key]) != wanted[key]}
-    remove = [address for address in existing.get("addresses") or [] if ":" not in str(address)]
-    return {
-        "action": "adjust" if settings or remove else "keep",
-        "set": settings,
-        "remove_addresses": remove,
-        "reason": None,
-    }
-
-
-#: What goes away, per event (semaphore 3.6). On a reboot the kernel drops devices and routes by itself.
-_NOTHING = {"peers": False, "route": False, "device": False, "annotations": False}
-_GONE: t.Dict[str, t.Dict[str, bool]] = {
-    "absent": {"peers": True, "route": True, "device": True, "annotations": True},
-    "stop": _NOTHING,
-    "reboot": {"peers": True, "route": True, "device": True, "annotations": False},
-    "remote_emptied": dict(_NOTHING, peers=True),
-    "remote_unreachable": _NOTHING,
-}
-
-
-def teardown(event: str, remove_keys: bool = False) -> t.Dict[str, bool]:
-    """What is removed, in this order: peers, route, device, annotations, key.
-
-    event: ``absent`` (the remote left the configuration, or state absent), ``stop`` (nothing runs any more),
-    ``reboot``, ``remote_emptied`` (a complete list without nodes), ``remote_unreachable``. Keys go only on
-    explicit request and only with ``absent``: without them the node would come back as a stranger.
-    """
-    gone = _GONE[event]
-    return dict(gone, key=bool(remove_keys and event == "absent"))

@@ -10,7 +10,6 @@ import base64
 
 import pytest
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.key_file import key_load, key_path
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.key_plan import parse_key_wanted, plan_key
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.private_keys import decode_key_text
@@ -19,32 +18,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 KEY = base64.b64encode(bytes(range(32))).decode()
 
 
+@pytest.mark.parametrize("file", [KEY, KEY + "\n", KEY + "\r\n"])
+def test_a_line_end_is_tolerated(file):
+    assert decode_key_text(file) == bytes(range(32))
+
+
 @pytest.mark.parametrize(
-    "file, action",
-    [
-        ("absent", "generate"),
-        (None, "generate"),
-        (KEY, "use"),
-        (KEY + "\n", "use"),
-        (KEY + "\r\n", "use"),
-        (KEY + "\r", "error"),
-        (KEY + "\n\n", "error"),
-        (" " + KEY, "error"),
-        ("", "error"),
-        ("unreadable", "error"),
-        ("c2hvcnQ=", "error"),
-        (KEY[:-1], "error"),
-        (base64.b64encode(bytes(32)).decode(), "error"),
-    ],
+    "file",
+    [KEY + "\r", KEY + "\n\n", " " + KEY, "", "unreadable", "c2hvcnQ=", KEY[:-1], base64.b64encode(bytes(32)).decode()],
 )
-def test_key_load(file, action):
-    assert key_load(file) == {"action": action, "writes_file": action == "generate"}
-
-
-def test_path_of_the_original():
-    assert key_path("wireguard.gcp") == "/var/lib/semaphore-wireguard/wireguard.gcp.key"
+def test_what_is_no_key(file):
     with pytest.raises(ValueRefused):
-        key_path("../../etc/passwd")
+        decode_key_text(file)
 
 
 def test_an_error_never_quotes_the_file():
