@@ -44,6 +44,15 @@ options:
         is which of them this run has carried out itself.
     type: list
     elements: str
+  on:
+    description: The capabilities that the inventory asks for. One that no cluster's host was there to compare is not asked, where there is a limit.
+    type: list
+    elements: str
+    default: []
+  limit:
+    description: The pattern of C(--limit). Nodes and capabilities outside of it are named as not asked and are no part of the verdict.
+    type: str
+    default: ""
   allow_unproven:
     description: Count what is V(not proven) as good enough for C(ok).
     type: bool
@@ -63,14 +72,14 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(verdict), C(ok), C(problems), C(warnings), C(parts) with the verdict of each capability, C(text) with bounded tables, and C(full)
-      with every row.
+    - C(verdict), C(ok), C(problems), C(warnings), C(parts) with the verdict of each capability, C(scope) with what was asked and what was not,
+      C(text) with bounded tables, and C(full) with every row.
   type: dict
 """
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
 
 
 def mesh_report(
@@ -82,19 +91,26 @@ def mesh_report(
     capabilities: t.Optional[t.Sequence[str]] = None,
     allow_unproven: bool = False,
     full: bool = True,
+    on: t.Sequence[str] = (),
+    limit: str = "",
 ) -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
     nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
     wanted = set(map(str, hosts))
     mesh = mesh or collected.mesh(hostvars, nodes)
     told = collected.told(hostvars, [*nodes, *clusters])
+    asked = told["capabilities"] if capabilities is None else [str(name) for name in capabilities]
+    missing = [str(name) for name in on if name not in asked and name != evidence.MESH]
     facts = {
         "mesh": mesh,
         "found": collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
         "declared": nodes,
-        "capabilities": told["capabilities"] if capabilities is None else [str(name) for name in capabilities],
+        "capabilities": asked if limit else asked + missing,
         "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
         "applied": told["applied"],
+        "limit": limit,
+        "outside": [host for host in nodes if host not in wanted],
+        "unasked": missing,
     }
     return report.build(facts, allow_unproven, full)
 

@@ -33,6 +33,20 @@ options:
     description: Name of the variable with the result of M(multicluster.network.node_status).
     type: str
     default: __status_r_node
+  on:
+    description: The capabilities that the inventory asks for.
+    type: list
+    elements: str
+    default: []
+  limit:
+    description: The pattern of C(--limit). With one, hosts and capabilities that nobody asked are listed as C(outside) and C(unasked).
+    type: str
+    default: ""
+  asked:
+    description: The hosts that the limit left.
+    type: list
+    elements: str
+    default: []
   packed:
     description: Give it as one text, for the option C(packed) of the modules.
     type: bool
@@ -48,8 +62,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(mesh), C(nodes), C(node_plans), C(plans), C(probes), and C(silent) with what silent nodes' connections said, as
-      M(multicluster.network.fabric_status) takes them.
+    - C(mesh), C(nodes), C(node_plans), C(plans), C(probes), C(silent) with what silent nodes' connections said, C(limit), C(outside) and
+      C(unasked), as M(multicluster.network.fabric_status) takes them.
   type: raw
 """
 
@@ -59,15 +73,21 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.module_utils._status.packed import pack
 
 
-def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node", packed: bool = False) -> t.Any:
+def status_facts(
+    hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[str], register: str = "__status_r_node", packed: bool = False,
+    on: t.Sequence[str] = (), limit: str = "", asked: t.Sequence[str] = (),
+) -> t.Any:  # fmt: skip
     """See DOCUMENTATION."""
-    found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}}
+    found: t.Dict[str, t.Any] = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}, "limit": limit, "outside": [], "unasked": []}
     for host in hosts:
         given = hostvars[host]
         if host in clusters or "multicluster_cluster" not in given:
             continue
         result = given[register] if register in given else {}
         found["nodes"][str(host)] = result.get("node")
+        if limit and register not in given:
+            found["outside"].append(str(host))  # who was asked and was silent has a result that says so
+            continue
         if result.get("node") is None:
             found["silent"][str(host)] = collected.said(result)
         converge = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
@@ -76,6 +96,8 @@ def status_facts(hostvars: t.Any, hosts: t.Sequence[str], clusters: t.Sequence[s
     found["mesh"] = collected.mesh(hostvars, list(found["nodes"]))
     found["probes"] = {host: row["probe"] for host, row in collected.verifications(hostvars, list(found["nodes"])).items() if "probe" in row}
     found["plans"] = collected.plans(hostvars, list(found["nodes"]), clusters)
+    if limit and not set(asked).intersection(clusters):
+        found["unasked"] = [str(name) for name in on if name not in found["plans"]]
     return pack(found) if packed else found
 
 

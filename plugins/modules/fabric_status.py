@@ -38,6 +38,20 @@ options:
     type: list
     elements: str
     default: []
+  limit:
+    description: The pattern of C(--limit) of the run. The verdict is one of what lies inside.
+    type: str
+    default: ""
+  outside:
+    description: Hosts that O(limit) left out. They are shown as not asked, and are no part of the verdict.
+    type: list
+    elements: str
+    default: []
+  unasked:
+    description: Capabilities that O(limit) left out.
+    type: list
+    elements: str
+    default: []
   page:
     description: File that receives the page.
     type: path
@@ -92,6 +106,11 @@ parts:
   type: dict
   returned: success
   sample: {mesh: {value: proven, reasons: 0}, services: {value: proven, reasons: 0}}
+scope:
+  description: What the verdict speaks of, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.
+  type: dict
+  returned: success
+  sample: {limit: aws_nodes, nodes: 4, judged: 2, not_asked: {nodes: [gcp-1, gcp-2], capabilities: []}}
 summary:
   description: The numbers on top of the page.
   type: dict
@@ -146,6 +165,9 @@ def main() -> None:
             "probes": {"type": "dict", "default": {}},
             "silent": {"type": "dict", "default": {}},
             "capabilities": {"type": "list", "elements": "str", "default": []},
+            "limit": {"type": "str", "default": ""},
+            "outside": {"type": "list", "elements": "str", "default": []},
+            "unasked": {"type": "list", "elements": "str", "default": []},
             "packed": {"type": "str"},
             "page": {"type": "path"},
             "document": {"type": "path"},

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 
+from service_lab import LABEL, client
 from test_mesh import _foreign_node
 
 STATE = {}
@@ -53,11 +57,33 @@ def test_without_a_ping_it_is_not_proven_and_the_variable_accepts_that(fabric):
     assert fabric.play("site", variables={"mesh_verify_pods": 0}).rc != 0
 
 
-def test_a_part_of_the_fabric_proves_nothing_of_the_rest(fabric):
-    run = fabric.play("verify", "--limit", "aws_nodes")
-    assert run.rc != 0 and "2 nodes not looked at (gcp-node-1, gcp-node-2): run it without --limit" in run.out
+def test_a_limit_is_the_scope_of_the_verdict(fabric):
+    first = "scope: --limit aws_nodes: 2 of 4 nodes judged; not asked (outside --limit): nodes gcp-node-1, gcp-node-2"
+    for playbook in ("verify", "site"):
+        run = fabric.play(playbook, "--limit", "aws_nodes").ok()
+        assert first in run.out and "all green inside --limit aws_nodes" in run.out
+    folder = fabric.state / "limited"
+    fabric.play("status", "--limit", "aws_nodes", variables={"status_folder": str(folder), "status_fail_on_findings": True}).ok()
+    document = json.loads((folder / "fabric-status.json").read_text())
+    assert document["verdict"]["value"] == "proven" and document["scope"]["judged"] == 2
+    assert first in (folder / "fabric-status.html").read_text()
     run = fabric.play("verify", "--limit", "clusters")
-    assert run.rc != 0 and "the mesh was not planned" in run.out
+    assert run.rc != 0 and "nothing was looked at: --limit clusters leaves no node and no" in run.out
+
+
+def test_what_is_broken_outside_of_the_limit_is_not_asked_and_inside_it_is_broken(fabric):
+    routes = json.loads(fabric.sh("aws-node-1", "ip", "-j", "route", "show", "dev", "wireguard.gcp"))
+    gone = next(row["dst"] for row in routes if "/" in row["dst"])
+    whole = " ".join(fabric.sh("aws-node-1", "ip", "route", "show", gone).split())
+    fabric.sh("aws-node-1", "ip", "route", "del", gone)
+    try:
+        run = fabric.play("verify", "--limit", "gcp_nodes").ok()
+        assert "not asked (outside --limit): nodes aws-node-1, aws-node-2" in run.out
+        run = fabric.play("verify", "--limit", "aws_nodes")
+        assert run.rc != 0 and "aws-node-1: route" in run.out and "is not as wanted" in run.out
+    finally:
+        fabric.sh("aws-node-1", "ip", "route", "replace", *whole.split())
+    agree(fabric, "proven", "all green")
 
 
 @pytest.mark.parametrize("deeds, words", [
@@ -133,3 +159,54 @@ def test_a_silent_node_makes_nothing_greener(fabric):
     finally:
         fabric.lab("node-rebuild", "gcp-node-2")
     assert [row["verdict"] for row in document["history"]][-1] == "broken" and len(document["history"]) > 1
+
+
+MIRRORS = "/api/v1/namespaces/sys-semaphore/services"
+SERVICES = {"multicluster_capabilities": ["services"], "service_mirror_create_namespace": True}
+
+
+@contextlib.contextmanager
+def rival(fabric):
+    """Somebody in gcp who takes every mirror away as soon as it is there; gives the names that he took."""
+    stop, taken = threading.Event(), []
+
+    def work():
+        api = client(fabric, "gcp")
+        while not stop.wait(0.05):
+            for one in api.list(MIRRORS).items:
+                taken.append(one["metadata"]["name"])
+                with contextlib.suppress(NotFound):
+                    api.delete(MIRRORS + "/" + taken[-1])
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield taken
+    finally:
+        stop.set()
+        worker.join()
+
+
+def test_an_accepted_write_is_no_proof(fabric):
+    api = client(fabric, "aws")
+    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "test")
+    cart = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop", "labels": {LABEL: "true"}},
+            "spec": {"selector": {"app": "cart"}, "ports": [{"port": 80}]}}  # fmt: skip
+    api.create("/api/v1/namespaces/shop/services", cart, "test")
+    with rival(fabric) as taken:
+        run = fabric.play("site", variables=SERVICES)
+    assert taken and run.rc != 0, run.out[-4000:]
+    assert "services: Service gcp/sys-semaphore/{0} is not as wanted (create)".format(taken[0]) in run.out and "all green" not in run.out
+
+    run = fabric.play("site", variables=SERVICES).ok()
+    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 2, "what was written is read again"
+    run = fabric.play("site", variables=SERVICES).ok()
+    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 1, "what wrote nothing has read all of it"
+
+
+def test_capabilities_outside_of_the_limit_are_not_asked(fabric):
+    run = fabric.play("verify", "--limit", "aws_nodes", variables=SERVICES).ok()
+    assert "nodes gcp-node-1, gcp-node-2; capability services" in run.out
+    run = fabric.play("verify", "--limit", "clusters", variables=SERVICES).ok()
+    assert "scope: --limit clusters: 0 of 4 nodes judged" in run.out and "all green inside --limit clusters" in run.out
+    fabric.play("services", variables=dict(SERVICES, service_mirror_state="absent")).ok()

@@ -46,7 +46,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
-    connection said}, capabilities: [name], packed: those that filters collect as one text, or None, page, document, metrics: paths or None}.
+    connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], packed:
+    those that filters collect as one text, or None, page, document, metrics: paths or None}.
     """
     with gc_paused():
         document = gather(unpacked(request))
@@ -63,6 +64,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
         "verdict": document["verdict"]["value"],
         "reasons": [*document["verdict"]["broken"], *document["verdict"]["unproven"]][:SHOWN],
         "parts": document["verdict"]["parts"],
+        "scope": document["scope"],
         "summary": document["summary"],
         "drift": document["drift"][:SHOWN],
         "since_last_run": {"previous": document["since_last_run"]["previous"], "new": len(document["since_last_run"]["new"]),
@@ -101,6 +103,9 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         "plans": plans,
         "silent": request.get("silent") or {},
         "capabilities": request.get("capabilities") or (),
+        "limit": request.get("limit") or "",
+        "outside": request.get("outside") or (),
+        "unasked": request.get("unasked") or (),
         "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
         "drift": drift,
         "refused": _refused(mesh, node_plans, plans) + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .verdict import change_name
+
 Data = t.Dict[str, t.Any]
 
 #: Capability -> where its role registers the result of a run.
@@ -74,11 +76,36 @@ def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     return {}
 
 
-def told(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
-    """{capabilities, applied} as the playbook that compares noted them on hosts."""
-    found: t.Dict[str, t.List[str]] = {"capabilities": [], "applied": []}
+def applied(given: t.Any) -> t.Dict[str, Data]:
+    """Name -> {again, written} of every result that a run registered on a host (``given``: its variables).
+
+    ``again``: it wrote, and has to be read once more. ``written``: what it wrote, each as "kind id"; None where the result does not tell all.
+    """
+    found: t.Dict[str, Data] = {}
+    for name, variable in {**NODE_PLANS, **PLANS}.items():
+        if variable not in given:
+            continue
+        result = given[variable]
+        failed = bool(result.get("failed") or result.get("failures"))
+        found[name] = {"again": bool(result.get("changed")) and not failed, "written": _written(result)}
+    return found
+
+
+def _written(result: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
+    plan = result.get("plan") or {}
+    changes = plan.get("changes") or ()
+    if sum(number for number in map(plan.get, ("create", "update", "delete")) if isinstance(number, int)) > len(changes):
+        return None  # a result names the first of many only
+    return [change_name(change) for change in changes]
+
+
+def told(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
+    """{capabilities: [name], applied: {name: written}} as the playbook that compares noted them on hosts."""
+    capabilities: t.List[str] = []
+    written: t.Dict[str, t.Optional[t.List[str]]] = {}
     for host in hosts:
         given = hostvars[host]
-        for name, variable in (("capabilities", "__verify_capabilities"), ("applied", "__verify_applied")):
-            found[name] += [str(one) for one in (given[variable] if variable in given else ()) if one not in found[name]]
-    return found
+        capabilities += [str(one) for one in (given["__verify_capabilities"] if "__verify_capabilities" in given else ()) if one not in capabilities]
+        for name, row in (given["__verify_applied"] if "__verify_applied" in given else {}).items():
+            written.setdefault(str(name), row["written"])
+    return {"capabilities": capabilities, "applied": written}

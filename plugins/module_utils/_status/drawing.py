@@ -33,7 +33,9 @@ def grade(up: int, total: int) -> str:
 
 
 def node_grade(node: Data) -> str:
-    """As good as its worst part: silent or broken is bad, what is not proven is fair."""
+    """As good as its worst part: silent or broken is bad, what is not proven or was not asked is fair."""
+    if not node["asked"]:
+        return FAIR
     if not node["answered"] or node["verdict"] == BROKEN:
         return BAD
     return FAIR if node["verdict"] == UNPROVEN or node["errors"] or node["up"] < node["peers"] else GOOD
@@ -173,6 +175,8 @@ def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.Lis
 
 
 def _told(node: Data) -> str:
+    if not node["asked"]:
+        return "{0}: {1} ({2})".format(node["host"], node["verdict"], node["why"])
     if not node["answered"]:
         return "{0}: did not answer: {1}".format(node["host"], node["why"])
     if node["why"]:

@@ -40,8 +40,11 @@ def key_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
     return str(row.get("where")), str(row.get("kind")), str(row.get("name"))
 
 
-def compare_runs(drift: t.List[Data], previous: t.Any, now: str) -> t.Tuple[t.List[Data], Data]:
-    """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document)."""
+def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()) -> t.Tuple[t.List[Data], Data]:
+    """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document).
+
+    ``unasked``: places where this run did not look, so nothing is gone there.
+    """
     known = isinstance(previous, dict) and isinstance(previous.get("drift"), list)
     before = {key_of(row): row for row in previous["drift"] if isinstance(row, dict)} if known else {}
     at = str(previous.get("generated") or "") if known else ""
@@ -54,5 +57,5 @@ def compare_runs(drift: t.List[Data], previous: t.Any, now: str) -> t.Tuple[t.Li
         if known and old is None:
             new.append({name: row[name] for name in ("where", "kind", "name")})
     current = {key_of(row) for row in drift}
-    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current]
+    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current and key[0] not in unasked]
     return rows, {"previous": at or None, "new": new, "gone": gone}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import mesh_verdict
+from . import mesh_verdict, scope
 from .verdict import PROVEN, Verdict, combine, of_capability, told, unannounced
 
 Facts = t.Mapping[str, t.Any]
@@ -24,25 +24,30 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
     """Part -> verdict: of the mesh where there are nodes, and of each capability that is on.
 
     facts: ``mesh`` (of mesh_plan), ``found`` {host: {drift, probe}} (see mesh_verdict.judge), ``declared`` [host], ``capabilities``
-    [name], ``plans`` {capability: a module's result}, ``applied`` [names of plans whose changes were carried out].
+    [name], ``plans`` {capability: a module's result}, ``applied`` {name of a plan whose changes were carried out: ["kind id"], or None}
+    (see verdict.of_capability), ``limit``, ``outside`` and ``unasked`` (see scope.shown).
     """
     mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
     declared, capabilities = facts.get("declared") or (), list(facts.get("capabilities") or ())
-    plans, applied = facts.get("plans") or {}, facts.get("applied") or ()
+    plans, applied = facts.get("plans") or {}, facts.get("applied") or {}
+    outside, unasked = scope.outside(facts), scope.unasked(facts)
     parts: t.Dict[str, Verdict] = {}
-    if declared or mesh.get("nodes"):
+    if set(declared or mesh.get("nodes") or ()) - outside:
         if mesh.get("nodes"):
-            verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and _is_alone(mesh))
+            verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and _is_alone(mesh), outside=outside)
         else:
             verdict = Verdict(unproven=("the mesh was not planned, so nothing was held against it",))
-        written = {name: of_capability(name, plans[name], name in applied) for name in MESH_PLANS if name in plans}
+        written = {name: of_capability(name, plans[name], applied.get(name)) for name in MESH_PLANS if name in plans}
         parts[MESH] = combine({MESH: verdict, **written})
     for name in [*capabilities, *(name for name in plans if name not in capabilities and name not in MESH_PLANS)]:
-        if name == MESH:
+        if name == MESH or name in unasked:
             continue
-        parts[name] = of_capability(name, plans.get(name), name in applied)
+        parts[name] = of_capability(name, plans.get(name), applied.get(name))
         if name == LOAD_BALANCERS:
-            parts[name] = combine({name: parts[name], "announced": unannounced(name, plans.get(name), announcing(mesh, found))})
+            silent = unannounced(name, plans.get(name), announcing(mesh, found), scope.cut_clusters(facts))
+            parts[name] = combine({name: parts[name], "announced": silent})
+    if not parts and facts.get("limit"):
+        parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope.shown(facts)["limit"]),))
     return parts
 
 
@@ -67,15 +72,17 @@ def announced(bgp: t.Any) -> t.List[str]:
     return [str(network) for network in bgp.get("announces") or ()]
 
 
-def shown(parts: t.Mapping[str, Verdict]) -> t.Dict[str, t.Any]:
-    """{value, broken, unproven, parts: {name: {value, reasons: count}}, lines: for people}: a verdict as data."""
+def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:
+    """{value, broken, unproven, parts: {name: {value, reasons: count}}, scope, lines: for people}: a verdict as data."""
+    asked = scope.shown(facts)
     whole = combine(parts)
     return {
         "value": whole.value,
         "broken": list(whole.broken),
         "unproven": list(whole.unproven),
         "parts": {name: {"value": part.value, "reasons": len(part.broken) + len(part.unproven)} for name, part in parts.items()},
-        "lines": _table(parts) + told(whole),
+        "scope": asked,
+        "lines": _table(parts) + told(whole, asked),
     }
 
 

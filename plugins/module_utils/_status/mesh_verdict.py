@@ -20,11 +20,14 @@ HANDSHAKE_SECONDS = 180
 NAMED = 3
 
 
-def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone: bool = False) -> Verdict:
+def judge(
+    topology: Facts, found: Found, declared: t.Collection[str] = (), alone: bool = False, outside: t.Collection[str] = ()
+) -> Verdict:
     """The verdict of a mesh. ``alone``: there is one cluster and other work than joining it, so peers and pings are not missed.
 
     ``found``: host -> {"drift": result of node_dataplane in check mode, "probe": result of node_probe}; a host that should
-    have been looked at and has no results maps to {}, or to {"why": text}. ``declared``: the hosts of the inventory that are nodes.
+    have been looked at and has no results maps to {}, or to {"why": text}. ``declared``: the hosts of the inventory that are nodes. ``outside``:
+    those that nobody asked for, who neither prove nor break anything.
     """
     broken: t.List[str] = []
     unproven: t.List[str] = []
@@ -33,11 +36,12 @@ def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone
     causes = causes_of_budgets(topology, found)
     broken = [refusal_text("mesh", refusal) for refusal in causes] + broken
     unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or () if refusal not in causes]
-    left_out = sorted(set(declared) - set(found))
+    left_out = sorted(set(declared) - set(found) - set(outside))
     if left_out:
-        unproven.append("{0} not looked at ({1}): run it without --limit".format(counted(len(left_out), "node"), _named(left_out)))
+        message = "{0} not looked at ({1}): no play of this run had them, or the plan of the mesh does not know them"
+        unproven.append(message.format(counted(len(left_out), "node"), _named(left_out)))
     for host in sorted(found):
-        one = of_host(topology, host, found, alone)
+        one = of_host(topology, host, found, alone, outside)
         broken += one.broken
         unproven += one.unproven
     if not found and not left_out:
@@ -45,7 +49,7 @@ def judge(topology: Facts, found: Found, declared: t.Collection[str] = (), alone
     return Verdict(tuple(broken), tuple(unproven))
 
 
-def of_host(topology: Facts, host: str, found: Found, alone: bool = False) -> Verdict:
+def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outside: t.Collection[str] = ()) -> Verdict:
     """One host's part of it."""
     row = found.get(host) or {}
     if not row.get("probe") and not row.get("drift"):
@@ -53,7 +57,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False) -> Ve
     probe = row.get("probe") or {}
     broken = drift_lines(host, row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(topology, host, probe)
     broken += stray_lines(topology, host, probe) + ping_lines(host, probe) + unit_lines(host, probe)
-    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found)
+    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside)
     return Verdict(tuple(broken), tuple(unproven + unread_lines(host, row)))
 
 
@@ -227,7 +231,7 @@ def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
     return lines or ([] if remotes else ["{0}: there is no other cluster, so it is no part of a mesh".format(host)])
 
 
-def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found) -> t.List[str]:
+def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()) -> t.List[str]:
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
         return ["{0}: nothing was pinged from there".format(host)]
@@ -246,9 +250,14 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found) -> t.L
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
         return ["{0}: no pod there has an address of the same IP version as those of {1}, so they were not pinged".format(host, _named(with_pods))]
-    if not reached:
+    if not reached and not _all_outside(topology, host, outside):
         return ["{0}: pinged no pod of another {1}".format(host, "node" if is_kubespan(topology) else "cluster")]
     return []
+
+
+def _all_outside(topology: Facts, host: str, outside: t.Collection[str]) -> bool:
+    """Whether nobody was asked for whom a host could have pinged."""
+    return bool(outside) and all(other in outside for other in topology["nodes"] if apart(topology, host, other))
 
 
 def unread_lines(host: str, row: Facts) -> t.List[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from . import ends, evidence, mesh_verdict
+from . import ends, evidence, mesh_verdict, scope
 from .drift import compare_runs
 from .history import remember
 from .verdict import Verdict, combine, refusal_text
@@ -35,22 +35,26 @@ def build(facts: Facts) -> Data:
     facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_status, or None}, ``probes`` {host:
     of node_probe}, ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
     ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
-    message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None).
+    message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
+    ``limit``, ``outside`` and ``unasked`` (see scope.shown).
     """
-    mesh, now = facts["mesh"], float(facts["now"])
+    mesh, now, outside = facts["mesh"], float(facts["now"]), scope.outside(facts)
     names = peer_names(mesh, facts["nodes"])
     found = gathered(facts, now)
     parts = evidence.judge({
         "mesh": mesh, "found": found, "declared": list(facts["nodes"]), "capabilities": facts.get("capabilities") or (), "plans": facts.get("plans") or {},
+        "limit": facts.get("limit"), "outside": facts.get("outside"), "unasked": facts.get("unasked"),
     })  # fmt: skip
-    verdict = evidence.shown(_with_reading(parts, facts))
+    verdict = evidence.shown(_with_reading(parts, facts), dict(facts, declared=list(facts["nodes"])))
     pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
     tunnels += ends.untold(mesh, facts["nodes"], tunnels)
     tunnels = ends.with_latency(sorted(tunnels, key=_tunnel_key), mesh, pings)
     alone = bool(facts.get("capabilities"))
     nodes = [
-        _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone), found[host].get("why"))
+        _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone, outside), found[host].get("why"))
+        if host not in outside
+        else dict(_node(host, mesh, None, tunnels_of, Verdict(), scope.OUTSIDE), asked=False, verdict=scope.NOT_ASKED)
         for host, tunnels_of in _by_host(facts["nodes"], tunnels)
     ]
     clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
@@ -72,9 +76,10 @@ def build(facts: Facts) -> Data:
         "refused": sorted(({key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]), key=_refusal_key),
         "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
     }
-    drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now))
+    drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now), outside | (set(facts["clusters"]) if scope.unasked(facts) else set()))
     document.update(drift=drift, since_last_run=since)
     document["summary"] = summary(document)
+    document["scope"] = verdict["scope"]
     document["verdict"] = {
         "value": verdict["value"], "parts": verdict["parts"], "counts": {"broken": len(verdict["broken"]), "unproven": len(verdict["unproven"])},
         "broken": [cut(text, 500) for text in verdict["broken"][:REASONS]], "unproven": [cut(text, 500) for text in verdict["unproven"][:REASONS]],
@@ -88,6 +93,8 @@ def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
     found: t.Dict[str, Data] = {}
     probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
     for host, node in facts["nodes"].items():
+        if host in scope.outside(facts):
+            continue
         if node is None:
             found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
             continue
@@ -211,6 +218,7 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
         "host": host,
         "cluster": str(about.get("cluster") or "?"),
         "node": cut(about.get("node_name") or host),
+        "asked": True,
         "answered": node is not None,
         "verdict": verdict.value,
         "findings": len(verdict.broken) + len(verdict.unproven),
@@ -301,6 +309,7 @@ def summary(document: Facts) -> Data:
         "clusters": len(document["clusters"]),
         "clusters_reachable": sum(1 for row in document["clusters"] if row["reachable"]),
         "nodes": len(nodes),
+        "nodes_not_asked": sum(1 for row in nodes if not row["asked"]),
         "nodes_answered": sum(1 for row in nodes if row["answered"]),
         "tunnels": len(tunnels),
         "tunnels_up": sum(1 for row in tunnels if row["state"] == UP),

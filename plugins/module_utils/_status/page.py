@@ -17,6 +17,7 @@ import typing as t
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
 from .style import SCRIPT, STYLE
+from .scope import behind, line
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN
 
 Data = t.Mapping[str, t.Any]
@@ -47,6 +48,7 @@ def render(document: Data) -> str:
         '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
             escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), word, escape(text)
         ),
+        '<p class="scope">{0}</p>\n'.format(escape(line(document["scope"]))) if document["scope"]["limit"] else "",
         _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
         "</main>\n<footer>Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.</footer>\n",
         "<script>{0}</script>\n</body>\n</html>\n".format(SCRIPT),
@@ -56,7 +58,7 @@ def render(document: Data) -> str:
 def verdict(document: Data) -> t.Tuple[str, str]:
     """(grade, words) for the whole fabric."""
     value = document["verdict"]["value"]
-    return {BROKEN: BAD, UNPROVEN: FAIR, PROVEN: GOOD}[value], HEADLINES[value]
+    return {BROKEN: BAD, UNPROVEN: FAIR, PROVEN: GOOD}[value], behind(HEADLINES[value], document["scope"])
 
 
 def _why(document: Data) -> str:
@@ -294,6 +296,7 @@ def _nodes(document: Data) -> str:
     for dummy, dummy_cluster, host, n in ranked[:ROWS]:
         key = "node.{0}.".format(host)
         state = "did not answer" if not n["answered"] else "{0} findings".format(n["findings"]) if n["findings"] else "answers"
+        state = state if n["asked"] else n["verdict"]
         if n["pending"]:
             state = "change unconfirmed"
         rows.append([

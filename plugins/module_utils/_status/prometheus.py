@@ -51,6 +51,10 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "multicluster_cluster_up", "gauge", "Whether the API server of a cluster answered.", [
         ({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]
     ]
+    yield "multicluster_nodes_not_asked", "gauge", "Nodes outside of the run's --limit, of which nothing is told.", [
+        ({"fabric": document["fabric"]}, sum(1 for n in nodes if not n["asked"]))
+    ]
+    nodes = [n for n in nodes if n["asked"]]
     yield "multicluster_node_up", "gauge", "Whether a node answered.", [({"cluster": n["cluster"], "node": n["host"]}, int(n["answered"])) for n in nodes]
     yield "multicluster_node_peers", "gauge", "Peers of a node.", [({"cluster": n["cluster"], "node": n["host"]}, n["peers"]) for n in nodes]
     yield "multicluster_node_peers_up", "gauge", "Peers of a node that shook hands lately.", [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import evidence
+from . import evidence, scope
 from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted
 
@@ -27,10 +27,11 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     """Judge one verification. ``facts``: of evidence.judge.
 
     Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others,
-    "parts": {name: {value, reasons}}, "text": bounded tables and the verdict, "full": the same with every row, or once more the bounded ones unless ``full``}.
+    "parts": {name: {value, reasons}}, "scope": of scope.shown, "text": bounded tables and the verdict, "full": the same with
+    every row, or once more the bounded ones unless ``full``}.
     """
     parts = evidence.judge(facts)
-    shown = evidence.shown(parts)
+    shown = evidence.shown(parts, facts)
     whole = combine(parts)
     ok = whole.value == PROVEN or (whole.value == UNPROVEN and allow_unproven)
     problems = list(whole.broken or (() if ok else whole.unproven))
@@ -40,13 +41,14 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
         tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows)] if mesh.get("nodes") else []
-        texts.append("\n\n".join([table for table in tables if table] + ["\n".join(shown["lines"])]))
+        texts.append("\n\n".join([part for part in (scope.line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])]))
     return {
         "verdict": whole.value,
         "ok": ok,
         "problems": problems,
         "warnings": list(whole.unproven) if ok or whole.broken else [],
         "parts": shown["parts"],
+        "scope": shown["scope"],
         "text": texts[0],
         "full": texts[-1],
     }

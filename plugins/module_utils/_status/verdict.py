@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .scope import behind
+
 PROVEN, UNPROVEN, BROKEN = "proven", "not proven", "broken"
 #: The words that people read first.
 HEADLINES = {PROVEN: "all green", UNPROVEN: "not proven", BROKEN: "broken"}
@@ -43,21 +45,29 @@ def combine(parts: t.Mapping[str, Verdict]) -> Verdict:
     )
 
 
-def of_capability(name: str, result: t.Any, applied: bool = False) -> Verdict:
-    """What the result of a capability's module says.
+def of_capability(name: str, result: t.Any, written: t.Optional[t.Collection[str]] = None) -> Verdict:
+    """What the result of a capability's module says: its changes are what differs from the inventory.
 
-    ``result``: a module's result, or None where there is none; ``applied``: its changes were carried out, otherwise they are
-    what differs from the inventory.
+    ``result``: a module's result, or None where there is none. ``written``: what this run wrote before it compared, each as "kind id",
+    or None where it wrote nothing or too much to tell. Beside these only news are left, which came after this run had read and
+    found them as wanted.
     """
     if not isinstance(result, t.Mapping):
         return Verdict(unproven=("{0}: it is on, and was not compared".format(name),))
     broken = ["{0}: cluster {1}: {2} [{3}]".format(name, row.get("cluster"), row.get("message"), row.get("reason")) for row in result.get("failures") or ()]
     if result.get("failed") and not broken:
         broken.append("{0}: {1}".format(name, result.get("msg") or "failed"))
-    for change in () if applied else (result.get("plan") or {}).get("changes") or ():
+    for change in (result.get("plan") or {}).get("changes") or ():
+        if written is not None and change_name(change) not in written:
+            continue
         broken.append("{0}: {1} {2} is not as wanted ({3})".format(name, change.get("kind"), change.get("id"), change.get("action")))
     unproven = [refusal_text(name, row) for row in result.get("refused") or ()]
     return Verdict(tuple(broken), tuple(dict.fromkeys(unproven)))
+
+
+def change_name(change: t.Mapping[str, t.Any]) -> str:
+    """What a change is about, the same in the run that makes it and in the one that compares."""
+    return "{0} {1}".format(change.get("kind"), change.get("id"))
 
 
 def refusal_text(where: str, row: t.Mapping[str, t.Any]) -> str:
@@ -65,17 +75,18 @@ def refusal_text(where: str, row: t.Mapping[str, t.Any]) -> str:
     return "{0}: refused {1}: {2} [{3}]".format(where, row.get("object"), row.get("message"), row.get("reason"))
 
 
-def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collection[str]]) -> Verdict:
+def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collection[str]], cut: t.Collection[str] = ()) -> Verdict:
     """Addresses of Services that we announce ourselves and that no node announces to anybody.
 
-    ``announcing``: cluster -> the networks that speakers of its nodes announce to neighbours that listen.
+    ``announcing``: cluster -> the networks that speakers of its nodes announce to neighbours that listen. ``cut``: the
+    clusters of which not every node was asked, so that nobody knows who is silent there.
     """
     found = []
     given = (result.get("load_balancers") or {}) if isinstance(result, t.Mapping) else {}
     for cluster, row in sorted(given.items()):
         for entry in row.get("unannounced") or ():
             found.append("{0}: cluster {1}: nobody announces {2} ({3}): {4}".format(name, cluster, entry["address"], entry["service"], entry["reason"]))
-        missing = silent_networks(row, announcing.get(cluster, ()))
+        missing = [] if cluster in cut else silent_networks(row, announcing.get(cluster, ()))
         if missing:
             message = "{0}: cluster {1}: no speaker of {2} announces {3} to a neighbour that listens: look at its sessions, then run site"
             found.append(message.format(name, cluster, ", ".join(row["nodes"][:3]), ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
@@ -87,9 +98,9 @@ def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) ->
     return [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
 
 
-def told(verdict: Verdict) -> t.List[str]:
-    """The headline and the reasons, as lines for people."""
-    headline = HEADLINES[verdict.value]
+def told(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
+    """The headline and the reasons, as lines for people. ``scope``: of scope.shown."""
+    headline = behind(HEADLINES[verdict.value], scope)
     if verdict.value == BROKEN:
         headline += ": {0}".format(counted(len(verdict.broken), "problem"))
     if verdict.value == UNPROVEN:

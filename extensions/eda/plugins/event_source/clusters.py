@@ -34,9 +34,15 @@ options:
       - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(clustermeshes) or V(pods), and a C(selector) of labels.
       - C(playbooks) are the runs that a change asks for, as C(run) of the event. Without it in any row, an event tells of one kind
         in one cluster.
+      - A row with a C(capability) is followed where O(capabilities) has it.
       - The default is what the mesh, mirrored Services and policies depend on.
     type: list
     elements: dict
+  capabilities:
+    description: Capabilities of the fabric whose rows are followed beside those that name none.
+    type: list
+    elements: str
+    default: []
   window:
     description: Seconds of quiet after which collected changes become an event.
     type: float
@@ -92,12 +98,20 @@ def _flow(name: str) -> types.ModuleType:
     return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
 
 
+def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    """The rows to follow. Raises ValueError where ``capabilities`` is no list: as text it would match by letters."""
+    capabilities = args.get("capabilities") or []
+    if not isinstance(capabilities, (list, tuple)):
+        raise ValueError("capabilities is a list, such as [loadbalancers]")
+    return [dict(row) for row in args.get("watch") or WATCH if not row.get("capability") or row["capability"] in capabilities]
+
+
 async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
     """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
     flow, watch, runs, lock = (_flow(name) for name in ("_flows.fabric_watch", "_kubernetes.watch", "_plan.runs", "_flows.run_lock"))
     stop, loop = threading.Event(), asyncio.get_running_loop()
     clusters = [dict(entry) for entry in args.get("clusters") or ()]
-    rows = [dict(row) for row in args.get("watch") or WATCH]
+    rows = watched(args)
     request = {
         "clusters": clusters, "watch": rows, "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
         "settings": watch.Settings(seconds=float(args.get("watch_seconds", 540))),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from ansible_collections.multicluster.network.plugins.filter import mesh_report, status_facts
+from ansible_collections.multicluster.network.plugins.filter import applied_results, mesh_report, status_facts
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_status"))
 
@@ -23,7 +23,7 @@ def hostvars():
     facts = verified.facts()
     found = {name: {} for name in (*CLUSTERS, "bastion")}
     found["aws"] = {VARIABLES[name]: facts["plans"][name] for name in verified.CAPABILITIES}
-    found["aws"].update(__verify_capabilities=list(verified.CAPABILITIES), __verify_applied=[])
+    found["aws"].update(__verify_capabilities=list(verified.CAPABILITIES), __verify_applied={})
     for host in verified.HOSTS:
         found[host] = {"multicluster_cluster": verified.HOSTS[host][0], "__mesh_r_plan": {"mesh": facts["mesh"]},
                        "__mesh_r_probe": facts["found"][host]["probe"], "__node_dataplane_r_converge": facts["found"][host]["drift"]}  # fmt: skip
@@ -51,16 +51,37 @@ def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
 
 def test_a_limited_run_is_not_proven():
     built = judge(hostvars(), ["aws-1", "aws-2", "aws"])
-    assert built["verdict"] == "not proven" and any("run it without --limit" in reason for reason in built["problems"])
+    assert built["verdict"] == "not proven" and any("2 nodes not looked at (gcp-1, gcp-2)" in reason for reason in built["problems"])
+    built = judge(hostvars(), ["aws-1", "aws-2", "aws"], limit="aws*", on=["services"])
+    assert built["verdict"] == "proven" and built["scope"]["not_asked"] == {"nodes": ["gcp-1", "gcp-2"], "capabilities": []}
+    given = hostvars()
+    given["aws"] = {}
+    built = judge(given, ["aws-1", "aws-2"], limit="aws_nodes", on=["services", "dns"])
+    assert built["verdict"] == "proven" and built["scope"]["not_asked"]["capabilities"] == ["dns", "services"]
 
 
-def test_what_a_run_has_applied_is_noted_by_its_capability():
+def test_a_capability_that_no_play_compared_is_missed_unless_a_limit_left_it_out():
+    given = hostvars()
+    given["aws"] = {}
+    built = judge(given, on=["services"])
+    assert built["verdict"] == "not proven" and "services: it is on, and was not compared" in built["problems"]
+
+
+def test_what_a_run_wrote_counts_when_it_was_read_again():
     given = hostvars()
     change = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
+    applied = verified.result(plan={"changes": [change], "create": 1, "update": 0, "delete": 0}, changed=True)
+    given["aws"]["__service_mirror_r"] = applied
+    noted = applied_results.applied_results(given["aws"])
+    assert noted["services"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["dns"] == {"again": False, "written": []}
+    given["aws"]["__verify_applied"] = noted
+    assert judge(given)["verdict"] == "broken"  # nobody has read it since
+    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": []})
+    assert judge(given)["verdict"] == "proven"
+    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [dict(change, id="gcp/s/new")]})
+    assert judge(given)["verdict"] == "proven"
     given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [change]})
     assert judge(given)["verdict"] == "broken"
-    given["aws"]["__verify_applied"] = ["services"]
-    assert judge(given)["verdict"] == "proven"
     del given["aws"]["__service_mirror_r"]
     assert any("services: it is on, and was not compared" in reason for reason in judge(given)["problems"])
     assert judge(given, capabilities=["dns"])["verdict"] == "proven"
@@ -78,7 +99,21 @@ def test_status_collects_the_same_evidence():
     given["aws-1"]["__status_r_node"] = {"node": {"devices": []}}
     given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
     del given["gcp-2"]["__mesh_r_probe"]
+    given["gcp-1"].pop("__status_r_node", None)
+    limited = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS, on=["services"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
+    assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
     found = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS)
     assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {"devices": []}
     assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(verified.CAPABILITIES)
     assert found["plans"]["loadbalancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
+
+
+def test_what_failed_and_what_is_too_much_to_tell():
+    given = {"__service_mirror_r": {"changed": True, "failures": [{}], "plan": {"changes": []}},
+             "__policy_sync_r_sets": {"changed": True, "failed": True},
+             "__mesh_r_publish": {"skipped": True, "changed": False},
+             "__coredns_r_section": {"changed": True, "failures": [],
+                                     "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1}}}  # fmt: skip
+    noted = applied_results.applied_results(given)
+    assert {name: row["again"] for name, row in noted.items()} == {"services": False, "policy": False, "annotations": False, "dns": True}
+    assert noted["dns"]["written"] is None and noted["services"]["written"] == []

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 
+import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import RESOURCES
 from ansible_collections.multicluster.network.plugins.module_utils._plan.runs import NAMES, Runs, merge
 from hypothesis import given
 from hypothesis import strategies as st
 
+ROOT = pathlib.Path(__file__).resolve().parents[5]
 KINDS = {"nodes": ["Node"], "services": ["Service"], "endpointslices": ["EndpointSlice", "Endpoints"]}
 WATCH = [
     {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["services"]},
@@ -97,11 +100,47 @@ def test_an_event_has_a_bounded_number_of_names():
 
 
 def test_rows_of_the_rulebooks_name_playbooks_that_exist():
-    root = pathlib.Path(__file__).resolve().parents[5]
-    for path in sorted((root / "extensions" / "eda" / "rulebooks").glob("*.yml")):
+    for path in sorted((ROOT / "extensions" / "eda" / "rulebooks").glob("*.yml")):
         for ruleset in yaml.safe_load(path.read_text()):
             rows = [row for source in ruleset["sources"] for row in source["multicluster.network.clusters"]["watch"]]
             assert rows
             for row in rows:
                 assert row["resource"] in RESOURCES and row["playbooks"], row
-                assert all((root / "playbooks" / (book + ".yml")).is_file() for book in row["playbooks"]), row
+                assert all((ROOT / "playbooks" / (book + ".yml")).is_file() for book in row["playbooks"]), row
+
+
+def source_plugin():
+    """The event source, as ansible-rulebook loads it: by its path."""
+    path = ROOT / "extensions" / "eda" / "plugins" / "event_source" / "clusters.py"
+    spec = importlib.util.spec_from_file_location("event_source_clusters", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_rulebook_follows_what_the_role_follows():
+    """Whatever runs the playbooks, the same news ask for the same runs. Kilo's mesh has a rulebook of its own."""
+    role = yaml.safe_load((ROOT / "roles" / "reconciler" / "defaults" / "main.yml").read_text())["reconciler_watch"]
+    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
+    wanted = {(row["resource"], book) for row in role for book in row["playbooks"] if book != "clustermesh"}
+    assert {(row["resource"], book) for row in source["watch"] for book in row["playbooks"]} == wanted
+    assert ("services", "loadbalancers") in wanted and ("nodes", "loadbalancers") in wanted
+
+
+@pytest.mark.parametrize("capabilities, books", [
+    (None, {"mesh", "services", "policy"}), ([], {"mesh", "services", "policy"}), (["dns"], {"mesh", "services", "policy"}),
+    (["loadbalancers", "dns"], {"mesh", "services", "policy", "loadbalancers"}),
+])  # fmt: skip
+def test_rows_of_a_capability_count_where_the_fabric_has_it(capabilities, books):
+    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
+    rows = source_plugin().watched(dict(source, capabilities=capabilities))
+    assert {book for row in rows for book in row["playbooks"]} == books
+    kinds = {name: [kind for kind, unused in places] for name, places in RESOURCES.items()}
+    runs = Runs(rows, kinds)
+    runs.add([event("aws", "Service", "a/b"), event("gcp", "Node", "n9")])
+    assert [one["run"] for one in runs.take(0)] == [book for book in ("mesh", "services", "loadbalancers") if book in books]
+
+
+def test_capabilities_as_text_are_an_error_and_no_match_by_letters():
+    with pytest.raises(ValueError, match="capabilities is a list"):
+        source_plugin().watched({"capabilities": "loadbalancers"})

@@ -102,11 +102,12 @@ def status_facts(facts):
         "node_plans": {host: row["drift"] for host, row in rows if row}, "plans": facts["plans"], "capabilities": facts["capabilities"],
         "clusters": {name: {} for name in facts["mesh"].get("clusters") or ()}, "drift": [], "refused": [],
         "failures": facts["mesh"].get("failures") or [], "tenants": None, "previous": None, "silent": {},
+        **{name: facts[name] for name in ("limit", "outside", "unasked") if name in facts},
     }  # fmt: skip
 
 
-#: Status looks at all nodes whatever the limit of the run.
-LIMITED = (test_verdict.limited_run, test_verdict.run_limited_to_clusters)
+#: Of a node that no play had, status says that it did not answer.
+LIMITED = (test_verdict.host_that_no_play_had, test_verdict.run_limited_to_clusters)
 
 
 @pytest.mark.parametrize("lie", [None, *(lie for lie in test_verdict.LIES if lie not in LIMITED)], ids=lambda lie: lie.__name__ if lie else "none")
@@ -225,3 +226,31 @@ def test_a_line_leads_to_its_pairs():
         first = next(r for r in page._ranked_tunnels(document) if {r["cluster"], r["peer_cluster"]} == {row["a"], row["b"]})
         assert text[place:].startswith('<span id="{0}">{1}</span>'.format(where, first["host"]))
     assert text.count('<a href="#links"><g class="link') == 2 * len(document["links"])
+
+
+def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
+    before = built(change=lambda facts: facts.update(drift=[drift_of("gcp-node-1"), drift_of("aws-node-1")]))
+
+    def limited(facts):
+        gone = [host for host in facts["nodes"] if host.startswith("gcp")]
+        facts.update(limit="aws_nodes", outside=gone, unasked=["dns"], capabilities=["dns"], previous=before, clusters={})
+        for host in gone:
+            facts["nodes"][host] = None
+            facts["probes"].pop(host, None)
+            facts["node_plans"].pop(host, None)
+
+    document = built(change=limited)
+    assert document["verdict"]["value"] == "proven", document["verdict"]
+    assert document["scope"] == {"limit": "aws_nodes", "nodes": 8, "judged": 4, "not_asked": {"nodes": sorted(
+        "gcp-node-{0}".format(number) for number in range(1, 5)), "capabilities": ["dns"]}}
+    assert [row["where"] for row in document["since_last_run"]["gone"]] == ["aws-node-1"]
+    assert page.verdict(document) == ("good", "all green inside --limit aws_nodes") and document["summary"]["nodes_not_asked"] == 4
+    text, metrics = page.render(document), prometheus.text(document)
+    assert '<p class="scope">scope: --limit aws_nodes: 4 of 8 nodes judged; not asked (outside --limit): nodes gcp-node-1, ' in text
+    assert "gcp-node-1: not asked (outside --limit)" in text and "did not answer" not in text
+    assert 'multicluster_nodes_not_asked{fabric="default"} 4' in metrics and metrics.count("\nmulticluster_node_up{") == 4
+    assert 'class="scope"' not in page.render(built()) and built()["scope"]["limit"] == ""
+
+
+def drift_of(host):
+    return {"where": host, "kind": "route", "name": "10.9.0.0/16", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""}

@@ -60,12 +60,35 @@ def unreadable_cluster(facts):
     facts["mesh"]["failures"] = [FAILURE]
 
 
+def limit(facts, unasked=verified.CAPABILITIES):
+    """As --limit aws_nodes: of the nodes of gcp, and without a cluster's host of the capabilities, nothing was asked."""
+    gone = [host for host in verified.HOSTS if host.startswith("gcp")]
+    for host in gone:
+        del facts["found"][host]
+    facts.update(limit="aws_nodes", outside=gone, unasked=list(unasked), capabilities=[])
+    facts["plans"] = {name: plan for name, plan in facts["plans"].items() if name not in unasked}
+
+
 def silent_host(facts):
     facts["found"]["gcp-2"] = {}
 
 
-def limited_run(facts):
+def host_that_no_play_had(facts):
     del facts["found"]["gcp-2"]
+
+
+def limit_that_leaves_nothing(facts):
+    facts.update(mesh={}, found={}, limit="bastion", outside=list(facts["declared"]), unasked=facts["capabilities"], plans={})
+
+
+def limited_and_broken_inside(facts):
+    limit(facts)
+    facts["found"]["aws-1"]["drift"]["plan"]["changes"].append({"action": "create", "kind": "route", "id": "10.4.0.0/16"})
+
+
+def limited_and_a_node_without_pods(facts):
+    limit(facts)
+    probe(facts, "aws-2").update(pods=[], pings=[])
 
 
 def run_limited_to_clusters(facts):
@@ -179,7 +202,10 @@ LIES = {
     one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
     unreadable_cluster: (BROKEN, "cluster gcp: connection refused [unreachable]"),
     silent_host: (BROKEN, "gcp-2: could not be verified"),
-    limited_run: (UNPROVEN, "1 node not looked at (gcp-2): run it without --limit"),
+    host_that_no_play_had: (UNPROVEN, "1 node not looked at (gcp-2): no play of this run had them"),
+    limit_that_leaves_nothing: (UNPROVEN, "nothing was looked at: --limit bastion leaves no node and no cluster to ask"),
+    limited_and_broken_inside: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
+    limited_and_a_node_without_pods: (UNPROVEN, "aws-2: has no pod and no address in its pod ranges 10.2.4.0/24"),
     run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
     not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
     drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
@@ -265,10 +291,57 @@ def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():
 def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     facts = verified.facts()
     service_differs(facts)
-    facts["applied"] = ["services"]
-    assert report.build(facts)["verdict"] == PROVEN
+    facts["applied"] = {"services": []}
+    assert report.build(facts)["verdict"] == PROVEN  # the source has changed since; this run had read it and found it as wanted
     service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
+
+
+@pytest.mark.parametrize("written", [["Service gcp/s/x"], ["Service gcp/s/y", "Service gcp/s/x"], None])
+def test_what_was_written_and_is_not_there_when_read_again_is_broken(written):
+    facts = verified.facts()
+    facts["plans"]["services"]["plan"]["changes"] = [{"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}]
+    facts["applied"] = {"services": written}
+    built = report.build(facts)
+    assert built["verdict"] == BROKEN and built["problems"] == ["services: Service gcp/s/x is not as wanted (create)"]
+
+
+def test_a_limit_is_the_scope_of_the_verdict():
+    facts = verified.facts()
+    limit(facts)
+    built = report.build(facts)
+    assert built["verdict"] == PROVEN and built["ok"] and sorted(built["parts"]) == ["mesh"]
+    first = "scope: --limit aws_nodes: 2 of 4 nodes judged; not asked (outside --limit): nodes gcp-1, gcp-2; " \
+        "capabilities dns, loadbalancers, policy, services, tenants"
+    for text in (built["text"], built["full"]):
+        assert text.splitlines()[0] == first and text.splitlines()[-1] == "all green inside --limit aws_nodes"
+    assert built["scope"] == {
+        "limit": "aws_nodes", "nodes": 4, "judged": 2, "not_asked": {"nodes": ["gcp-1", "gcp-2"], "capabilities": sorted(verified.CAPABILITIES)},
+    }
+    assert "scope" not in report.build(verified.facts())["text"]
+
+
+def test_who_nobody_asked_is_not_missed_by_those_who_were():
+    """One cluster alone cannot ping the others' pods, and nobody knows what the others' speakers announce."""
+    facts = verified.facts()
+    limit(facts, unasked=())
+    facts["capabilities"] = list(verified.CAPABILITIES)
+    facts["plans"]["loadbalancers"]["load_balancers"]["gcp"] = {"announce": ["203.0.113.9/32"], "nodes": ["gcp-1"]}
+    for host in ("aws-1", "aws-2"):
+        probe(facts, host)["pings"] = []
+    assert report.build(facts)["verdict"] == PROVEN
+    facts["limit"] = ""  # nobody said that only a part was to be judged
+    built = report.build(facts)
+    assert built["verdict"] == UNPROVEN and any("gcp-1, gcp-2" in reason for reason in built["problems"])
+
+
+def test_a_limit_of_many_names_takes_one_line():
+    facts = verified.facts()
+    limit(facts)
+    facts["limit"] = ",".join("node-{0}\n".format(number) for number in range(500))
+    facts["outside"] = facts["outside"] + ["far-{0:03}".format(number) for number in range(500)]
+    first = report.build(facts)["text"].splitlines()[0]
+    assert len(first) < 400 and "2 of 504 nodes judged" in first and "and 492 more" in first
 
 
 def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
@@ -316,7 +389,7 @@ def test_combining():
 
 
 def test_many_reasons_are_bounded_on_the_screen():
-    lines = told(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))))
+    lines = told(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))), {"limit": ""})
     assert lines[0] == "broken: 500 problems" and lines[-1] == "  ... and 460 more" and len(lines) == 42
 
 

@@ -65,4 +65,4 @@ def facts():
     plans = {name: result(**(announcing if name == "loadbalancers" else {})) for name in (*CAPABILITIES, "annotations", "pools")}
     found = {host: {"drift": result(), "probe": probe(host)} for host in HOSTS}
     found["aws-1"]["probe"]["bgp"] = {"announces": ["203.0.113.1/32"], "sessions": [{"neighbor": "10.66.23.1", "state": "Established"}]}
-    return {"mesh": mesh(), "found": found, "declared": list(HOSTS), "capabilities": list(CAPABILITIES), "plans": plans, "applied": []}
+    return {"mesh": mesh(), "found": found, "declared": list(HOSTS), "capabilities": list(CAPABILITIES), "plans": plans, "applied": {}}
