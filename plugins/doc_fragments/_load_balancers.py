@@ -63,6 +63,19 @@ options:
         type: list
         elements: str
         default: []
+      cluster_uid:
+        description:
+          - UID of the namespace C(kube-system) of the cluster, as C(kubectl get namespace kube-system -o yaml) shows it.
+          - Reservations at a provider are tagged with it, and a cluster says its own. A cluster that says another one is refused. Without
+            it, clusters that say the same one are all refused, and nothing is released while one of them cannot be asked.
+        type: str
+      reserved_ranges:
+        description:
+          - What is for something else than Services. Keys say what it is in words, such as C(pod_cidrs of cluster gcp), and values are lists of
+            networks, ranges and addresses. A Service, a record or a provider that names such an address is refused.
+          - An address of O(settings[].pool) is refused only where it stands here as a single address.
+        type: dict
+        default: {}
       config_file:
         description: A JSON file with the settings of the original cloud controller, on the host that runs the module.
         type: path
@@ -70,6 +83,8 @@ options:
         description:
           - Name of a Secret in C(kube-system) whose key C(cloud-sa.json) holds such settings, C(metal-cloud-config) with the original.
             O(settings[].config_file) wins over it.
+          - Where O(settings[].api_key) is not the Secret's, the Secret says neither O(settings[].base_url) nor O(settings[].project_id)
+            nor O(settings[].eip_tag).
         type: str
       api_key:
         description: Token of the provider's API.

@@ -16,6 +16,8 @@ description:
   - A host of the clusters group takes part when it has the variable C(load_balancers_settings), whose keys are those of the option.
   - Its nodes' BGP facts come from their variables C(bgp_speaker_source_ip), C(bgp_speaker_asn) and C(bgp_speaker_neighbors), unless the
     settings have C(bgp_nodes). C(bgp_speakers) names those that have neighbours.
+  - C(reserved_ranges) has what no Service may name. These are the ranges of all clusters, the pools of the others, and the addresses of nodes
+    (C(ansible_host), C(bgp_speaker_source_ip)), routers (C(bgp_speaker_neighbors)) and control planes (C(control_plane_address_address)).
 options:
   _input:
     description: The variable C(hostvars).
@@ -47,6 +49,9 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import GRANTS
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
 def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
@@ -54,10 +59,16 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("load_balancer_settings: use it as hostvars | load_balancer_settings(groups)")
     facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    reserved: t.Dict[str, t.List[str]] = {}
     speakers: t.Dict[str, t.List[str]] = {}
     for host in sorted({host for members in groups.values() for host in members}):
         given = hostvars[host]
         neighbors = given.get("bgp_speaker_neighbors")
+        if "multicluster_cluster" in given:
+            ends = [one.get("address") for one in neighbors or ()]
+            _add(reserved, "routers of cluster {0} (bgp_speaker_neighbors)".format(given["multicluster_cluster"]), *ends)
+            own = [given.get("ansible_host"), given.get("bgp_speaker_source_ip")]
+            _add(reserved, "nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(given["multicluster_cluster"]), *own)
         if not neighbors or "multicluster_cluster" not in given:
             continue
         speakers.setdefault(str(given["multicluster_cluster"]), []).append(given.get("node_name") or str(host))
@@ -70,12 +81,39 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
             row["local_asn"] = given["bgp_speaker_asn"]
         facts.setdefault(str(given["multicluster_cluster"]), []).append({key: value for key, value in row.items() if value is not None})
     found = []
+    pools: t.Dict[str, t.List[str]] = {}
+    for host in sorted(groups.get(clusters_group, ())):
+        given = hostvars[host]
+        for name in GRANTS:
+            networks = given.get(name) or ()
+            _add_range(reserved, "{0} of cluster {1}".format(name, host), [networks] if isinstance(networks, str) else networks)
+        _add(reserved, "control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
+        pool = (given.get("load_balancers_settings") or {}).get("pool") or ()
+        _add_range(pools, str(host), [pool] if isinstance(pool, str) else pool)
     for host in sorted(groups.get(clusters_group, ())):
         settings = hostvars[host].get("load_balancers_settings")
         if settings:
-            from_nodes = {"bgp_nodes": facts.get(str(host), []), "bgp_speakers": speakers.get(str(host), [])}
+            theirs = {"pool of cluster " + name: texts for name, texts in pools.items() if name != str(host)}
+            from_nodes = {"bgp_nodes": facts.get(str(host), []), "bgp_speakers": speakers.get(str(host), []), "reserved_ranges": {**reserved, **theirs}}
             found.append(dict(from_nodes, **dict(settings, cluster=str(host))))
     return found
+
+
+def _add_range(found: t.Dict[str, t.List[str]], label: str, texts: t.Iterable[t.Any]) -> None:
+    rows = [str(text) for text in texts]
+    if rows:
+        found.setdefault(label, []).extend(rows)
+
+
+def _add(found: t.Dict[str, t.List[str]], label: str, *texts: t.Any) -> None:
+    """Those that are addresses: a host may be reached by a name as well, or not at all."""
+    for text in texts:
+        try:
+            address = str(parse_address(str(text)))
+        except ValueRefused:
+            continue
+        if address not in found.setdefault(label, []):
+            found[label].append(address)
 
 
 class FilterModule:

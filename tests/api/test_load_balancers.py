@@ -387,8 +387,13 @@ def test_settings_out_of_the_originals_secret(server, api):
     try:
         load_balancers.run(request_for(server, load_balancer=None, config_secret="metal-cloud-config"))
         assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
-        with pytest.raises(ValueError, match="could not be read"):
-            load_balancers.run(request_for(server, load_balancer=None, config_secret="no-such-secret"))
+        # a cluster without its Secret fails alone
+        request = request_for(server, load_balancer=None, config_secret="no-such-secret")
+        request["clusters"].append(dict(server.access(), name="gcp"))
+        request["settings"].append(dict(request_for(server)["settings"][0], cluster="gcp", pool=["198.51.100.0/29"]))
+        result = load_balancers.run(request, check=True)
+        assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "config_parse")]
+        assert "could not be read" in result["failures"][0]["message"] and list(result["load_balancers"]) == ["gcp"]
     finally:
         api.delete(secrets + "/metal-cloud-config")
 

@@ -301,6 +301,58 @@ def test_other_clusters_in_the_project_are_left_alone(server, double, api):
     assert {row["id"] for row in double.held()} == {"theirs", "old"}
 
 
+def request_of_two(server, double, **settings):
+    request = request_for(server, double, None, **settings)
+    request["clusters"].append(dict(server.access(), name="gcp"))
+    request["settings"].append(dict(request_for(server, double)["settings"][0], cluster="gcp"))
+    return dict(request, confirm_empty=["aws", "gcp"])
+
+
+def test_a_cluster_that_answers_with_the_uid_of_another(server, double, api):
+    """One API server under two names is what that looks like: whose the reservations are, neither of them can say."""
+    service(api, "web")
+    run(server, double)
+    address = address_of(api, "web")
+    api.delete(SERVICES + "/web")
+    result = load_balancers.run(request_of_two(server, double))
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "claimed_twice"), ("gcp", "claimed_twice")]
+    assert all("aws and gcp" in row["message"] and "cluster_uid" in row["message"] for row in result["failures"])
+    assert not result["changed"] and [row["address"] for row in double.held()] == [address]
+    # the inventory knows whose it is: that one goes on, and gives back what is its own
+    result = load_balancers.run(request_of_two(server, double, cluster_uid=uid(api)))
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("gcp", "claimed_twice")]
+    assert result["load_balancers"]["aws"]["releases"] == [address] and double.held() == []
+
+
+def test_nothing_is_released_while_the_owner_of_the_uid_may_be_silent(server, double, api):
+    service(api, "web")
+    run(server, double)
+    api.delete(SERVICES + "/web")
+    for more, held in (({}, 1), ({"cluster_uid": uid(api)}, 0)):
+        request = request_of_two(server, double, **more)
+        request["clusters"][1] = {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}
+        result = load_balancers.run(request)
+        assert {row["cluster"] for row in result["failures"]} == {"gcp"} and len(double.held()) == held
+        assert [row["reason"] for row in result["refused"]] == ["source_incomplete"] * held
+
+
+def test_a_uid_that_changes_while_it_is_read(server, double, api, monkeypatch):
+    service(api, "web")
+    original, asked, own = Client.get, [], uid(api)
+
+    def lies(self, path):
+        answer = original(self, path)
+        if path.endswith("/kube-system"):
+            asked.append(path)
+            answer["metadata"]["uid"] = "of-another" if len(asked) > 1 else answer["metadata"]["uid"]
+        return answer
+
+    monkeypatch.setattr(Client, "get", lies)
+    result = run(server, double, cluster_uid=own)
+    assert reasons(result) == {("aws", "claimed_twice")} and len(asked) == 2
+    assert double.held() == [] and not result["changed"]
+
+
 def test_a_provider_that_lies_about_bgp(server, double, api):
     service(api, "web")
     result = run(server, double, bgp_grants={"peers": ["198.51.100.0/24"]})

@@ -34,9 +34,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.c
 from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cluster_uids import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reserved_ranges import Reserved  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_topology  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import open_claims  # noqa: E402
@@ -409,6 +412,35 @@ def test_pools_of_others() -> None:
             assert [error.word for unused, error in left_out] == ([row["word"]] if row["word"] else [])
             seen += 1
     assert seen > 4
+
+
+def test_addresses_of_something_else() -> None:
+    table = fixture("load_balancers.json")
+    reserved = Reserved(parse_pool(["192.0.2.0/29"]), table["reserved_ranges"])
+    rules = AddressRules(reservations.Owner("metal-ccm", table["cluster_uid"]), reserved=reserved)
+    good = Service(**table["good"])
+    for row in table["addresses_of_something_else"]:
+        kept, refused = check_address_claims([Service("evil", "a", address=row["address"]), good], [], rules)
+        assert kept == [good] and [one.reason for one in refused] == ["outside_grant"], row["why"]
+        believed_, left_out = believed({"x": Entry("x", row["address"], 32, ()), "good": Entry("good", "192.0.2.1", 32, ())}, {}, reserved)
+        assert list(believed_) == ["good"] and [error.word for unused, error in left_out] == ["outside_grant"], row["why"]
+
+
+def test_uids_of_others() -> None:
+    rows = fixture("load_balancers.json")["cluster_uids"]
+    for row in rows:
+        refused = check_uids(row["answers"], row.get("pinned", {}))
+        assert {name: error.word for name, error in refused.items()} == row["refused"] and "good" not in refused, row["why"]
+    assert any(len(row["refused"]) == 2 for row in rows) and any(row.get("unproven") for row in rows)
+
+
+def test_settings_that_lead_elsewhere() -> None:
+    for row in fixture("load_balancers.json")["secrets_with_settings"]:
+        entry = {"cluster": "evil", "provider": "equinix_metal", "load_balancer": "kube-vip://", **row["inventory"]}
+        good = dict(entry, cluster="good", api_key="t", project_id="p")
+        refused: t.Dict[str, t.Any] = {}
+        found = parse_setups([entry, good], row.get("environment", {}), {}, {"evil": row.get("text", json.dumps(row.get("secret")))}, refused)
+        assert [error.word for error in refused.values()] == ([row["word"]] if row["word"] else []) and "good" in found, row["why"]
 
 
 def test_reservations_tagged_as_ours() -> None:

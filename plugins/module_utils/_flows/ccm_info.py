@@ -29,8 +29,9 @@ PODS = "/api/v1/namespaces/kube-system/pods"
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    setups = read_setups(request)
+    setups, failed = read_setups(request)
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters.failures += failed
     names = [name for name in sorted(setups) if name in clusters.clients]
     found = clusters.read("read addresses", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager)), names)
     in_sync = not clusters.failures and not any(row["plan"]["changes"] for row in found.values())

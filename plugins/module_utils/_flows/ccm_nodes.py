@@ -31,8 +31,10 @@ Object = t.Mapping[str, t.Any]
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    setups = {name: setup for name, setup in read_setups(request).items() if not setup.static}
+    found, failed = read_setups(request)
+    setups = {name: setup for name, setup in found.items() if not setup.static}
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters.failures += failed
     names = [name for name in sorted(setups) if name in clusters.clients]
     reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager, check)), names)
     whole = Plan()

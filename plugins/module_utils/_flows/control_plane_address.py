@@ -45,9 +45,9 @@ STATIC_PREFIX = "static"
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    setups = read_setups(request)
+    setups, failures = read_setups(request)
     given = {str(entry["name"]): entry for entry in request["clusters"]}
-    whole, failures, shown, requests = Plan(), [], {}, {}
+    whole, shown, requests = Plan(), t.cast(t.Dict[str, t.Any], {}), t.cast(t.Dict[str, t.Any], {})
     for name in sorted(setups):
         setup = setups[name]
         if name not in given:
@@ -146,6 +146,8 @@ class Pass:
             if self.tag not in entry.tags or not entry.address:
                 continue
             refuse_foreign(entry.address, self.setup.others)
+            if not wanted:
+                self.setup.reserved.refuse(entry.address, {"node_cidrs of cluster " + self.setup.cluster})
             if wanted and entry.address != wanted:
                 text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_address); if the inventory is right, "
                 text += "remove that entry"

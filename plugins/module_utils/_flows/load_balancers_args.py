@@ -21,7 +21,7 @@ Spec = t.Dict[str, t.Any]
 def settings_spec() -> Spec:
     """One cluster's settings, as the documentation fragment describes them."""
     texts = ("load_balancer", "load_balancer_class", "project_id", "base_url", "metadata_url", "metro", "facility", "eip_tag", "bgp_node_selector", "crd_label",
-             "advertisement", "annotation_domain")  # fmt: skip
+             "cluster_uid", "advertisement", "annotation_domain")  # fmt: skip
     spec: Spec = {name: {"type": "str"} for name in texts}
     spec.update(
         cluster={"type": "str", "required": True},
@@ -61,6 +61,7 @@ def settings_spec() -> Spec:
             "multihop": {"type": "bool", "default": False},
         }},
         bgp_speakers={"type": "list", "elements": "str"},
+        reserved_ranges={"type": "dict", "default": {}},
         announced_by={"type": "str", "choices": [SPEAKER, OTHER], "default": SPEAKER},
         bgp_grants={"type": "dict", "options": {
             "local_asns": {"type": "list", "elements": "int", "default": []},

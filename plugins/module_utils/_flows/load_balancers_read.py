@@ -21,7 +21,7 @@ from .ledger_store import read_ledger
 from .load_balancers_equinix import EquinixMetal
 from .load_balancers_static import StaticProvider
 
-SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
+SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces/kube-system"
 
 
 class State:
@@ -39,7 +39,7 @@ def read_state(client: Client, setup: Setup) -> State:
     if not setup.balancer.enabled:
         return State("", [], {}, {}, backends.Found(setup.balancer))
     manager_field = ("spec", "loadBalancerIP")
-    uid = str(client.get("/api/v1/namespaces/kube-system")["metadata"].get("uid") or "")
+    uid = str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
     objects, services = {}, []
     for obj in client.list(SERVICES).items:
         by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
@@ -81,7 +81,7 @@ def make_provider(setup: Setup, state: State, now: str, seconds: float = 120.0) 
         )  # fmt: skip
     held = {entry.address for entry in state.ledger.values()}
     texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}
-    return StaticProvider(setup, state.ledger, sorted(_good(texts) - held), now)
+    return StaticProvider(setup, state.ledger, sorted((_good(texts) | set(setup.reserved.hosts())) - held), now)
 
 
 def _good(texts: t.Iterable[str]) -> t.Set[str]:

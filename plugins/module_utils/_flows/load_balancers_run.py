@@ -48,6 +48,14 @@ class Report(t.NamedTuple):
     calls: int
 
 
+class Proof(t.NamedTuple):
+    """Whose reservations a cluster's are, where clusters share a provider: the UID that was checked against those of the others, None
+    for one that was refused or did not answer; and why nothing may be released by it, or None."""
+
+    uid: t.Optional[str]
+    unproven: t.Optional[ValueRefused]
+
+
 def nothing() -> None:
     """The check before each write of a run that writes nothing."""
 
@@ -57,7 +65,7 @@ class Run:
 
     def __init__(
         self, client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str,
-        check: t.Callable[[], None] = nothing, now: str = "", dry: bool = False,
+        check: t.Callable[[], None] = nothing, now: str = "", dry: bool = False, proof: t.Optional[Proof] = None,
     ) -> None:  # fmt: skip
         self.client, self.setup, self.request, self.manager = client, setup, request, manager
         self.check, self.dry = check, dry
@@ -66,8 +74,13 @@ class Run:
         self.mode = "absent" if request.get("state") == "absent" else request.get("mode") or "sync"
         self.refusals: t.Dict[str, Refusal] = {}
         self.state: State = read_state(client, setup)
+        self.proof = proof
+        if proof is not None and setup.balancer.enabled and self.state.uid != proof.uid:
+            raise ValueRefused("claimed_twice", "the UID of its namespace kube-system changed while this run read it; nothing of it is touched")
         if setup.static:
-            self.state.ledger, left_out = believed(self.state.ledger, setup.others)
+            self.state.ledger, left_out = believed(
+                self.state.ledger, setup.others, setup.reserved, {str(setup.settings.values["eip_tag"])} - {""}
+            )
             for address, error in left_out:
                 self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.word, "the cluster's record has it: " + error.message)
         self.provider = make_provider(setup, self.state, now, float(request.get("timeout") or 120.0))
@@ -108,7 +121,8 @@ class Run:
 
     def _rules(self) -> AddressRules:
         context = self._context(None)
-        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others)
+        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others,
+                            self.setup.reserved)  # fmt: skip
 
     def _settle(self) -> None:
         """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
@@ -179,7 +193,21 @@ class Run:
         kept, refused = check_address_claims(self.state.services, self.held, self._rules())
         for refusal in refused:
             self._refuse(*refusal)
+        kept = [service for service in kept if self._is_believed(service, context)]
         return cost_plan(kept, self.held, context._replace(gc_orphans=False))
+
+    def _is_believed(self, service: Service, context: Context) -> bool:
+        """Whether a provider answers with addresses for a Service that can be meant; if not, nothing is ordered in their place either."""
+        if self.setup.static or not counts(service, context.our_class):
+            return True
+        for item in matches_of(self.held, context.owner, service.namespace, service.name):
+            try:
+                if item.address:
+                    self.setup.reserved.refuse(item.address)
+            except ValueRefused as error:
+                self._refuse("service " + service.key, error.word, "the provider says that it is reserved for it: " + error.message)
+                return False
+        return True
 
     def _refuse(self, obj: str, word: str, message: str) -> None:
         label = obj.replace("service ", "service {0}/".format(self.setup.cluster), 1)
@@ -299,6 +327,11 @@ class Run:
                 actions = actions + [action for action in swept.actions if action not in actions]
         self.plan.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
         releases = self._unmapped([action for action in actions if action.action == RELEASE], told)
+        if releases and self.proof is not None and self.proof.unproven is not None:
+            for action in releases:
+                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
+                self._refuse(name, self.proof.unproven.word, self.proof.unproven.message)
+            releases = []
         ours = [item for item in self.held if item.id in context.recorded]
         refusal = None
         if self.mode == "sync":

@@ -13,6 +13,7 @@ from .._plan.plan import Refusal
 from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused, quoted
 from .reservations import Owner, Reservation, is_ours, service_tag
+from .reserved_ranges import Reserved
 from .services import Service, address_of, counts
 from .static_pool import Pool, refuse_foreign
 
@@ -20,7 +21,7 @@ from .static_pool import Pool, refuse_foreign
 class AddressRules(t.NamedTuple):
     """What the check needs to know. ``recorded``: address -> ``namespace/name`` as our ledger has it;
 
-    ``others``: the pools of other clusters.
+    ``others``: the pools of other clusters; ``reserved``: what is for something else than Services.
     """
 
     owner: Owner
@@ -29,6 +30,7 @@ class AddressRules(t.NamedTuple):
     control_plane_tag: str = ""
     recorded: t.Mapping[str, str] = {}
     others: t.Mapping[str, Pool] = {}
+    reserved: Reserved = Reserved()
 
 
 def check_address_claims(
@@ -51,6 +53,7 @@ def check_address_claims(
                 if kind is not None:
                     raise ValueRefused("special_address", "{0} is {1}".format(address, kind))
                 refuse_foreign(str(address), rules.others)
+                rules.reserved.refuse(str(address))
                 rows.setdefault(str(address), []).append(service)
         except ValueRefused as error:
             refused[service.key] = error

@@ -17,6 +17,7 @@ from .._values.addresses import parse_address
 from .._values.json_text import parse_json
 from .._values.refused import ValueRefused, quoted
 from .reservations import CREATED, Assignment, Reservation
+from .reserved_ranges import Reserved
 from .static_pool import Pool, refuse_foreign
 
 NAMESPACE = "kube-system"
@@ -98,11 +99,13 @@ def merged(before: Ledger, mine: Ledger, theirs: Ledger) -> Ledger:
     return found
 
 
-def believed(ledger: Ledger, others: t.Mapping[str, Pool]) -> t.Tuple[Ledger, t.List[t.Tuple[str, ValueRefused]]]:
+def believed(
+    ledger: Ledger, others: t.Mapping[str, Pool], reserved: Reserved = Reserved(), besides: t.Container[str] = ()
+) -> t.Tuple[Ledger, t.List[t.Tuple[str, ValueRefused]]]:
     """What of a pool's record may be true: whoever may write it in the cluster may write anything there.
 
-    Entries are single addresses, and none of another cluster's pool (``others``, by name). Returns them, and (address, why)
-    of those left out.
+    Entries are single addresses, none of another cluster's pool (``others``, by name) and none that is for something else than
+    Services (``reserved``); those with a tag of ``besides`` are no Service's. Returns them, and (address, why) of those left out.
     """
     found: Ledger = {}
     refused = []
@@ -110,6 +113,8 @@ def believed(ledger: Ledger, others: t.Mapping[str, Pool]) -> t.Tuple[Ledger, t.
         try:
             if entry.address:
                 refuse_foreign(entry.address, others)
+                if any(tag.startswith("service=") for tag in entry.tags) or not any(tag in besides for tag in entry.tags):
+                    reserved.refuse(entry.address)
                 entry = entry._replace(cidr=parse_address(entry.address).max_prefixlen)
         except ValueRefused as error:
             refused.append((entry.address, error))

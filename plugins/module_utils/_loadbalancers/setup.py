@@ -20,6 +20,7 @@ from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, 
 from .locations import Places
 from .node_annotations import BOTH, Scheme
 from .reservations import Owner
+from .reserved_ranges import Reserved
 from .service_plan import Context
 from .settings import Settings, read_settings
 from .spans import address_at
@@ -37,7 +38,7 @@ _NAMES = ("local_asn", "peer_asn", "peer_ip", "source_ip", "password")
 class Setup(t.NamedTuple):
     """One cluster's. ``given`` are the options as the module has them, ``values`` the controller's settings;
 
-    ``others`` the pools of the other clusters.
+    ``others`` the pools of the other clusters, ``reserved`` what the inventory gives to something else than Services.
     """
 
     cluster: str
@@ -52,6 +53,12 @@ class Setup(t.NamedTuple):
     given: Given
     warnings: t.Tuple[str, ...] = ()
     others: t.Mapping[str, Pool] = {}
+    reserved: Reserved = Reserved()
+
+    @property
+    def cluster_uid(self) -> str:
+        """The UID of the namespace kube-system as the inventory has it, empty where it says nothing."""
+        return str(self.given.get("cluster_uid") or "").strip()
 
     @property
     def selector(self) -> str:
@@ -127,29 +134,40 @@ class Setup(t.NamedTuple):
 
 
 def parse_setups(
-    given: t.Iterable[Given], env: t.Mapping[str, str], files: t.Mapping[str, t.Optional[str]]
-) -> t.Dict[str, Setup]:
-    """By cluster; ``files`` holds the text of each cluster's configuration file. Raises ValueRefused for any that makes no sense."""
+    given: t.Iterable[Given], env: t.Mapping[str, str], files: t.Mapping[str, t.Optional[str]],
+    claims: t.Optional[t.Mapping[str, t.Optional[str]]] = None, refused: t.Optional[t.Dict[str, ValueRefused]] = None,
+) -> t.Dict[str, Setup]:  # fmt: skip
+    """By cluster; ``files`` holds the text of each cluster's configuration file. Raises ValueRefused for any that makes no sense.
+
+    ``claims`` holds such texts that the clusters keep themselves, None for one that cannot be had: what is wrong with one of these is
+    noted in ``refused``, and that cluster alone is left out.
+    """
     found: t.Dict[str, Setup] = {}
+    pools: t.Dict[str, Pool] = {}
+    claims, refused = claims or {}, {} if refused is None else refused
     for entry in given:
         name = str(entry["cluster"])
-        if name in found:
+        if name in pools:
             raise ValueRefused("claimed_twice", "settings names {0} twice".format(quoted(name)))
         try:
-            found[name] = parse_setup(entry, env, files.get(name))
+            pools[name] = parse_pool(entry.get("pool") or ())
+            if name not in refused:
+                found[name] = parse_setup(entry, env, claims[name] if name in claims else files.get(name), name in claims)
         except ValueRefused as error:
-            raise ValueRefused(error.word, "settings of {0}: {1}".format(name, error.message)) from None
-    spans = sorted((span, name) for name, setup in found.items() for span in setup.pool.spans)
+            if name not in claims or name not in pools:
+                raise ValueRefused(error.word, "settings of {0}: {1}".format(name, error.message)) from None
+            refused[name] = error
+    spans = sorted((span, name) for name, pool in pools.items() for span in pool.spans)
     for (first, one), (second, other) in zip(spans, spans[1:]):
         if first.overlaps(second):
             text = address_at(second.version, second.first)
             raise ValueRefused("claimed_twice", "the pools of {0} and {1} both hold {2}".format(one, other, text))
-    pools = {name: setup.pool for name, setup in found.items() if setup.pool.spans}
+    pools = {name: pool for name, pool in pools.items() if pool.spans}
     return {name: setup._replace(others={other: pool for other, pool in pools.items() if other != name}) for name, setup in found.items()}
 
 
-def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str]) -> Setup:
-    """One cluster's. Raises ValueRefused, SettingRefused."""
+def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:
+    """One cluster's. ``claim``: the text of the file is the cluster's own word. Raises ValueRefused, SettingRefused."""
     provider = given.get("provider") or STATIC
     if provider not in PROVIDERS:
         raise ValueRefused("unknown_provider", "{0} is none of {1}".format(quoted(provider), ", ".join(PROVIDERS)))
@@ -157,6 +175,8 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str]) -
     if given.get("load_balancer") is not None:
         parameters["loadbalancer"] = given["load_balancer"]
     settings = read_settings(env, file, parameters, required=provider != STATIC)
+    if claim and provider != STATIC:
+        _check_claim(env, file, parameters)
     balancer = parse_load_balancer(settings.values["loadbalancer"])
     values = settings.values
     names = {"source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}
@@ -168,14 +188,31 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str]) -
         given.get("annotation_legacy_singular") is not False, bool(given.get("publish_bgp_password")), domain, private,
     )  # fmt: skip
     grants = given.get("bgp_grants") or {}
+    pool = parse_pool(given.get("pool") or ())
     return Setup(
-        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or "metal-ccm"), parse_pool(given.get("pool") or ()),
+        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or "metal-ccm"), pool,
         tuple(_node(row, values) for row in given.get("bgp_nodes") or ()),
         BgpGrants(frozenset(grants.get("local_asns") or ()), frozenset(grants.get("peer_asns") or ()),
                   tuple(parse_network(text) for text in grants.get("peers") or ()),
                   tuple(parse_network(text) for text in grants.get("sources") or ())),
-        scheme, settings, given, balancer.warnings + tuple(settings.warnings),
+        scheme, settings, given, balancer.warnings + tuple(settings.warnings), reserved=Reserved(pool, given.get("reserved_ranges")),
     )  # fmt: skip
+
+
+def _check_claim(env: t.Mapping[str, str], file: t.Optional[str], parameters: t.Mapping[str, t.Any]) -> None:
+    """A cluster that keeps its settings itself may choose for its own token where that goes, and never for the inventory's.
+
+    It could have the token sent to a server of its own, or name another cluster's project or control plane. Raises ValueRefused
+    ``outside_grant``.
+    """
+    own = read_settings({}, file, {}, required=False).values
+    without = read_settings(env, None, parameters, required=False).values
+    if not without["api_key"]:
+        return
+    for name in ("base_url", "project_id", "eip_tag"):
+        if own[name] and not without[name] and not (name == "eip_tag" and "eip_tag" in parameters):
+            text = "the cluster's Secret says {0}, and api_key is not the Secret's; write {0} into load_balancers_settings, or leave api_key to the Secret"
+            raise ValueRefused("outside_grant", text.format(name))
 
 
 def _node(row: Given, values: t.Mapping[str, t.Any]) -> NodeBgp:

@@ -46,7 +46,7 @@ def plan(record: t.Any, address: t.Optional[str], monkeypatch: t.Any) -> t.Any:
     client = Cluster(record)
     monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
     monkeypatch.setattr(control_plane_address, "HealthProbe", Probe)
-    settings = [{"cluster": "aws", "eip_tag": TAG}, *({"cluster": name, "pool": pool} for name, pool in HOSTILE["pools"].items() if name != "aws")]
+    settings = [{"cluster": "aws", "eip_tag": TAG, "reserved_ranges": dict(HOSTILE["reserved_ranges"], **{"node_cidrs of cluster aws": ["10.66.0.0/24"]})}, *({"cluster": name, "pool": pool} for name, pool in HOSTILE["pools"].items() if name != "aws")]
     entries = [{"name": str(row["cluster"])} for row in settings]
     request = {"fabric": "t", "settings": settings, "clusters": entries, "address": address, "external_service": False, "probe_ca": "-"}
     return control_plane_address.run(request, check=True)
@@ -82,7 +82,7 @@ def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> No
     monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
     settings = {"cluster": "aws", "eip_tag": TAG}
     request = {"settings": [settings], "clusters": [{"name": "aws"}]}
-    one = control_plane_address.Pass({"name": "aws"}, control_plane_address.read_setups(request)["aws"], request, "multicluster.network/t", False)
+    one = control_plane_address.Pass({"name": "aws"}, control_plane_address.read_setups(request)[0]["aws"], request, "multicluster.network/t", False)
     state, provider = one._provider()
     (one.eip,) = provider.list_addresses()
     assert isinstance(one.eip, Reservation) and one._still(state, provider)

@@ -148,6 +148,38 @@ def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer)
 
 
 @pytest.mark.parametrize("balancer", BALANCERS)
+@pytest.mark.parametrize("row", HOSTILE["addresses_of_something_else"], ids=lambda row: row["why"])
+@pytest.mark.parametrize("where", ["field", "annotation", "status", "record", "control plane's record"])
+def test_nobody_gets_what_is_for_something_else(balancer, row, where):
+    """A node's, a router's, a pod's address: whatever a Service or a record says, nobody announces it, and the others go on."""
+    address, metallb = row["address"], balancer.startswith("metallb")
+    evil = service("evil", address if where == "field" or where == "annotation" and not metallb else None, address if where == "annotation" else None,
+                   [address] if where == "status" else [], False, False, where == "status")  # fmt: skip
+    good = service("good", None, None, [], False, False, False)
+    ledger = {"192.0.2.1": entry("good", "192.0.2.1")}
+    if where.endswith("record"):
+        ledger[address] = entry("evil", address)
+    if where.startswith("control"):
+        ledger[address] = json.dumps(dict(json.loads(ledger[address]), tags=[*json.loads(ledger[address])["tags"], "cp"]))
+    given = {"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "bgp_nodes": [], "reserved_ranges": HOSTILE["reserved_ranges"],
+             "eip_tag": "cp"}  # fmt: skip
+    for request in ({}, {"adopt": True}):
+        report = Run(Cluster([evil, good], ledger, {}), parse_setup(given, {}, None), request, MANAGER, dry=True).report()
+        what = "reservation aws/" + address if where.endswith("record") else "service aws/default/evil"
+        assert [(one.object, one.reason) for one in report.plan.refused] == [(what, "outside_grant")]
+        assert address in report.plan.refused[0].message and "load_balancers_settings" in report.plan.refused[0].message
+        told = json.dumps([[change.kind, change.after] for change in report.plan.changes], default=str) + json.dumps(report.shown["announce"])
+        assert address not in told and "192.0.2.1" in told
+
+
+def test_a_pool_does_not_hand_out_what_the_inventory_names_as_a_hosts():
+    services = [service("a{0}".format(number), None, None, [], False, False, False) for number in range(8)]
+    report = plan("empty://", services, {}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
+    assert report.shown["announce"] == ["192.0.2.{0}/32".format(number) for number in (0, 1, 2, 3, 4, 5, 7)]
+    assert [one.reason for one in report.plan.refused] == ["quota"]
+
+
+@pytest.mark.parametrize("balancer", BALANCERS)
 @pytest.mark.parametrize("row", HOSTILE["pools_of_others"], ids=lambda row: row["why"])
 def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
     """Whatever a cluster's Services and records say: only single addresses, and none of another cluster's pool."""

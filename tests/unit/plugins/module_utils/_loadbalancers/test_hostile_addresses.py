@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_claims,
     bgp_claims,
+    cluster_uids,
     equinix_records,
     reservations,
     service_plan,
@@ -20,6 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -102,3 +104,28 @@ def test_a_provider_cannot_raise_the_limit():
 def test_records(row):
     kept, notes = equinix_records.reservations([row["record"], {"id": "good", "address": "192.0.2.9", "tags": ["a"]}])
     assert [item.id for item in kept] == ["good"] and len(notes) == 1
+
+
+@pytest.mark.parametrize("row", HOSTILE["cluster_uids"], ids=why)
+def test_clusters_that_say_the_uid_of_another(row):
+    pinned = row.get("pinned", {})
+    refused = cluster_uids.check_uids(row["answers"], pinned)
+    assert {name: error.word for name, error in refused.items()} == row["refused"]
+    assert all("load_balancers_settings" in error.message and len(error.message) < 400 for error in refused.values())
+    open_ones = [name for name in row["answers"] if name not in refused]
+    unproven = {name: cluster_uids.unproven(name, row.get("silent", ()), pinned) for name in open_ones}
+    assert [name for name in open_ones if unproven[name]] == row.get("unproven", []) and "good" in open_ones
+    assert all(error.word == "source_incomplete" and "victim" in error.message for error in unproven.values() if error)
+
+
+@pytest.mark.parametrize("row", HOSTILE["secrets_with_settings"], ids=why)
+def test_settings_that_a_cluster_keeps_itself(row):
+    """They never send the inventory's token elsewhere, and what is wrong with them leaves that cluster alone out."""
+    text = row.get("text", json.dumps(row.get("secret")))
+    entries = [{"cluster": name, "provider": "equinix_metal", "load_balancer": "kube-vip://", **given}
+               for name, given in (("evil", row["inventory"]), ("good", {"api_key": "t", "project_id": "p"}))]  # fmt: skip
+    refused = {}
+    found = parse_setups(entries, row.get("environment", {}), {}, {"evil": text}, refused)
+    assert {name: error.word for name, error in refused.items()} == ({"evil": row["word"]} if row["word"] else {})
+    assert sorted(found) == (["good"] if row["word"] else ["evil", "good"])
+    assert not any("evil.example.net" in str(setup.settings.values["base_url"]) for setup in found.values())
