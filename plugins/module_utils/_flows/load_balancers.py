@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import time
 import typing as t
-import urllib.parse
 
 from .._io.settings_source import environment, read_text
 from .._kubernetes.client import Client, segment
@@ -83,8 +82,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[str, Setup]:
     """The setups with the API servers' addresses reserved too, where they are no Service's of the cluster's own pool (a hosted control plane)."""
     servers: t.Dict[str, t.List[str]] = {}
-    for name, client in clusters.clients.items():
-        host = urllib.parse.urlsplit(client.access.server).hostname or ""
+    for name, host in zip(clusters.clients, clusters.server_hosts()):
         try:
             servers["API server of cluster " + name] = [str(parse_address(host))]
         except ValueRefused:
