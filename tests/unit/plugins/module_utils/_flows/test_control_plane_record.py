@@ -47,7 +47,8 @@ def plan(record: t.Any, address: t.Optional[str], monkeypatch: t.Any) -> t.Any:
     monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
     monkeypatch.setattr(control_plane_address, "HealthProbe", Probe)
     reserved = dict(HOSTILE["reserved_ranges"], **{"node_cidrs of cluster aws": ["10.66.0.0/24"]})
-    settings = [{"cluster": "aws", "eip_tag": TAG, "reserved_ranges": reserved}, *({"cluster": name, "pool": pool} for name, pool in HOSTILE["pools"].items() if name != "aws")]
+    own = {"cluster": "aws", "eip_tag": TAG, "reserved_ranges": reserved}
+    settings = [own, *({"cluster": name, "pool": pool} for name, pool in HOSTILE["pools"].items() if name != "aws")]
     entries = [{"name": str(row["cluster"])} for row in settings]
     request = {"fabric": "t", "settings": settings, "clusters": entries, "address": address, "external_service": False, "probe_ca": "-"}
     return control_plane_address.run(request, check=True)
