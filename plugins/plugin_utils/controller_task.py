@@ -25,7 +25,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
 
 try:  # here once for a play, instead of once for each of its tasks; where it is missing, the task says so
-    import urllib3  # pylint: disable=unused-import
+    import urllib3  # noqa: F401  # pylint: disable=unused-import
 except ImportError:
     pass
 

@@ -53,4 +53,4 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
 
 def _load(path: pathlib.Path) -> t.Any:
     with path.open("rb") as stream:
-        return yaml.load(stream, Loader=_Loader)  # noqa: S506 a safe loader, see above
+        return yaml.load(stream, Loader=_Loader)

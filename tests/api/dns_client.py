@@ -63,7 +63,7 @@ def ask(port: int, name: str, kind: str = "A", seconds: float = 5.0) -> Answer:
 
 def _record(data: bytes, at: int) -> t.Tuple[Record, int]:
     name, at = _name(data, at)
-    kind, dummy, dummy, length = struct.unpack("!HHIH", data[at : at + 10])
+    kind, _class, _ttl, length = struct.unpack("!HHIH", data[at : at + 10])
     at += 10
     if kind in (1, 28):
         value = str(ipaddress.ip_address(data[at : at + length]))

@@ -130,7 +130,7 @@ def two(server, other):
     for name in made.servers:
         made.put(name, namespace("sys-log"), namespace("shop"))
     yield made
-    for name, client in made.clients.items():
+    for client in made.clients.values():
         for api_version, kind in KINDS:
             api_version = api_version or slices_version()
             for obj in client.list(client.resource(api_version, kind).path()).items:

@@ -60,7 +60,7 @@ def parallel(tasks):
 
 def clear(client):
     for path in (PEERS, "/api/v1/nodes"):
-        parallel([lambda name=item["metadata"]["name"]: client.delete(path + "/" + name) for item in client.list(path).items])
+        parallel([lambda at=path + "/" + item["metadata"]["name"]: client.delete(at) for item in client.list(path).items])
 
 
 def put_nodes(client, nodes):
@@ -238,13 +238,13 @@ def test_a_node_list_that_ends_half_way(mesh, monkeypatch):
 
 def test_claims_of_a_hostile_node(mesh):
     clustermesh.run(request_for(mesh))
-    for name, annotations in (
+    for name, claims in (
         ("us-1", {"key": key_of("eu-1")}),
         ("us-2", {"wireguard_ip": "100.70.0.2/24"}),
         ("ap-1", {"key": base64.b64encode(bytes(32)).decode()}),
         ("ap-2", {"clustermesh_endpoint": "10.20.1.1:51820"}),
     ):
-        annotate(mesh[name[:2]], name, **annotations)
+        annotate(mesh[name[:2]], name, **claims)
     before = marks(mesh)
     result = clustermesh.run(request_for(mesh, confirm_empty=["us", "ap"]))
     assert reasons(result) == {

@@ -166,8 +166,8 @@ def test_an_address_that_stands_in_the_status_only(server, api):
             assert result["load_balancers"]["aws"]["announce"] == []
     result = load_balancers.run(request_for(server, {"adopt": True}))
     assert reasons(result) == {("service aws/lb-test/" + name, "outside_grant") for name in ("foreign", "two", "named")}
-    for name in live:
-        wanted = None if name == "foreign" else live[name]
+    for name, address in live.items():
+        wanted = None if name == "foreign" else address
         assert get(api, name)["spec"].get("loadBalancerIP") == wanted and get(api, name)["status"] == before[name]["status"]
     assert get(api, "two") == before["two"] and get(api, "named") == before["named"]
     assert {entry["service"]: entry["address"] for entry in ledger(api).values()} == {"lb-test/pool": "203.0.113.3", "lb-test/shared-1": "203.0.113.6"}

@@ -405,7 +405,7 @@ def test_nodes_are_initialised(server, double, api):
     assert reasons(result) == {("node aws/nowhere", "no_device"), ("node aws/elsewhere", "wrong_provider")}
     node = api.get("/api/v1/nodes/fresh")
     assert node["spec"]["providerID"] == "equinixmetal://" + device["id"]
-    assert [taint["key"] for taint in node["spec"]["taints"]][0] == "example.com/own" and TAINT not in json.dumps(node["spec"])
+    assert node["spec"]["taints"][0]["key"] == "example.com/own" and TAINT not in json.dumps(node["spec"])
     assert {key: node["metadata"]["labels"][key] for key in ("node.kubernetes.io/instance-type", "topology.kubernetes.io/region")} == {
         "node.kubernetes.io/instance-type": "c3.small.x86", "topology.kubernetes.io/region": "da",
     }  # fmt: skip

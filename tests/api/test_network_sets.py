@@ -199,7 +199,7 @@ def test_nothing_is_deleted_on_a_list_that_failed_or_came_empty(aws, gcp):
         gcp.client().merge_patch("/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: None}}}, "tests")
     result = run(aws, gcp)
     assert refusals(result) == sorted(NO_SETS_IN_GCP + [("aws/gcp", "delete_budget")]) and aws.writes(mark) == []
-    assert "confirm_empty" in [entry["message"] for entry in result["refused"] if entry["reason"] == "delete_budget"][0]
+    assert "confirm_empty" in next(entry["message"] for entry in result["refused"] if entry["reason"] == "delete_budget")
     assert run(aws, gcp, confirm_empty=["gcp"])["plan"]["delete"] == 1 and names(aws) == []
     for name in FORWARDERS:
         gcp.client().merge_patch("/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: "forwarder"}}}, "tests")

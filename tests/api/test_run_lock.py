@@ -218,7 +218,7 @@ class Keeper:
 
     def answer(self):
         until(lambda: any("held" in row for row in self.rows))
-        return [row for row in self.rows if "held" in row][0]
+        return next(row for row in self.rows if "held" in row)
 
     def end(self):
         self.owner.kill()

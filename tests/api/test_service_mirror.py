@@ -58,7 +58,7 @@ def test_seed_example_again_and_one_change(fluentd):
     mark = two.mark()
     result = two.run(mirror_as="endpoints")
     assert not result["changed"] and result["plan"]["unchanged"] == 2
-    for name, asked in two.asked(mark).items():
+    for asked in two.asked(mark).values():
         # one list of each kind; where there is no discovery.k8s.io/v1, that one is answered by 404
         assert sorted((verb, path) for verb, path, status in asked if status == 200) == [
             ("list", "/api/v1/endpoints"), ("list", "/api/v1/services"),

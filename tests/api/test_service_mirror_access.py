@@ -17,7 +17,7 @@ from mirror_clusters import NAMESPACE, Two, endpoints, namespace, other, piece, 
 __all__ = ["other", "two"]
 
 
-def test_accounts_suffice_and_reach_no_further(two: Two, tmp_path):  # noqa: F811
+def test_accounts_suffice_and_reach_no_further(two: Two, tmp_path):
     for name in ("aws", "gcp"):
         two.put(name, namespace(NAMESPACE))
     admins = [two.servers[name].access(name) for name in ("aws", "gcp")]

@@ -20,19 +20,19 @@ def annotated(name, **choices):
     return made
 
 
-def run(two, **more):  # noqa: F811
+def run(two, **more):
     result = two.run(mirror_as="endpoints", honour_annotations=ALL, **more)
     assert result["failures"] == []
     return result
 
 
-def test_nobody_is_asked_without_the_option(fluentd):  # noqa: F811
+def test_nobody_is_asked_without_the_option(fluentd):
     fluentd.put("aws", annotated("fluentd", ports="http", clusters="nowhere", exported_name="logs"))
     fluentd.run(mirror_as="endpoints")
     assert len(fluentd.get("gcp", "Service", FLUENTD)["spec"]["ports"]) == 2
 
 
-def test_ports(fluentd):  # noqa: F811
+def test_ports(fluentd):
     two = fluentd
     for text, port in (("http", 8888), (" 8889 ,", 8889)):
         two.put("aws", annotated("fluentd", ports=text))
@@ -44,7 +44,7 @@ def test_ports(fluentd):  # noqa: F811
     assert ("aws/sys-log/fluentd", "ports_invalid") in reasons(run(two))
 
 
-def test_clusters(fluentd):  # noqa: F811
+def test_clusters(fluentd):
     two = fluentd
     two.put("aws", annotated("fluentd", clusters="gcp"))
     assert run(two)["plan"]["create"] >= 2
@@ -52,7 +52,7 @@ def test_clusters(fluentd):  # noqa: F811
     assert run(two, confirm_empty=["aws"])["plan"]["delete"] == 2 and two.names("gcp", "Service") == []
 
 
-def test_exported_name(fluentd):  # noqa: F811
+def test_exported_name(fluentd):
     two, long = fluentd, "s" * 60
     two.put("aws", annotated(long, exported_name="logs"), endpoints("sys-log", long, PODS[0]))
     assert run(two)["refused"] == []
@@ -63,7 +63,7 @@ def test_exported_name(fluentd):  # noqa: F811
     assert len(two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]["addresses"]) == 3
 
 
-def test_labels_and_annotations_are_copied_by_name_only(fluentd):  # noqa: F811
+def test_labels_and_annotations_are_copied_by_name_only(fluentd):
     two = fluentd
     made = service("sys-log", "fluentd", labels=dict(LABEL, team="blue", tier="x"))
     made["metadata"]["annotations"] = {"owner": "ops", "other": "no"}

@@ -21,7 +21,7 @@ KEPT = {"aws-shop-73736d-s{0}".format(number) for number in range(1, COUNT, 2)}
 
 
 @pytest.fixture
-def dozen(two):  # noqa: F811
+def dozen(two):
     """A dozen Services to mirror."""
     for number in range(COUNT):
         two.put("aws", service("shop", "s{0}".format(number)), endpoints("shop", "s{0}".format(number), "10.2.3.4"))
@@ -29,7 +29,7 @@ def dozen(two):  # noqa: F811
     return two
 
 
-def through(two, relay, what, cluster="gcp"):  # noqa: F811
+def through(two, relay, what, cluster="gcp"):
     """A run that reaches one cluster through the relay."""
     request = two.request(**dict(MORE, timeout=timeout(what)))
     for entry in request["clusters"]:
@@ -40,7 +40,7 @@ def through(two, relay, what, cluster="gcp"):  # noqa: F811
     return result
 
 
-def converges(two, wanted):  # noqa: F811
+def converges(two, wanted):
     """The next run gets there, and the one after it has nothing to do."""
     revive(two.servers["gcp"])
     result = two.run(**MORE)

@@ -10,8 +10,9 @@ import copy
 
 import pytest
 from conftest import slices_version
-from mirror_clusters import FLUENTD, NAMESPACE, PORTS, endpoints, fluentd, namespace, other, piece, service, two  # noqa: F401  pylint: disable=unused-import
+from mirror_clusters import FLUENTD, NAMESPACE, PORTS, endpoints, fluentd, namespace, other, piece, service, two  # pylint: disable=unused-import
 
+__all__ = ["fluentd", "other", "two"]
 LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
 ORIGINAL = "semaphore-service-mirror"
 FIRST = dict(PORTS[0])

@@ -142,7 +142,7 @@ def rows(count, rounds, theirs):
     for number in range(rounds):
         changed = (number + 1) * CHANGES
         after = elements(count, changed)
-        ten.append(both(number, lambda: ours(count, changed), lambda: theirs.change(before, after), count))
+        ten.append(both(number, lambda skip=changed: ours(count, skip), lambda old=before, new=after: theirs.change(old, new), count))
         before = after
     for number in range(rounds):
         none.append(both(number, lambda: ours(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count))

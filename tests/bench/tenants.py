@@ -126,7 +126,7 @@ def main():
             ours, theirs = (Tenant(server, lab, "{0}-{1}".format(name, number), given.networks, given.interfaces) for name in ("ours", "theirs"))
             planned = python(PLAN, ours.request())
             batches = theirs.batches()
-            turns = [lambda: run_flow("tenants", ours.request()), lambda: bare(server, batches)]
+            turns = [lambda tenant=ours: run_flow("tenants", tenant.request()), lambda sent=batches: bare(server, sent)]
             answers = [turns[index]() for index in ((0, 1) if number % 2 == 0 else (1, 0))]
             flow, rival = answers if number % 2 == 0 else reversed(answers)
             if ours.state() != theirs.state():

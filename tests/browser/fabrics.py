@@ -118,5 +118,5 @@ def facts(sizes, silent=(), services=3, sets=2):
                             "units": [], "strays": [], "peers": peers_of(told)}  # fmt: skip
             plans[host] = {"plan": {"changes": []}, "refused": []}
     return {"fabric": "default", "now": NOW, "mesh": mesh, "nodes": nodes, "probes": probes, "node_plans": plans,
-            "silent": {host: "unreachable: no route to host" for host in silent}, "clusters": clusters, "drift": [], "refused": [], "failures": [],
+            "silent": dict.fromkeys(silent, "unreachable: no route to host"), "clusters": clusters, "drift": [], "refused": [], "failures": [],
             "tenants": None, "previous": None}  # fmt: skip

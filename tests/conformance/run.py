@@ -170,7 +170,7 @@ def _count(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
 
 
 def _words(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
-    words: t.Dict[str, t.Any] = {word: 0 for word in WORDS}
+    words: t.Dict[str, t.Any] = dict.fromkeys(WORDS, 0)
     for _ident, _vector, verdict in rows:
         words[verdict.word] += 1
     words["total"] = len(rows)

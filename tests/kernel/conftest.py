@@ -166,7 +166,7 @@ def kernel_wireguard_or_skip(node):
     made = subprocess.run(node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False)
     if made.returncode:
         reason = "THIS KERNEL HAS NO WIREGUARD: its back end is NOT tested here, only its messages are; see make kernel-vm"
-        warnings.warn(reason)
+        warnings.warn(reason, stacklevel=2)
         pytest.skip(reason)
     node.run("ip", "link", "del", "wgprobe")
 

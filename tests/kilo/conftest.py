@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario"))
 
-from agents import KiloFabric  # noqa: E402
+from agents import KiloFabric
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.c
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
 
-from mcnlab import certificates  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import certificates  # pylint: disable=wrong-import-position
 
 TURN = pathlib.Path("/run/multicluster-network-lab/control-plane.lock")
 PREFIX = os.environ.get("MCN_LAB_PREFIX", "sc-") + "cp"
@@ -86,8 +86,8 @@ class Plane:
         (self.folder / "tokens.csv").write_text('{0},tester,1,"system:masters"\n'.format(TOKEN))
         for name in SERVERS:
             self.start_server(name)
-        for name in SERVERS:
-            self.wait_for(SERVERS[name])
+        for address in SERVERS.values():
+            self.wait_for(address)
 
     def start_server(self, name):
         pki = self.folder / "pki"

@@ -54,7 +54,7 @@ def test_the_result_is_what_the_specification_prints(fabric):
         assert fabric.sh(node, "stat", "-c", "%a", "/var/lib/semaphore-wireguard/{0}.key".format(name)).strip() == "600"
         notes = fabric.annotations(local, node)
         assert notes[PUBKEY.format(remote)] == device["public_key"]
-        for key, peer in device["peers"].items():
+        for peer in device["peers"].values():
             assert peer["keepalive"] == "25" and len(peer["allowed_ips"]) == 1
     peers = fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
     assert sorted((peer["endpoint"], peer["allowed_ips"][0]) for peer in peers.values()) == [

@@ -88,7 +88,7 @@ def test_calico_learns_the_other_clusters_ranges(fabric):
 
 def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric):
     tree = fabric.tree
-    hosts = {host: None for host in fabric.nodes}
+    hosts = dict.fromkeys(fabric.nodes)
     first = {group: body["hosts"] for group, body in tree.items() if group != "clusters"}
     # what kubespray has: addresses as host variables, roles as groups, and hosts that are no nodes
     kubespray = {"all": {

@@ -109,7 +109,7 @@ def test_what_the_role_says_of_a_variable_of_all_roles():
 
 def test_capabilities_are_those_of_the_playbooks():
     asked = set()
-    for path, text in TEXTS.items():
+    for text in TEXTS.values():
         asked.update(re.findall(r"'([a-z]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
         for names in re.findall(r"\{\{ \[([a-z', ]+)\] \| select\('in', multicluster_capabilities", text):
             asked.update(re.findall(r"[a-z]+", names))

@@ -28,7 +28,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     """The module's result. Raises ValueRefused for options that make no sense, and ``missing_cluster_uid``."""
     setup = _setup(request)
     owner = setup.owner(str(request.get("cluster_uid") or "").strip())
-    owner.cluster_tag  # pylint: disable=pointless-statement  # refuses an empty one before anything is asked
+    _tag = owner.cluster_tag  # refuses an empty one before anything is asked
     plan, shown = Plan(), t.cast(t.Dict[str, t.Any], {"release": [], "blocked": [], "kept": 0})
     failures, requests = _living(request, owner, plan)
     provider = None

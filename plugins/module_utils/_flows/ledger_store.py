@@ -60,6 +60,6 @@ def _write(client: Client, name: str, ledger: Ledger, actual: t.Optional[Object]
         except NotFound:
             pass  # nothing is left of it, as wanted
         return None
-    data: t.Dict[str, t.Any] = {key: None for key in actual.get("data") or {}}
+    data: t.Dict[str, t.Any] = dict.fromkeys(actual.get("data") or {})
     data.update(manifest(name, ledger)["data"])
     return client.merge_patch(path, {"metadata": {"resourceVersion": meta["resourceVersion"]}, "data": data}, manager)

@@ -37,7 +37,7 @@ from .._plan.plan import Plan
 from . import ip_routes, node_guard, persistence, transaction, wireguard_device
 
 if t.TYPE_CHECKING:
-    from . import kubespan, kubespan_node
+    from . import kubespan, kubespan_node, node_tables
 
 Data = t.Dict[str, t.Any]
 

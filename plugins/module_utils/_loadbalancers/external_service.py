@@ -45,7 +45,7 @@ def external_service(
     service: Manifest = copy.deepcopy(dict(existing)) if existing else {"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {}}
     meta, spec = service.setdefault("metadata", {}), service.setdefault("spec", {})
     meta.update(name=external_service_name(identity), namespace=CONTROL_PLANE_NAMESPACE)
-    meta["annotations"] = dict(meta.get("annotations") or {}, **{name: NO_POOL for name in POOL_ANNOTATIONS})
+    meta["annotations"] = dict(meta.get("annotations") or {}, **dict.fromkeys(POOL_ANNOTATIONS, NO_POOL))
     node_ports = {port.get("name", ""): port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     for port in wanted_ports:
         if port.get("name", "") in node_ports:

@@ -22,7 +22,7 @@ class Sweep(t.NamedTuple):
 
 def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = False) -> Sweep:
     """What a gone cluster left. Raises ValueRefused ``missing_cluster_uid``."""
-    owner.cluster_tag  # pylint: disable=pointless-statement  # refuses at once, also for an empty list
+    _tag = owner.cluster_tag  # refuses at once, also for an empty list
     found = Sweep([], [], [])
     for item in reservations:
         if not is_ours(item, owner):

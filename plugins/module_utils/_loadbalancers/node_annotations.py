@@ -101,7 +101,7 @@ def stale_annotations(existing: t.Iterable[str], wanted: t.Container[str], schem
 def annotation_patch(existing: t.Mapping[str, str], wanted: t.Mapping[str, str], scheme: Scheme) -> t.Optional[Patch]:
     """The differing keys only, None for those to remove; None when nothing differs."""
     patch: Patch = {key: value for key, value in wanted.items() if existing.get(key) != value}
-    patch.update({key: None for key in stale_annotations(existing, wanted, scheme)})
+    patch.update(dict.fromkeys(stale_annotations(existing, wanted, scheme)))
     return patch or None
 
 

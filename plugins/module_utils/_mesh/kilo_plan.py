@@ -68,8 +68,8 @@ class MeshPlan(t.NamedTuple):
     anchors: t.Dict[str, t.Dict[str, str]]
     bootstrapping: bool
     adoptable: t.Dict[str, int]
-    notes: Notes = {}
-    lonely: t.Mapping[str, str] = {}
+    notes: Notes
+    lonely: t.Mapping[str, str]
 
 
 class _Run:
@@ -395,7 +395,7 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
                     run.plan.refuse("Peer {0}/{1}".format(target_name, name), "adoptable", "somebody else made it; it stays")
         _in_order(run.writes[target_name])
         run.plan.changes.extend(write.change for write in run.writes[target_name])
-    return MeshPlan(run.plan, run.writes, [], {}, {}, False, run.adoptable)
+    return MeshPlan(run.plan, run.writes, [], {}, {}, False, run.adoptable, {}, {})
 
 
 def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) -> Outcome:

@@ -242,7 +242,7 @@ def plan_sources(
                 told.add(refusal)
                 found.refused.append(refusal)
         _say_renumbered(found.plans[key], found.warnings)
-    for cluster, source in sorted(by_cluster.items()):
+    for cluster in sorted(by_cluster):
         if not settings.group_locations and by_location(gathered.nodes[cluster]):
             text = "cluster {0}: Kilo runs with the granularity location, so only leaders have a WireGuard address"
             found.warnings.append(text.format(cluster) + "; set group_locations, or use the granularity full")

@@ -133,10 +133,10 @@ def _moves(
     takes: t.Dict[str, t.List[str]] = {}
     gives: t.Set[str] = set()
     if moving:
-        for key in gained:
-            if gained[key] & moving:
+        for key, more in gained.items():
+            if more & moving:
                 # whole prefixes of the wanted list, so that the last message finds them as they are to be
-                takes[key] = [text for text in want[key]["allowed_ips"] if PrefixSet.of([parse_network(text)]) & gained[key]]
+                takes[key] = [text for text in want[key]["allowed_ips"] if PrefixSet.of([parse_network(text)]) & more]
             if lost[key] & moving:
                 gives.add(key)
     return takes, gives

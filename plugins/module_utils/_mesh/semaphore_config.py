@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
@@ -25,8 +26,8 @@ class Problem(t.NamedTuple):
 def problems(remotes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Problem]:
     """Everything that is wrong. remotes: ``{name, wgListenPort, wgDeviceMTU}`` of every device of one cluster's nodes."""
     for remote in remotes:
-        yield from _refusals(remote["name"], "wgListenPort", lambda: parse_listen_port(remote["wgListenPort"]))
-        yield from _refusals(remote["name"], "wgDeviceMTU", lambda: parse_mtu(remote["wgDeviceMTU"]))
+        yield from _refusals(remote["name"], "wgListenPort", functools.partial(parse_listen_port, remote["wgListenPort"]))
+        yield from _refusals(remote["name"], "wgDeviceMTU", functools.partial(parse_mtu, remote["wgDeviceMTU"]))
     seen: t.Dict[int, str] = {}
     for remote in remotes:
         port = remote["wgListenPort"]

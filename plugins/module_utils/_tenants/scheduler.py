@@ -72,7 +72,7 @@ def acceptable_nodes(instance: Object, nodes: t.Sequence[Object], placed: t.Sequ
     passing = [node for node in fitting if not _repelled(instance, node, near) and _spread(instance, node, fitting, near)]
     if not passing:
         return []
-    load = {called: 0 for called in by_name}
+    load = dict.fromkeys(by_name, 0)
     for _other, node in hosts:
         load[name(node)] += 1
     least = min(load[name(node)] for node in passing)

@@ -137,7 +137,8 @@ def reconcile_service(data: Input) -> Answer:
     key = _key(data, data.get("remote_service"))
     local = data.get("local_service")
     given = dict(data.get("options") or {}, **data)
-    options = {"session_affinity": given[name] for name in ("copy_session_affinity", "session_affinity") if name in given}
+    named = [name for name in ("session_affinity", "copy_session_affinity") if name in given]
+    options = {"session_affinity": given[named[0]]} if named else {}
     done = mirror_services.reconcile_service(
         data["prefix"], data["mirror_namespace"], key, data.get("remote_service"), local, adopt=True, **options
     )

@@ -161,7 +161,6 @@ class State:
             numbers.remove(body["id"])
         elif body["id"] not in numbers:
             numbers.append(body["id"])
-        return None
 
     def patch(self, parts, body):
         kind = "workflow_nodes" if parts[0] == "workflow_job_template_nodes" else parts[0]

@@ -105,7 +105,7 @@ def main(settings_file: str) -> None:
         os._exit(0)
     try:
         become_init(root, settings, console)
-    except Exception as error:  # noqa: BLE001 - whatever it is, nobody above us would show it
+    except Exception as error:
         os.write(console, f"init: {error!r}\n".encode())
         os._exit(1)
 

@@ -67,7 +67,7 @@ def check_injectors(injectors, ids):
     assert all(re.match(r"template(\.[a-zA-Z_][a-zA-Z0-9_]*)?\Z", name) for name in files)
     assert "template" not in files or len(files) == 1
     filename = "FILE" if "template" in files else {name.split(".", 1)[1]: "FILE" for name in files}
-    known = dict({name: "EXAMPLE" for name in ids}, tower={"filename": filename})
+    known = dict(dict.fromkeys(ids, "EXAMPLE"), tower={"filename": filename})
     for part, rows in injectors.items():
         for name, template in rows.items():
             if part == "env":

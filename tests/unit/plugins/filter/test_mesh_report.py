@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.filter import applied_resu
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_status"))
 
-import verified  # noqa: E402  # pylint: disable=wrong-import-position
+import verified  # pylint: disable=wrong-import-position
 
 VARIABLES = {"services": "__service_mirror_r", "dns": "__coredns_r_section", "policy": "__policy_sync_r_sets", "loadbalancers": "__load_balancers_r",
              "tenants": "__tenants_r_info"}  # fmt: skip

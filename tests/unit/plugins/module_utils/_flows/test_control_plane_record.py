@@ -26,7 +26,7 @@ class Cluster:
     """Answers reads; any write is an error."""
 
     cluster = "aws"
-    stats: t.Dict[str, int] = {}
+    stats: t.ClassVar[t.Dict[str, int]] = {}
 
     def __init__(self, record: t.Any) -> None:
         self.ledger = {"x": json.dumps(dict({"id": record["address"], "tags": [TAG]}, **record))}

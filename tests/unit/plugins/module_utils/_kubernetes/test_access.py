@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import copy
 import os
+import typing as t
 
 import pytest
 import yaml
@@ -223,8 +224,8 @@ def test_secret_leaves_are_hidden_before_anything_else():
     assert set(secret_leaves(hostile)) == {"hunter2hunter2", "p4ssw0rd"}
 
     class Module:
-        params = {"clusters": [{"kubeconfig": GOOD}, {"token": "tokentoken"}, {"proxy_url": "http://u:proxypass@h"}, "odd", {"token": "ab"}]}
-        no_log_values = set()
+        params: t.ClassVar = {"clusters": [{"kubeconfig": GOOD}, {"token": "tokentoken"}, {"proxy_url": "http://u:proxypass@h"}, "odd", {"token": "ab"}]}
+        no_log_values: t.ClassVar = set()
 
     hide_secrets(Module)
     assert Module.no_log_values == {TOKEN, "tokentoken", "proxypass"}

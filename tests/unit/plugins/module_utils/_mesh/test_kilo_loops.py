@@ -76,7 +76,7 @@ def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.fixed_dictionaries({one: NODE for one in ALL}),
+    st.fixed_dictionaries(dict.fromkeys(ALL, NODE)),
     st.sampled_from(["before_external_ip", "before_annotations", "never"]),
     st.sampled_from(["always", "declared"]),
     st.booleans(),

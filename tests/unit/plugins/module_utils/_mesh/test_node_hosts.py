@@ -33,7 +33,7 @@ def hosts(aws: t.Sequence[t.Any] = (), gcp: t.Sequence[t.Any] = (), **more: t.An
 def test_an_address_outside_the_grant_is_no_host(address: str) -> None:
     found, refused = hosts([node("one", address), node("two", "10.66.23.2")])
     assert [host.name for host in found["aws"]] == ["two"]
-    assert [(row.object, row.reason) for row in refused][0][0] == "aws/one"
+    assert refused[0].object == "aws/one"
 
 
 def test_the_first_granted_address_counts() -> None:

@@ -114,7 +114,7 @@ BROKEN = st.dictionaries(st.sampled_from(["mesh", "services", "lock"]), st.text(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FAILURES), BROKEN, st.lists(st.sampled_from(["n1", "n2"]), unique=True))
 def test_nothing_that_failed_is_hidden(failures, broken, lost):
-    found = told(results={"mesh": [{"failures": failures}], "services": [{}]}, broken=broken, lost={name: ("mesh", "gone") for name in lost})
+    found = told(results={"mesh": [{"failures": failures}], "services": [{}]}, broken=broken, lost=dict.fromkeys(lost, ("mesh", "gone")))
     assert found["ok"] == (not (failures or broken or lost)) == (not found["errors"])
     for name in broken:
         assert any(line.startswith(name + ":") for line in found["errors"]) or any(row["message"] in broken[name] for row in failures)

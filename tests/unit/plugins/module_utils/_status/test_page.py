@@ -74,7 +74,7 @@ def hostile_facts(word):
     facts["drift"] = [{"where": word, "kind": word, "name": word, "action": "update", "difference": word, "owner": word, "since": word, "note": word}]
     facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
     facts["failures"] = [{"cluster": word, "operation": word, "reason": word, "message": word}]
-    facts["tenants"] = {"interfaces": [{name: word for name in ("name", "source", "network", "node", "state")}], "counts": {"orphans": 1}}
+    facts["tenants"] = {"interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), word)], "counts": {"orphans": 1}}
     facts["mesh"]["nodes"][word] = {"cluster": word, "node_name": word}
     facts["nodes"][word] = facts["nodes"]["aws-node-1"]
     facts["clusters"][word] = facts["clusters"]["aws"]

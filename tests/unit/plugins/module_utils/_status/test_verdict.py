@@ -17,7 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status.verdi
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import verified  # noqa: E402  # pylint: disable=wrong-import-position
+import verified  # pylint: disable=wrong-import-position
 
 CHANGE = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
 REFUSAL = {"object": "gcp/gcp-2", "reason": "claimed_twice", "message": "its range is that of another"}
@@ -384,7 +384,7 @@ def test_each_part_has_its_own_verdict():
 def test_combining():
     good, doubt, bad = Verdict(), Verdict(unproven=("a",)), Verdict(broken=("b",))
     for parts in itertools.permutations((good, doubt, bad)):
-        assert combine(dict(enumerate(map(lambda part: part, parts)))).value == BROKEN
+        assert combine(dict(enumerate(parts))).value == BROKEN
     assert combine({"x": good, "y": doubt}).value == UNPROVEN and combine({"x": good}).value == PROVEN and combine({}).value == UNPROVEN
 
 
