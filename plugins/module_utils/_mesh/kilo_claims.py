@@ -41,8 +41,6 @@ from .kilo_values import (
     pod_cidrs,
 )
 
-Live = t.Mapping[str, t.Mapping[str, t.Any]]
-
 
 class Source(t.NamedTuple):
     """One cluster with everything that it declares in any mesh, its valid nodes, and its live Peers by node name.

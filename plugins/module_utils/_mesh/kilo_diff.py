@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Peers of one source in one target: what to create, update and delete (kilo 13.2 to 13.4)."""
+"""Peers of one source in one target: what to create, update and delete (kilo 13.2)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DELAYS = {"done": 0, "bootstrap": 30, "synced": 300}
 
 
 class PeerDiff(t.NamedTuple):
-    """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``merged`` {name wanted: name that has its key}."""
+    """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``held`` {name wanted: name that has its key}."""
 
     create: t.List[Peer]
     update: t.Dict[str, t.Dict[str, t.Any]]
     delete: t.List[str]
-    merged: t.Dict[str, str]
+    held: t.Dict[str, str]
 
 
 def next_delay(state: str, error: bool = False) -> int:
@@ -102,22 +102,20 @@ def diff_peers(
     source: str,
     existing: t.Union[Existing, t.Iterable[Peer]],
     desired: t.Sequence[Peer],
-    merge: bool = True,
     leaving: t.AbstractSet[str] = frozenset(),
 ) -> PeerDiff:
     """What makes a target hold the desired Peers of (mesh, source). Peers are {name, labels, spec}; sorted by name.
 
-    WireGuard has one entry for a key, so a Peer that is to be made while another name holds its key is not made. With
-    ``merge``, as the original does it, its ranges join the holder, whoever made that; without, the conflict is only
-    noted in ``merged``, and Peers of our own that are about to go (and those ``leaving`` anyway) hold nothing. Peers of
-    other meshes and sources are never deleted.
+    WireGuard has one entry for a key, so a Peer that is to be made while another name holds its key is not made but noted
+    in ``held``. Peers of our own that are about to go (and those ``leaving`` anyway) hold nothing. Peers of other meshes
+    and sources are never deleted or changed.
     """
     index = existing if isinstance(existing, Existing) else Existing(existing)
     own = index.own(mesh, source)
     diff = PeerDiff([], {}, [], {})
     wanted = {str(peer["name"]): peer for peer in desired}
     diff.delete.extend(sorted(name for name in own if name not in wanted))
-    going: t.Container[str] = () if merge else leaving.union(diff.delete)
+    going = leaving.union(diff.delete)
     for name in sorted(wanted):
         peer = wanted[name]
         if name in own:
@@ -128,38 +126,9 @@ def diff_peers(
         if holder is None or holder["name"] == name:
             diff.create.append(peer)
             continue
-        diff.merged[name] = str(holder["name"])
-        if merge:
-            _merge(diff, holder, peer)
+        diff.held[name] = str(holder["name"])
     return diff
-
-
-def _merge(diff: PeerDiff, holder: Peer, peer: Peer) -> None:
-    name = str(holder["name"])
-    current = diff.update.get(name, holder["spec"])
-    allowed = set(current.get("allowedIPs") or ())
-    more = allowed | set(peer["spec"].get("allowedIPs") or ())
-    if more != allowed:
-        diff.update[name] = dict(current, allowedIPs=sorted(more))
 
 
 def _name(peer: Peer) -> str:
     return str(peer["name"])
-
-
-def stale_peers(mesh: str, sources: t.Container[str], existing: t.Iterable[Peer]) -> t.List[str]:
-    """Names of the mesh's Peers whose source is no cluster of it any more; a missing source label is none."""
-    return sorted(
-        str(peer["name"])
-        for peer in existing
-        if labels_of(peer).get(MESH_LABEL) == mesh and labels_of(peer).get(SOURCE_LABEL) not in sources
-    )
-
-
-def ghost_peers(living: t.Container[str], existing: t.Iterable[Peer]) -> t.List[str]:
-    """Names of the Peers whose mesh label names no living mesh; Peers without that label are somebody's own."""
-    return sorted(
-        str(peer["name"])
-        for peer in existing
-        if labels_of(peer).get(MESH_LABEL) and labels_of(peer).get(MESH_LABEL) not in living
-    )

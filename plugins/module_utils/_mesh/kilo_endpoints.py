@@ -33,7 +33,6 @@ SOURCES = ((CLUSTERMESH_ENDPOINT, "clustermesh-endpoint"), (FORCE_ENDPOINT, "for
 EXTERNAL_IP, KILO = "external-ip", "kilo-endpoint"
 #: Where Kilo's own word for a node's endpoint is taken from, when nothing else is there.
 NO_KILO, PUBLIC, ANY = "never", "public", "any"
-LEARNT = "discovered"
 #: Bytes and entries of one node's discovered-endpoints that are looked at (threat T21).
 MAX_DISCOVERED_TEXT, MAX_DISCOVERED = 1 << 20, 20000
 
@@ -232,17 +231,3 @@ def enrich_endpoint(configured: t.Optional[PeerEndpoint], observed: t.Optional[s
     if configured and endpoint_address(configured) == address and configured.get("port") == endpoint["port"]:
         return configured
     return endpoint
-
-
-def endpoint_to_annotate(node: Node, port: object = 0) -> t.Optional[str]:
-    """What to write for a node that has only internal addresses on a shared network, or None (kilo 12).
-
-    An annotation that is there, even an empty one, is somebody's decision and blocks the write.
-    """
-    annotations = node.get("annotations")
-    if isinstance(annotations, dict) and any(key in annotations for key, dummy in SOURCES):
-        return None
-    if next(addresses(node, "ExternalIP"), None) is not None:
-        return None
-    internal = next((text for text, address in addresses(node, "InternalIP") if address.version == 4), None)
-    return None if internal is None else join_host_port(internal, port or DEFAULT_PORT)

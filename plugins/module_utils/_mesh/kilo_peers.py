@@ -36,7 +36,6 @@ from .kilo_values import (
 )
 
 MAX_NAME, CUT_NAME, HASH_DIGITS = 253, 236, 16
-ANCHOR = "anchor"
 ALWAYS, DECLARED, NEVER = "always", "declared", "never"
 #: Values of force-internal-ip by which Kilo's users say that a node's internal address is not for the mesh.
 NO_INTERNAL_IP = ("", "-")
@@ -283,23 +282,6 @@ def desired_peers(
         extra = extras if name == anchor else ()
         peers.append(build_peer(mesh, entry, node, extra, keepalive, knobs, (left_out or {}).get(name, ())))
     return peers
-
-
-def separate_anchor(mesh: str, entry: Entry, node: t.Optional[Node]) -> t.Optional[t.Dict[str, t.Any]]:
-    """The Peer of its own that early releases made for cluster-wide ranges, to recognise old ones; None where none was."""
-    ranges = cluster_wide(entry)
-    if node is None or not ranges:
-        return None
-    try:
-        endpoint = parse_endpoint(resolve_endpoint(node, entry.get("wireguardPort")).text)
-    except ValueRefused:
-        return None
-    cluster = str(entry.get("name", ""))
-    return {
-        "name": peer_name(mesh, cluster, ANCHOR),
-        "labels": peer_labels(mesh, cluster),
-        "spec": {"publicKey": annotation(node, KEY), "allowedIPs": ranges, "endpoint": endpoint},
-    }
 
 
 def manifest(peer: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

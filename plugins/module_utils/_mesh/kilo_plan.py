@@ -286,7 +286,7 @@ def _plan_source(
 ) -> None:
     mesh, cluster = source.mesh["name"], source.entry["name"]
     own = target.existing.own(mesh, cluster)
-    diff = diff_peers(mesh, cluster, target.existing, peers, merge=False, leaving=leaving)
+    diff = diff_peers(mesh, cluster, target.existing, peers, leaving=leaving)
     created = {peer["name"] for peer in diff.create}
     strict = run.settings.strict_keys and run.settings.strict_endpoints
     for peer in peers:
@@ -296,9 +296,9 @@ def _plan_source(
         if problem is not None:
             run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what stands stays")
             continue
-        if name in diff.merged:
+        if name in diff.held:
             message = "its key is held by Peer {0}, which is not of this mesh and source and stays as it is"
-            run.plan.refuse(label, "claimed_twice", message.format(diff.merged[name]))
+            run.plan.refuse(label, "claimed_twice", message.format(diff.held[name]))
         elif name in created:
             if name in target.objects:
                 run.plan.refuse(label, "not_ours", "a Peer of this name exists with other labels and stays as it is")

@@ -17,15 +17,19 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
     kilo_meshes,
     kilo_nodes,
     kilo_peers,
+    kilo_plan,
+    kilo_sources,
     kilo_status,
     kilo_values,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-from ..outcome import Internal
+from ..outcome import Internal, Ruled
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Any
+MANAGER, TARGET = "multicluster.network/mesh", "target-of-the-sweep"
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
@@ -146,10 +150,6 @@ def desired_peers(data: Input) -> Answer:
     return {"registered_peers": len(peers), "allowed_ips": {peer["name"]: peer["spec"]["allowedIPs"] for peer in peers}}
 
 
-def anchor_peer_separate(data: Input) -> Answer:
-    return shown(kilo_peers.separate_anchor(data["mesh"], data["entry"], data.get("node")))
-
-
 def mesh_validation(data: Input) -> Answer:
     findings = kilo_meshes.validate_meshes(listed(data, "meshes"))
     if not findings:
@@ -165,22 +165,39 @@ def enrich_endpoint(data: Input) -> Answer:
     return kilo_endpoints.enrich_endpoint(data.get("configured"), data.get("discovered"))
 
 
-def ensure_force_endpoint(data: Input) -> Answer:
-    return {"patch": kilo_endpoints.endpoint_to_annotate(data["node"], data.get("port"))}
-
-
 def reconcile_peers(data: Input) -> Answer:
-    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], listed(data, "existing"), listed(data, "desired"))
+    existing, desired = listed(data, "existing"), listed(data, "desired")
+    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], existing, desired)
+    specs = {peer["name"]: peer["spec"] for peer in (*desired, *existing)}
+    for name, holder in diff.held.items():
+        if not set(specs[name]["allowedIPs"]) <= set(specs[holder]["allowedIPs"]):
+            raise Ruled("39: a key that another Peer holds stays with it, and its ranges are that Peer's maker's")
     update = {name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()}
     return {"create": [peer["name"] for peer in diff.create], "update": update, "delete": diff.delete}
 
 
+def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.Any) -> t.List[str]:
+    """What a run deletes in one target whose sources cannot be read, when all Peers there were made by it."""
+    owner = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}
+    peers = [{"metadata": {"name": peer["name"], "labels": peer["labels"], "managedFields": [owner]}, "spec": peer["spec"]} for peer in existing]
+    chosen = kilo_sources.Settings(MANAGER, max_deletes=-1, **settings)
+    plan = kilo_plan.plan_mesh(meshes, kilo_sources.Gathered({}, {TARGET: peers}, {}), chosen)
+    return sorted(write.name for write in plan.writes[TARGET] if write.action == DELETE)
+
+
 def stale_source_sweep(data: Input) -> Answer:
-    return kilo_diff.stale_peers(data["mesh"], listed(data, "valid_sources"), listed(data, "existing"))
+    names = [TARGET, "without-peers", *listed(data, "valid_sources")]
+    ranges = {"podCIDRs": "10.{0}.0.0/16", "wireguardCIDR": "100.64.{0}.0/24"}
+    entries = [
+        {"name": name, "podCIDRs": [ranges["podCIDRs"].format(number)], "wireguardCIDR": ranges["wireguardCIDR"].format(number)}
+        for number, name in enumerate(names)
+    ]
+    return swept([{"name": data["mesh"], "clusters": entries}], listed(data, "existing"))
 
 
 def orphan_mesh_sweep(data: Input) -> Answer:
-    return kilo_diff.ghost_peers(listed(data, "living"), listed(data, "existing"))
+    # of a living mesh only the name is given: a definition without clusters is refused, and its Peers are left alone
+    return swept([{"name": name, "clusters": []} for name in listed(data, "living")], listed(data, "existing"), purge_meshes=True)
 
 
 def requeue(data: Input) -> Answer:
@@ -220,11 +237,9 @@ HANDLERS: t.Dict[str, t.Any] = {
     "all_cidrs": all_cidrs,
     "anchor_cidrs": anchor_cidrs,
     "desired_peers": refusing(desired_peers),
-    "anchor_peer_separate": anchor_peer_separate,
     "mesh_validation": mesh_validation,
     "discovered_endpoints": discovered_endpoints,
     "enrich_endpoint": enrich_endpoint,
-    "ensure_force_endpoint": ensure_force_endpoint,
     "reconcile_peers": reconcile_peers,
     "stale_source_sweep": stale_source_sweep,
     "orphan_mesh_sweep": orphan_mesh_sweep,

@@ -355,16 +355,12 @@ def test_diff_example() -> None:
 def test_keys_that_others_hold() -> None:
     existing = [peer("laptop", "K1", "q", mesh=None), peer("m1--a--old", "K2", "r")]
     desired = [peer("m1--a--n1", "K1", "p"), peer("m1--a--new", "K2", "r")]
-    merged = kilo_diff.diff_peers("m1", "a", existing, desired)
-    assert merged.update["laptop"]["allowedIPs"] == ["p", "q"] and not merged.create and merged.delete == ["m1--a--old"]
-    ours = kilo_diff.diff_peers("m1", "a", existing, desired, merge=False)
-    assert ours.merged == {"m1--a--n1": "laptop"} and not ours.update
+    ours = kilo_diff.diff_peers("m1", "a", existing, desired)
+    assert ours.held == {"m1--a--n1": "laptop"} and not ours.update and ours.delete == ["m1--a--old"]
     assert [item["name"] for item in ours.create] == ["m1--a--new"]  # a renamed node is there in the same run
 
 
-def test_sweeps_and_delays() -> None:
-    existing = [peer("1", "a"), peer("2", "b", source="gone"), peer("3", "c", mesh="dead"), peer("4", "d", mesh=None)]
-    assert kilo_diff.stale_peers("m1", {"a"}, existing) == ["2"] and kilo_diff.ghost_peers({"m1"}, existing) == ["3"]
+def test_delays() -> None:
     states = ("done", "bootstrap", "synced")
     assert [kilo_diff.next_delay(state) for state in states] == [0, 30, 300] and kilo_diff.next_delay("synced", True) == 0
 
