@@ -81,6 +81,8 @@ REGISTERED = {
 SEEN = "__mesh_seen_refused"
 #: The same, where each node has its own.
 OF_NODES = {"mesh": "__node_dataplane_r_converge", "loadbalancers": "__bgp_speaker_r"}
+#: What a node says of its change, in this order.
+OF_A_CHANGE = (OF_NODES["mesh"], "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.
 BROKEN = "__capability_broken"
 #: The same of one node, which goes on with the rest.
@@ -147,9 +149,11 @@ def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
 
 def _why(given: t.Any) -> str:
     """Why a node is no longer part of the run, as far as its own result tells."""
-    result = given[OF_NODES["mesh"]] if OF_NODES["mesh"] in given else {}
-    told = result.get("msg") if result.get("failed") or result.get("unreachable") else ""
-    return str(told or "failed or not reached, see above")
+    for name in OF_A_CHANGE:
+        result = given[name] if name in given else {}
+        if (result.get("failed") or result.get("unreachable")) and result.get("msg"):
+            return str(result["msg"])
+    return "failed or not reached, see above"
 
 
 def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

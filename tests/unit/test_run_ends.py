@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 
 import yaml
@@ -14,12 +15,12 @@ import yaml
 OUTCOME = {"ansible.builtin.include_role": {"name": "multicluster.network.capability", "tasks_from": "outcome"}, "run_once": True}
 
 
-def play(tmp_path, plays, **variables):
+def play(tmp_path, plays, nodes=None, **variables):
     hosts = {
         "clusters": {"hosts": {name: {"api_url": "https://127.0.0.1:1", "token": "x", "pod_cidrs": ["10.{0}.0.0/16".format(number)],
                                       "service_cidrs": ["10.{0}.0.0/16".format(number + 1)], "node_cidrs": ["10.{0}.0.0/24".format(number + 60)]}
                                for name, number in (("c1", 2), ("c2", 4))}},
-        "nodes": {"hosts": {"n1": {"multicluster_cluster": "c1"},
+        "nodes": {"hosts": {"n1": dict(nodes or {}, multicluster_cluster="c1"),
                             "n2": {"multicluster_cluster": "c2", "ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}},
     }  # fmt: skip
     own = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}", "multicluster_lock": "none"}
@@ -40,6 +41,36 @@ def test_a_node_that_is_not_reached_is_named_at_the_end(tmp_path):
         {"hosts": "all", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
     ])  # fmt: skip
     assert "  c2       failed: node n2" in lines and "  c1       ok" in lines
+
+
+BOOKS = pathlib.Path(__file__).parents[2] / "playbooks"
+#: The plays that do something on every node, where all nodes may be lost.
+ON_NODES = {
+    "plays/mesh.yml": ["Converge the nodes", "Converge the nodes that have new peers"], "plays/verify.yml": ["Prove the mesh on every node"],
+    "plays/announce.yml": ["Announce addresses of Services"], "teardown.yml": ["Remove peers, routes, devices, files and the boot unit"],
+}  # fmt: skip
+
+
+def test_a_run_that_lost_all_its_nodes_goes_on_and_says_so(tmp_path):
+    """Ansible ends a run, without a word of ours, when a play has no host left."""
+    plays = {(book, play["name"]): play for book in ON_NODES for play in yaml.safe_load((BOOKS / book).read_text())}
+    (pattern,) = {plays[book, name]["hosts"] for book, names in ON_NODES.items() for name in names}
+    reached = {"ansible.builtin.ping": {}, "when": "multicluster_cluster is defined"}
+    lines = play(tmp_path, [
+        {"hosts": pattern, "tasks": [reached, {"ansible.builtin.set_fact": {"__mesh_r_plan": {"failures": []}}}]},
+        {"hosts": "clusters:all", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
+    ], ansible_ssh_common_args="-o ConnectTimeout=5", nodes={"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1})  # fmt: skip
+    assert "  c1       failed: node n1" in lines and "  c2       failed: node n2" in lines, lines
+
+
+def test_what_a_node_said_when_it_was_to_keep_its_change_is_told_at_the_end(tmp_path):
+    here = {"when": "inventory_hostname == 'n1'"}
+    keep = {"ansible.builtin.fail": {"msg": "the change is kept, but /etc is read-only"}, "ignore_errors": True, "register": "__node_dataplane_r_confirm"}
+    lines = play(tmp_path, [
+        {"hosts": "n1:c1", "tasks": [dict(keep, **here), dict({"ansible.builtin.fail": {"msg": "see above"}}, **here)]},
+        {"hosts": "clusters:n1", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
+    ])  # fmt: skip
+    assert "    mesh, node n1 of cluster c1: the change is kept, but /etc is read-only" in lines, lines
 
 
 def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
