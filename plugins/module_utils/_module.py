@@ -30,7 +30,7 @@ def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
 
     ``result`` is plain JSON: ``changed``, ``plan``, ``refused`` and whatever the flow adds. ``warnings`` (texts) go
     through the module, ``diff`` is kept in diff mode only. With the module's ``fail_on_refused`` any refusal fails the
-    task, after everything else was done and with the same result (ruling 29, DESIGN 4).
+    task, after everything else was done and with the same result (decision 29, module contract 4).
     """
     name, options = name_of(module), module.params
     shown = dict(result)

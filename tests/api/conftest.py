@@ -81,7 +81,7 @@ def free_port() -> int:
 
 
 class ApiServer:
-    """One running API server: access for the collection, and its audit log as the outside witness (ruling 44)."""
+    """One running API server: access for the collection, and its audit log as the outside witness (decision 44)."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder

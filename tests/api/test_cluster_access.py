@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Least-privilege access: TokenRequest, what the account may do, and what it may not (ruling 7)."""
+"""Least-privilege access: TokenRequest, what the account may do, and what it may not (decision 7)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""network_sets between two real API servers. The audit logs say what was really read and written (ruling 44)."""
+"""network_sets between two real API servers. The audit logs say what was really read and written (decision 44)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_seeds_forwarders(aws, gcp):
         "policy.semaphore.uw.io/namespace": "sys-log", "policy.semaphore.uw.io/cluster": "gcp",
     }  # fmt: skip
 
-    # nothing changed: one LIST a kind and cluster, and nothing else (ruling 47)
+    # nothing changed: one LIST a kind and cluster, and nothing else (decision 47)
     mark, other = aws.mark(), gcp.mark()
     again = run(aws, gcp, target="crd.projectcalico.org/v1")
     assert not again["changed"] and again["plan"]["unchanged"] == 1

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""node_annotations against a real API server. The audit log says what was really written (ruling 44)."""
+"""node_annotations against a real API server. The audit log says what was really written (decision 44)."""
 
 from __future__ import annotations
 

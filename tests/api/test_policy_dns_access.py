@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The accounts ``policy`` and ``dns`` can do what their modules do, and no more (ruling 7)."""
+"""The accounts ``policy`` and ``dns`` can do what their modules do, and no more (decision 7)."""
 
 from __future__ import annotations
 

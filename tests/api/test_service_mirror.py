@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""service_mirror between two real API servers. The audit logs say what was really asked and written (ruling 44)."""
+"""service_mirror between two real API servers. The audit logs say what was really asked and written (decision 44)."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_namespace(fluentd):
 
 
 def test_what_was_taken_over_is_handed_back_as_it_was(fluentd):
-    """Ruling 1: adopted on request, and released unchanged in form; from then on it is the original program's again."""
+    """Decision 1: adopted on request, and released unchanged in form; from then on it is the original program's again."""
     two = fluentd
     labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
     two.put("gcp", namespace(NAMESPACE), service(NAMESPACE, FLUENTD, labels=labels), endpoints(NAMESPACE, FLUENTD, *sorted(PODS), labels=labels))

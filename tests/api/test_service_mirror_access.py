@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The accounts of the service mirror can do what its module does, and write nowhere but in their namespace (ruling 7)."""
+"""The accounts of the service mirror can do what its module does, and write nowhere but in their namespace (decision 7)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["fluentd", "other", "two"]
 
 
 def test_auto_means_slices_where_v1_is_served(fluentd):
-    """Ruling 17: EndpointSlices where discovery.k8s.io/v1 is served, Endpoints elsewhere."""
+    """Decision 17: EndpointSlices where discovery.k8s.io/v1 is served, Endpoints elsewhere."""
     two = fluentd
     two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
     assert not two.run()["failures"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tenant mapping over two real API servers. The audit logs say what was really written (ruling 44)."""
+"""The tenant mapping over two real API servers. The audit logs say what was really written (decision 44)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an adapter may say besides an answer, and the words that results are counted under (ruling 52)."""
+"""What an adapter may say besides an answer, and the words that results are counted under (decision 52)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = (
     "failed",  # it is not, or the adapter crashed
     "unhandled",  # no adapter answers this operation
     "internal",  # it tests the inside of a daemon that a converge run does not have
-    "ruled",  # a ruling makes the expected answer impossible
+    "ruled",  # a decision makes the expected answer impossible
     "preferred",  # quirk: the answer is what the specification prefers
     "upstream",  # quirk: the answer is what the original does
     "deviates",  # quirk without a preferred answer: ours differs from the original, on purpose
@@ -31,7 +31,7 @@ class Internal(Exception):
 
 
 class Ruled(Exception):
-    """A ruling forbids the expected answer; the text names its number."""
+    """A decision forbids the expected answer; the text names its number."""
 
 
 class Verdict(t.NamedTuple):

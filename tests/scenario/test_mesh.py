@@ -24,7 +24,7 @@ def test_check_mode_shows_the_whole_change_and_makes_none(fabric):
         run = fabric.play("site", "--check", "--diff").ok()
     assert fabric.everything() == STATE["before"]
     assert not writes
-    # ruling 31: every phase appears, with deferred values where a key is still to be made
+    # decision 31: every phase appears, with deferred values where a key is still to be made
     for text in (
         "+link wireguard.gcp", "+link wireguard.aws", "+route 10.4.0.0/16 dev wireguard.gcp", "+key /var/lib/semaphore-wireguard/",
         "+peer wireguard.gcp (public key of gcp-node-1 towards aws, known after apply)",
@@ -209,7 +209,7 @@ def test_a_cluster_whose_api_is_down_keeps_its_peers_elsewhere(fabric):
 
 
 def test_a_source_that_shrinks_to_nothing_is_not_believed(fabric):
-    """Ruling 38: no annotations for us any more, and no inventory hosts that would publish them."""
+    """Decision 38: no annotations for us any more, and no inventory hosts that would publish them."""
     inventory = fabric.state / "aws-only.yml"
     text = fabric.inventory.read_text()
     inventory.write_text(text[: text.index("    gcp_nodes:")])

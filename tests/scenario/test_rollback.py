@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A play that cuts its own path to a node, over SSH through the underlay: the node puts back what it had (ruling 45).
+"""A play that cuts its own path to a node, over SSH through the underlay: the node puts back what it had (decision 45).
 
 The controller is the gateway of the node range, where every connection of the lab's SSH inventory comes from.
 """

@@ -34,7 +34,7 @@ IPPOOL_CRD = {
 
 
 def test_a_device_of_the_original_is_taken_over_only_on_request(fabric):
-    """Ruling 1: same names, no mark of ours. Its key and its annotations are the identity that stays."""
+    """Decision 1: same names, no mark of ours. Its key and its annotations are the identity that stays."""
     node, name = "aws-node-1", "wireguard.gcp"
     fabric.sh(node, "mkdir", "-p", "/var/lib/semaphore-wireguard")
     fabric.sh(node, "sh", "-c", "umask 077; wg genkey > /var/lib/semaphore-wireguard/{0}.key".format(name))

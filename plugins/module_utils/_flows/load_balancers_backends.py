@@ -191,7 +191,7 @@ def _shown(document: t.Any) -> t.Any:
 
 
 def _budget(cluster: str, owned: t.Collection[t.Any], wanted: Wanted, request: t.Mapping[str, t.Any]) -> t.Optional[Refusal]:
-    """Whether so many Services may lose their place in the back end (ruling 38)."""
+    """Whether so many Services may lose their place in the back end (decision 38)."""
     if wanted.mode != SYNC:
         return None
     kept = {"/".join(key) for key in wanted.services}

@@ -77,7 +77,7 @@ def _node(setup: Setup, provider: t.Any, name: str, device: str, dry: bool, swit
         return facts
     facts = provider.node_bgp_info(device, name)
     if facts is None:
-        # first asked, then opened: an open session is never asked for again (ruling 42)
+        # first asked, then opened: an open session is never asked for again (decision 42)
         plan.create("BgpSession", "{0}/{1}".format(setup.cluster, name), {"address_family": "ipv4"})
         if dry or not switched_on:
             return None

@@ -7,7 +7,7 @@
 
 ``desired`` of gather, plan and apply: ``{"table": of plan_table's wanted, "owner": text, "adopt": bool, "state": "present"
 or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` says that somebody else
-keeps them once the set is there (ruling 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
+keeps them once the set is there (decision 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
 """
 
 from __future__ import annotations

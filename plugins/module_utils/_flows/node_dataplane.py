@@ -5,7 +5,7 @@
 # Private to this collection: may change at any time.
 """A node's whole dataplane in one call: keys, devices with their peers, routes, and what survives a reboot.
 
-gather -> plan -> apply -> verify over the same functions that the single modules use (ruling 30). ``desired``:
+gather -> plan -> apply -> verify over the same functions that the single modules use (decision 30). ``desired``:
 
     fabric: text; devices: [{name, remote, node, mtu, txqueuelen, listen_port, listen_port_known,
     private_key_file, implementation, routes: [cidr], peers: [{public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}], peers_known}];

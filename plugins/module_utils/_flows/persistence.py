@@ -5,7 +5,7 @@
 # Private to this collection: may change at any time.
 """What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
 
-Ruling 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a
+Decision 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a
 unit that applies the state before pods start.
 """
 

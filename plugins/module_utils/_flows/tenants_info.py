@@ -53,7 +53,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def interface_rows(view: View) -> Rows:
-    """Each interface of the network side: where it is, whose, and which load balancers and gateways serve it (ruling 27)."""
+    """Each interface of the network side: where it is, whose, and which load balancers and gateways serve it (decision 27)."""
     try:
         twins = view.twins(NETWORK_INTERFACE)
         targets, gateways = targets_of_interfaces(view), served_by(view)

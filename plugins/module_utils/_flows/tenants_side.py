@@ -54,7 +54,7 @@ def schedule(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str,
 
 
 def _budget(view: View, kind: str, works: t.Sequence[Work], request: t.Mapping[str, t.Any]) -> None:
-    """More claims without claimer than a run may free are rather a mistake than the end of so many tenants (ruling 38)."""
+    """More claims without claimer than a run may free are rather a mistake than the end of so many tenants (decision 38)."""
     given = [work for work in works if any(step.verb == REMOVE for step in work.steps)]
     owned = len(view.every(APINET, kind))
     # the last one may go: its claimer was deleted on the very server that was listed

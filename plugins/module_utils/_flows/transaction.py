@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""A node's change as one transaction: the host itself takes it back unless it is confirmed in time (rulings 34, 45).
+"""A node's change as one transaction: the host itself takes it back unless it is confirmed in time (decisions 34, 45).
 
 Files below the fabric's state folder, all root-only:
 

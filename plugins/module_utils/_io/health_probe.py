@@ -29,7 +29,7 @@ class _Named(http.client.HTTPSConnection):
 
 
 class HealthProbe:
-    """``ca_pem`` None: the system's trust store; ``verify`` False: any certificate, as the original did (ruling 22)."""
+    """``ca_pem`` None: the system's trust store; ``verify`` False: any certificate, as the original did (decision 22)."""
 
     def __init__(self, ca_pem: t.Optional[str], name: str, verify: bool = True, seconds: float = 5.0) -> None:
         self._name, self._seconds = name, seconds

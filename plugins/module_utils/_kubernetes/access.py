@@ -96,7 +96,7 @@ class Access:
 
 
 def parse_access(given: t.Mapping[str, t.Any]) -> Access:
-    """One entry of ``clusters`` -> Access (semaphore 2.2, guide 5.8). Raises AccessRefused.
+    """One entry of ``clusters`` -> Access (semaphore 2.2, module contract 8). Raises AccessRefused.
 
     Keys: name, kubeconfig (path or dict), context, api_url, token, token_file, ca_cert (path), ca_data (PEM), ca_url,
     ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, read_limit_mib, allow.

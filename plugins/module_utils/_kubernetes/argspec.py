@@ -73,7 +73,7 @@ def limits(timeout: float) -> Limits:
 def hide_secrets(module: t.Any) -> None:
     """Register what no output may show: tokens, the secret leaves of kubeconfig dictionaries, proxy passwords.
 
-    Short texts are left out: hiding works by replacing text, and would blank half of every message (guide 5.7).
+    Short texts are left out: hiding works by replacing text, and would blank half of every message (module contract 7).
     """
     given = (getattr(module, "params", None) or {}).get("clusters")
     found: t.List[str] = []

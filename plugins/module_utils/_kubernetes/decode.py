@@ -16,7 +16,7 @@ _OTHER = bytes(code for code in range(256) if code not in b"[]{}")
 
 
 class gc_paused:
-    """Context manager: no cyclic garbage collection meanwhile, in any thread (ruling 47: three times faster).
+    """Context manager: no cyclic garbage collection meanwhile, in any thread (decision 47: three times faster).
 
     Decoding makes many containers and no cycle, and every so many containers the collector looks at all of them again.
     """

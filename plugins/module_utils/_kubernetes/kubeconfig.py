@@ -177,7 +177,7 @@ _SECRET_KEYS = frozenset(("token", "client-key-data", "password", "id-token", "r
 
 
 def _texts(value: t.Any, depth: int = 0) -> t.List[str]:
-    """Long texts anywhere inside; short ones would blank half of every message (guide 5.7)."""
+    """Long texts anywhere inside; short ones would blank half of every message (module contract 7)."""
     if depth > 6:
         return []
     if isinstance(value, str):

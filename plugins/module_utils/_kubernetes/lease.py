@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""One runner at a time on a cluster: a Lease that is held while something is written, and gone afterwards (ruling 40).
+"""One runner at a time on a cluster: a Lease that is held while something is written, and gone afterwards (decision 40).
 
 Nobody's clock is compared with anybody else's (T30): a Lease counts as abandoned once it was watched for its whole
 duration and did not change. It is made, renewed and removed under preconditions, so two can never hold it.

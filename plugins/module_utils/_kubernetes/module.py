@@ -35,7 +35,7 @@ class KubeModule(AnsibleModule):
 
 
 def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:
-    """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (guide 5.6)."""
+    """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (module contract 6)."""
     failures = named_rows(name_of(module), result.get("failures"), module.params)
     result = dict(result, failures=failures) if failures else result
     if failures and module.params.get("fail_on_failures", True):

@@ -18,7 +18,7 @@ from .client import Client, Resource
 from .errors import Conflict, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from .fanout import in_flight
 
-#: Writes to one API server at the same time (guide 5.8: two to four times faster than one, and no burst).
+#: Writes to one API server at the same time (module contract 8: two to four times faster than one, and no burst).
 WRITES = 8
 
 

@@ -240,7 +240,7 @@ def _loaded_credential(access: Access, settings: t.Dict[str, t.Any]) -> t.Option
 
 
 def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
-    """The CA bundle at ``ca_url``, whose bytes must have the pinned hash (ruling 6)."""
+    """The CA bundle at ``ca_url``, whose bytes must have the pinned hash (decision 6)."""
     operation = "fetch the CA"
     # The bundle cannot be verified by itself; the pin authenticates every byte of it, and it is no secret.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

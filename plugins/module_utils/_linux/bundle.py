@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The collection's own code as one zipapp, for what runs on a node without Ansible (ruling 34).
+"""The collection's own code as one zipapp, for what runs on a node without Ansible (decision 34).
 
 The sources are read through the loader that loaded this file, so it works from a checkout and from the archive that
 Ansible sends to a node alike. The bytes depend on the sources alone: the same release gives the same file.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Claims of Service authors: an address belongs to one Service, and nobody takes it by writing it down (ruling 29, T17)."""
+"""Claims of Service authors: an address belongs to one Service, and nobody takes it by writing it down (decision 29, T17)."""
 
 from __future__ import annotations
 

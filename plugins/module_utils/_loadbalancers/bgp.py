@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""BGP facts of project and node: what a provider says, and what follows from it (ccm 7, ruling 42)."""
+"""BGP facts of project and node: what a provider says, and what follows from it (ccm 7, decision 42)."""
 
 from __future__ import annotations
 

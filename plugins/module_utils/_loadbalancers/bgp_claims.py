@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Claims about BGP: what a provider says must lie inside what the inventory grants (ruling 29, T16).
+"""Claims about BGP: what a provider says must lie inside what the inventory grants (decision 29, T16).
 
 A provider that could choose autonomous systems and routers freely could hand our traffic to anyone.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, ruling 22).
+"""The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, decision 22).
 
 The decision is a generator that yields probes and is sent their results (an HTTP status, or None for no answer), so
 that the same rules run in a play, on a timer and in tests.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""BGP facts as node annotations, in both spellings, as kube-vip and the seed's users read them (ccm 8, ruling 23)."""
+"""BGP facts as node annotations, in both spellings, as kube-vip and the seed's users read them (ccm 8, decision 23)."""
 
 from __future__ import annotations
 

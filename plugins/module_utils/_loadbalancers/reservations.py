@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Reservations and the tags by which their owner is known (ccm 9.1, 9.6; rulings 24 and 39).
+"""Reservations and the tags by which their owner is known (ccm 9.1, 9.6; decisions 24 and 39).
 
 Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,
 never enough to release one.
@@ -117,7 +117,7 @@ def reservation_of(
     """The one reservation of a Service, or None.
 
     Of several: the one whose address the Service has; with ``on_duplicate`` first, the first of the list; the one that
-    our records hold. Raises ValueRefused ``claimed_twice`` with the ids of all (ruling 24).
+    our records hold. Raises ValueRefused ``claimed_twice`` with the ids of all (decision 24).
     """
     found = matches_of(reservations, owner, namespace, name)
     if len(found) < 2:

@@ -94,7 +94,7 @@ def read_settings(
 ) -> Settings:
     """Settings from the parameters (by name), the environment and the text of the file (None: there is none).
 
-    ``empty_tag_disables``: a control-plane tag that is set but empty switches that feature off (ruling 26); False lets
+    ``empty_tag_disables``: a control-plane tag that is set but empty switches that feature off (decision 26); False lets
     the file's value survive. ``required`` False: providers without an API need neither token nor project. Raises
     SettingRefused ``config_parse missing_api_key missing_project_id not_a_number not_a_boolean invalid_node_selector``.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What remote nodes claim against what the inventory grants (ruling 29, threats T1 to T4).
+"""What remote nodes claim against what the inventory grants (decision 29, threats T1 to T4).
 
 One pure stage between parsing and building, for every mesh. It has no off switch and never raises for hostile
 input: a node whose claim does not hold is refused with a reason, the others go on.
@@ -122,7 +122,7 @@ def _refusal(claim: t.Any, error: ValueRefused) -> Refusal:
 
 
 class OverlayGuard:
-    """Addresses that no endpoint may have: everything inside any cluster's overlay, and special ones (ruling 4)."""
+    """Addresses that no endpoint may have: everything inside any cluster's overlay, and special ones (decision 4)."""
 
     def __init__(self, grants: Grants) -> None:
         texts = (text for ranges in grants.values() for key in OVERLAY_RANGES for text in ranges.get(key) or ())

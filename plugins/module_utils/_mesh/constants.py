@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Numbers and marks by which this collection knows its own things on a host (ruling 32)."""
+"""Numbers and marks by which this collection knows its own things on a host (decision 32)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NOTES = ("node", "by_rank")
 
 
 def alias_of(fabric: str) -> str:
-    """The ownership mark of a fabric's links (ruling 32)."""
+    """The ownership mark of a fabric's links (decision 32)."""
     return "{0}/{1}".format(OWNER, fabric)
 
 
@@ -124,7 +124,7 @@ def peer_budget(
     max_deletes: t.Optional[int],
     confirm_empty: t.Sequence[str],
 ) -> t.Optional[Refusal]:
-    """None, or why this device's peers must not be purged in this run (ruling 38). ``present``: its peers now."""
+    """None, or why this device's peers must not be purged in this run (decision 38). ``present``: its peers now."""
     if not device.get("peers_known", True):
         return None
     source = str(device.get("remote") or device["name"])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The fabric: clusters and nodes as the inventory declares them, validated at once (semaphore 2.1, 3.1; ruling 37).
+"""The fabric: clusters and nodes as the inventory declares them, validated at once (semaphore 2.1, 3.1; decision 37).
 
 A cluster's variables (all optional but pod_cidrs):
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What Kilo itself takes of a Peer (kilo 18), and what of a node may therefore be written.
+"""What Kilo itself takes of a Peer (kilo 23), and what of a node may therefore be written.
 
 Kilo judges a Peer as a whole. One that it refuses is not there for it; an update from or to such a Peer, and the deletion
 of one, go unseen until the agent restarts. A DNS name that does not resolve stops every agent that has to look it up.

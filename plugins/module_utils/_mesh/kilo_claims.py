@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What Kilo's nodes claim against what the mesh grants their cluster (rulings 4, 12, 29, 39; threats T1 to T6).
+"""What Kilo's nodes claim against what the mesh grants their cluster (decisions 4, 12, 29, 39; threats T1 to T6).
 
 The rules of the original treat keys as opaque and announce any internal address. This stage runs between them and the
 building of Peers, always: a node that claims another's key or ranges is refused, an internal address that is not the

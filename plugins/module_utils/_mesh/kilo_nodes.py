@@ -101,7 +101,7 @@ def find_duplicates(nodes: t.Iterable[Node], holders: t.Optional[t.Mapping[str, 
     """{node: WGIPDuplicate} for every node but one that claims a WireGuard address, whatever else is wrong with it.
 
     The first in the list keeps it. ``holders`` ({address: node}, from live Peers of ours) come before: such a node
-    keeps its address while it claims it, and while its annotation is missing because its agent restarts (ruling 11).
+    keeps its address while it claims it, and while its annotation is missing because its agent restarts (decision 11).
     """
     nodes = list(nodes)
     owners: t.Dict[str, object] = {}

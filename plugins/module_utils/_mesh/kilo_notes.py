@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What Kilo takes from its own Nodes and not from Peers: keepalive, and the address that it sends from (kilo 18)."""
+"""What Kilo takes from its own Nodes and not from Peers: keepalive, and the address that it sends from (kilo 23)."""
 
 from __future__ import annotations
 

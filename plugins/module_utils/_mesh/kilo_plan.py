@@ -233,7 +233,7 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
         resolved = peer_endpoint(source.nodes[name], source.entry, source.knobs.policy)[1]
         annotated = resolved is not None and resolved.source in [item[1] for item in SOURCES]
         if annotated and run.settings.learnt_endpoints != "before_annotations":
-            continue  # ruling 9: what somebody wrote beats what a node saw
+            continue  # decision 9: what somebody wrote beats what a node saw
         configured = peer["spec"].get("endpoint")
         endpoint = enrich_endpoint(configured, learnt)
         address = endpoint_address(endpoint)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What a ClusterMesh object says about itself: conditions, counts, finalizer (kilo 13.1, 14; rulings 10 and 42)."""
+"""What a ClusterMesh object says about itself: conditions, counts, finalizer (kilo 13.1, 14; decisions 10 and 42)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What the mesh's nodes announce against what the inventory grants their clusters (rulings 4, 29, 39; threats T1 to T6).
+"""What the mesh's nodes announce against what the inventory grants their clusters (decisions 4, 29, 39; threats T1 to T6).
 
 Runs between merging and building peers, always. Key, ULA and prefixes stand or fall together with the node; a node
 address or endpoint that does not hold is left out and named, for every host has addresses that concern nobody else.

@@ -88,7 +88,7 @@ def _copy(texts: t.Any) -> t.Optional[t.List[str]]:
 
 
 def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
-    """Id and secret of the mesh (ruling 36). The id is opaque text, the secret 32 bytes in standard base64.
+    """Id and secret of the mesh (decision 36). The id is opaque text, the secret 32 bytes in standard base64.
 
     Words: bad_mesh_id, bad_mesh_secret; no message quotes the secret.
     """

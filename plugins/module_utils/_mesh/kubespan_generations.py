@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""KubeSpan's constants: what both generations share, and the two tables in which they differ (ruling 14; kubespan 1.1, 21)."""
+"""KubeSpan's constants: what both generations share, and the two tables in which they differ (decision 14; kubespan 1.1, 21)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Endpoints at which nodes see their peers, added to what those announce themselves (kubespan 7.4, ruling 16).
+"""Endpoints at which nodes see their peers, added to what those announce themselves (kubespan 7.4, decision 16).
 
 One node's word about another: it is added behind the other's own endpoints, so that it is tried last, and WireGuard's keys
 decide who answers there.

@@ -68,7 +68,7 @@ def _name_bytes(link: t.Mapping[str, t.Any]) -> bytes:
 
 
 def choose_mac(explicit: t.Optional[str], persisted: t.Optional[str], links: t.Iterable[t.Mapping[str, t.Any]]) -> str:
-    """The MAC of a node's identity (ruling 36): the variable's, else the one kept with the key, else the first link's.
+    """The MAC of a node's identity (decision 36): the variable's, else the one kept with the key, else the first link's.
 
     A persisted MAC outlives new and renamed NICs, so that the address of a node stays.
     """

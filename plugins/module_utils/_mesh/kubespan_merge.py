@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Affiliates of several sources as one list: the inventory, each cluster's Node annotations (kubespan 5.1, ruling 36)."""
+"""Affiliates of several sources as one list: the inventory, each cluster's Node annotations (kubespan 5.1, decision 36)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""One owned table of nftables: what has to be done to it, as the steps of one transaction (rulings 2, 32, 35; kubespan 17.2).
+"""One owned table of nftables: what has to be done to it, as the steps of one transaction (decisions 2, 32, 35; kubespan 17.2).
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
 a chain of another hook or a set of another type is replaced within the same transaction. Addresses that stay in a set whose

@@ -6,7 +6,7 @@
 """The peers that a caller wants, checked one by one: a bad peer is refused by name and the others go on.
 
 This is the last check before the kernel. What a peer may claim (grants) was settled earlier, by check_claims
-(ruling 29); here only what no device should ever be given is refused.
+(decision 29); here only what no device should ever be given is refused.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _parse_preshared_key(
 def _settle_claims(
     device: str, peers: t.List[Peer], holders: t.Mapping[str, str]
 ) -> t.Tuple[t.List[Peer], t.List[t.Any], t.List[Refusal]]:
-    """Of two peers with the same allowed IP the live holder stays, else the first by key (ruling 39)."""
+    """Of two peers with the same allowed IP the live holder stays, else the first by key (decision 39)."""
     claims: t.Dict[str, t.List[Peer]] = {}
     for peer in peers:
         for cidr in peer["allowed_ips"]:

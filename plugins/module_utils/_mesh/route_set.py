@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Owned sets of routes: ours are those with our protocol number, in one table, over named devices (ruling 32)."""
+"""Owned sets of routes: ours are those with our protocol number, in one table, over named devices (decision 32)."""
 
 from __future__ import annotations
 

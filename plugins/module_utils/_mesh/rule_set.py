@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (ruling 32; kubespan 17).
+"""Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (decision 32; kubespan 17).
 
 Where rules of one priority change, copies of the new ones stand in at a priority beside it while the old ones are
 replaced: no packet finds the place empty, and the kernel, which deletes the first rule that has what is named, can only

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The whole Semaphore mesh in one pass: inventory and Node listings to what every node gets (semaphore 3, ruling 49).
+"""The whole Semaphore mesh in one pass: inventory and Node listings to what every node gets (semaphore 3, decision 49).
 
-Annotations that this run is going to write count as written (ruling 31): a fresh fabric is planned in one pass, with
+Annotations that this run is going to write count as written (decision 31): a fresh fabric is planned in one pass, with
 the public keys that only the hosts can make as deferred values.
 """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The rights that each capability needs, as manifests: ServiceAccount, ClusterRole, binding (ruling 7). Pure."""
+"""The rights that each capability needs, as manifests: ServiceAccount, ClusterRole, binding (decision 7). Pure."""
 
 from __future__ import annotations
 

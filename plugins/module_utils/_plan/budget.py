@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The delete budget: a source that suddenly shrinks is more often broken than empty (ruling 38)."""
+"""The delete budget: a source that suddenly shrinks is more often broken than empty (decision 38)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def plan_objects(
     alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. One of
     ours in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is ours: what
     others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not wanted
-    are deleted, within the budget (ruling 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
+    are deleted, within the budget (decision 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
     """
     plan, writes = Plan(), []
     coming = defined_kinds(wanted.values()) if state == "present" else set()

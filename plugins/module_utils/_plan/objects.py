@@ -5,7 +5,7 @@
 # Private to this collection: may change at any time.
 """API objects as data: who owns which field, and whether an object already is what a manifest says.
 
-Ownership is read from ``metadata.managedFields`` (ruling 32), so that no object needs marks that the original programs
+Ownership is read from ``metadata.managedFields`` (decision 32), so that no object needs marks that the original programs
 do not write. The same field trees tell which lists the server treats as maps, so no table of merge keys is needed.
 """
 

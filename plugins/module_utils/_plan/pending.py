@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Values that a plan needs and that exist only after an earlier step of it was applied (ruling 31)."""
+"""Values that a plan needs and that exist only after an earlier step of it was applied (decision 31)."""
 
 from __future__ import annotations
 

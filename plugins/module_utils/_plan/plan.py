@@ -13,7 +13,7 @@ from .diff import render
 from .pending import to_wire
 
 CREATE, UPDATE, DELETE = "create", "update", "delete"
-#: A result carries at most so many changes; the counts are always complete (ruling 49).
+#: A result carries at most so many changes; the counts are always complete (decision 49).
 SHOWN_CHANGES = 200
 
 

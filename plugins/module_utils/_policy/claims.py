@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What clusters say of their pods' addresses against what the inventory grants them (ruling 29, threat T13).
+"""What clusters say of their pods' addresses against what the inventory grants them (decision 29, threat T13).
 
 One stage that every run goes through, between reading pods and building sets. It has no off switch.
 """

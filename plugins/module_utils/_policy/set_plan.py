@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Wanted sets against those of a cluster: the writes, source by source (semaphore 6.3, 7; rulings 1, 32 and 38). Pure."""
+"""Wanted sets against those of a cluster: the writes, source by source (semaphore 6.3, 7; decisions 1, 32 and 38). Pure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def plan_sets(
 
 
 def plan_release(local: str, target: Target, existing: Objects, sources: t.Collection[str], manager: str) -> Planned:
-    """Give the sources' sets back as they are: nothing of them changes but that we are no field manager of theirs (ruling 1).
+    """Give the sources' sets back as they are: nothing of them changes but that we are no field manager of theirs (decision 1).
 
     A write's manifest is the merge patch that does it. The original program knows its sets by their labels.
     """

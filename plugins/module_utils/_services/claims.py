@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What source clusters claim against what the inventory grants them: endpoints and ports (rulings 18 and 29, T7 to T9).
+"""What source clusters claim against what the inventory grants them: endpoints and ports (decisions 18 and 29, T7 to T9).
 
 One pure stage between reading and building, without a switch to turn it off. API servers take most of these addresses:
 they forward into their own nodes, pods and services whatever an EndpointSlice names.

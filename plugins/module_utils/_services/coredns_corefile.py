@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Corefiles: the whole one as the seed shows it, and the server blocks that are merged into somebody else's (ruling 20)."""
+"""Corefiles: the whole one as the seed shows it, and the server blocks that are merged into somebody else's (decision 20)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def plan_writes(
 
 
 def plan_release(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> t.Tuple[Plan, t.List[Write]]:
-    """Objects given back as they are: nothing of them changes but that nobody is on record as their owner (ruling 1).
+    """Objects given back as they are: nothing of them changes but that nobody is on record as their owner (decision 1).
 
     A write's manifest is the merge patch that does it.
     """

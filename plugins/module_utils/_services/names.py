@@ -106,5 +106,5 @@ def collisions(named: t.Iterable[t.Tuple[str, t.Any]]) -> t.Dict[str, t.List[t.A
 
 
 def keeper(sources: t.Sequence[t.Any], live: t.Callable[[t.Any], bool]) -> t.Any:
-    """Who keeps a shared name: the live holder, else the first in sorted order (ruling of ties)."""
+    """Who keeps a shared name: the live holder, else the first in sorted order (decision 39)."""
     return next((source for source in sources if live(source)), sources[0])

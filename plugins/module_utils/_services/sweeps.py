@@ -138,7 +138,7 @@ def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
 
 
 def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
-    """What is ours and nobody wants, within the budget of each source and kind (ruling 38), and what stops at it."""
+    """What is ours and nobody wants, within the budget of each source and kind (decision 38), and what stops at it."""
     if all(key in settled.manifests or key in settled.keep for key in objects):
         return [], []  # as after nearly every run
     replacing = {(key.kind, manifest["metadata"]["labels"].get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What only a look at both servers shows: targets of an interface, orphans, holders of nothing (ruling 27, 25)."""
+"""What only a look at both servers shows: targets of an interface, orphans, holders of nothing (decision 27, 25)."""
 
 from __future__ import annotations
 

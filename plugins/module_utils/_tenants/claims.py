@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""The stage between reading and mapping: what a tenant's object claims must be his (ruling 29, T23).
+"""The stage between reading and mapping: what a tenant's object claims must be his (decision 29, T23).
 
 A source object is written by a tenant. Through a provider ID, a uid or a peering it may name what belongs to another.
 Such an object, or the part of it, is left out by name while everything else goes on; the mapping itself never asks.

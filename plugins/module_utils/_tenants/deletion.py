@@ -93,7 +93,7 @@ def collected(view: View, kind: str) -> t.List[t.Dict[str, t.Any]]:
 
 
 def plan_collection(view: View, kind: str) -> t.List[Work]:
-    """The turns of twins that nobody wants; none while the budget of deletions forbids it (ruling 38)."""
+    """The turns of twins that nobody wants; none while the budget of deletions forbids it (decision 38)."""
     if not view.options.collect:
         return []
     gone = collected(view, kind)

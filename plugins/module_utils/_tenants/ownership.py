@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Whose a twin is: the field managers that applied it say so (rulings 1 and 32)."""
+"""Whose a twin is: the field managers that applied it say so (decisions 1 and 32)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Vector = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
 
 NOW = "2026-01-02T03:04:05Z"
-#: The vectors set no budget for deletions (ruling 38), no grants (ruling 29), and expect that a server which refuses a
+#: The vectors set no budget for deletions (decision 38), no grants (decision 29), and expect that a server which refuses a
 #: manifest that would change nothing is noticed, as by the original.
 OPTIONS = {"apinet_namespace": "apinet-system", "max_deletes": -1, "always_apply": True}
 RUNS = 10

@@ -4,12 +4,12 @@
 
 """The vectors of the cloud controller: settings, nodes and BGP. Fields are renamed, nothing is decided here.
 
-Options that bring the original's behaviour back, and why: empty_tag_disables follows the profile (ruling 26 takes the
-seed's side; the later releases count an empty variable as unset); publish_password true (ruling 23 withholds it, the
-vectors have the annotation); on_duplicate first and release_unrecorded true (ruling 24 refuses both; the original takes
+Options that bring the original's behaviour back, and why: empty_tag_disables follows the profile (decision 26 takes the
+seed's side; the later releases count an empty variable as unset); publish_password true (decision 23 withholds it, the
+vectors have the annotation); on_duplicate first and release_unrecorded true (decision 24 refuses both; the original takes
 the first match and keeps no record, for Services as for the control plane); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
 configuration passwords plain (the original has no other place for them); delete_nodes true unless the profile is target
-(the original deletes nodes whose device is gone). The claims stage does not run (ruling 29).
+(the original deletes nodes whose device is gone). The claims stage does not run (decision 29).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
 
 
 def internal(data: Input) -> Answer:
-    raise Internal("ruling 52: the loop of a daemon")
+    raise Internal("decision 52: the loop of a daemon")
 
 
 def config_precedence(data: Input) -> Answer:

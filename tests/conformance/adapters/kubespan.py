@@ -154,7 +154,7 @@ def nft_targets(vector: Input) -> Answer:
 
 
 def answered(vector: Input, answer: Answer) -> Answer:
-    """What the vector asks for; nothing of it when it asks for another generation's inside only (ruling 52)."""
+    """What the vector asks for; nothing of it when it asks for another generation's inside only (decision 52)."""
     asked = only(vector, answer)
     if not asked and any(name == "today_rules" or name.startswith("v1_4_") for name in vector):
         raise Internal("only the rules of another form are asked for")

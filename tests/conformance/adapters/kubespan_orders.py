@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The orders of KubeSpan's operations, compared as enumerations (ruling 52): texts name our parts, the order is ours."""
+"""The orders of KubeSpan's operations, compared as enumerations (decision 52): texts name our parts, the order is ours."""
 
 from __future__ import annotations
 

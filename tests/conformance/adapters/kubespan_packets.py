@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""KubeSpan's marks and clamps, answered by real packets (ruling 52): what the kernel does with them under our table.
+"""KubeSpan's marks and clamps, answered by real packets (decision 52): what the kernel does with them under our table.
 
 ``answer`` asks one process that lives in a network namespace of its own; this file run as a program is that process. A
 veth device stands in for the tunnel: marking, rules and routes do not ask what a device is. Where there is no root, no

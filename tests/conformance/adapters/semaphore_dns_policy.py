@@ -4,7 +4,7 @@
 
 """Semaphore's vectors: CoreDNS rewriting and network sets. Fields are renamed, nothing is decided here.
 
-Set: ``max_deletes: -1``, since the vectors know no budget (ruling 38). What they own by labels counts as applied by us (ruling 32).
+Set: ``max_deletes: -1``, since the vectors know no budget (decision 38). What they own by labels counts as applied by us (decision 32).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _after(events: t.Iterable[Input]) -> t.List[t.Any]:
 
 
 def _sets(cluster: str, pods: t.Iterable[t.Any], options: t.Dict[str, t.Any]) -> t.Tuple[t.Any, Answer]:
-    """Members and names without the claims stage: the vectors know no grants (ruling 29)."""
+    """Members and names without the claims stage: the vectors know no grants (decision 29)."""
     members, refused = network_sets.members_of(cluster, pods, **options)
     named, clashes = network_sets.name_sets(members)
     invalid = [dict(refusal._asdict(), name=refusal.object) for refusal in refused]

@@ -42,7 +42,7 @@ Answer = t.Dict[str, t.Any]
 HOST, HERE, HERE_PODS = "host", "here", "198.18.0.0/24"
 #: A key file's state and a device's key, where a vector is not about keys.
 OWN_KEY = base64.b64encode(bytes(range(32))).decode("ascii")
-#: Refusals of the claims stage, which has no off switch, and the ruling that makes them.
+#: Refusals of the claims stage, which has no off switch, and the decision that makes them.
 CLAIMS = {"claimed_twice": "39: of two that claim one thing the holder keeps it", "outside_grant": "29: what the inventory does not grant is refused"}
 
 

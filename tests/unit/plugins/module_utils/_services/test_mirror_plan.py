@@ -92,7 +92,7 @@ NAME = "aws-shop-73736d-web"
 @pytest.mark.parametrize("form", ["endpoints", "slices"])
 @pytest.mark.parametrize("source_form", ["endpoints", "slices"])
 def test_every_pair_of_forms(form, source_form):
-    """A cluster that has slices and one that does not mirror each other (ruling 17)."""
+    """A cluster that has slices and one that does not mirror each other (decision 17)."""
     fabric = Fabric(form)
     fabric.form["aws"] = source_form
     here = fabric.sources["aws"]
