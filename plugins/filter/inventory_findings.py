@@ -14,7 +14,8 @@ author:
 description:
   - Looks at the names of all variables of all hosts. One that begins as the collection's variables do and is none of them would
     have no effect. What was set by a task is left aside, and so is what C(multicluster_foreign_variables) names.
-  - Looks at the values of variables that have choices, such as C(multicluster_capabilities), which must be the same for all.
+  - Looks at the values of variables that have choices, such as C(multicluster_capabilities), which must be the same for all, and of
+    those that are seconds, a group, a list of names, or yes or no.
   - Finds clusters without hosts, groups that are named like a cluster's host, nodes under two names, and, where several inventories
     are given, hosts that two of them claim and hosts whose own inventory is overruled by another one.
   - Gives findings for the option C(definition.findings) of M(multicluster.network.mesh_plan). It asks nobody.
@@ -54,6 +55,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_groups import check_capabilities, check_groups, check_machines, placer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known, check_choices, check_names
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_sources import check_sources
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_values import check_types
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
@@ -84,12 +86,12 @@ class _Names:
             for name in given:
                 if not name.startswith(("ansible_", "__")) and name not in facts:
                     self.hosts.setdefault(name, []).append(host)
-            for name in known.choices:
+            for name in (*known.choices, *known.types):
                 if name in given and name not in facts:
                     self._see(name, given[name], host)
             if _NOT_OURS in given:
-                value = given[_NOT_OURS] or ()
-                self.not_ours.update(str(name) for name in ([value] if isinstance(value, str) else value))
+                value = given[_NOT_OURS]
+                self.not_ours.update(str(name) for name in ([value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()))
             if "multicluster_cluster" in given:
                 self.clusters[host] = given["multicluster_cluster"]
                 if given.get("ansible_connection", "ssh") in _REMOTE:
@@ -102,7 +104,7 @@ class _Names:
         self._values.setdefault((name, json.dumps(value, default=str)), (value, []))[1].append(host)
 
     def values(self) -> t.List[t.Tuple[str, t.Any, t.List[str]]]:
-        """(variable, value, hosts) for each value of a variable with choices."""
+        """(variable, value, hosts) for each value of a variable with choices or a type."""
         return [(name, value, hosts) for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])]
 
 
@@ -115,8 +117,10 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
     place = placer(members)
     found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
-    found += check_choices(names.values(), known, place, names.command_line)
-    capabilities = [(value, hosts) for name, value, hosts in names.values() if name == _CAPABILITIES]
+    values = names.values()
+    found += check_choices([row for row in values if row[0] in known.choices], known, place, names.command_line)
+    found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
+    capabilities = [(value, hosts) for name, value, hosts in values if name == _CAPABILITIES]
     found += check_capabilities(_CAPABILITIES, capabilities, members.get(clusters_group, ()), names.clusters)
     without_pods = [host for host in members.get(clusters_group, ()) if "pod_cidrs" not in hostvars[host]]
     found += check_groups(members, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))

@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
-    """``{prefixes, shared_prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices}}}``."""
+    """``{prefixes, shared_prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
     return _load(root / "playbooks" / "vars" / "run_variables.yml")
 
 
@@ -47,6 +47,7 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
         foreign=frozenset(table["foreign"]),
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
+        types={name: str(row["type"]) for name, row in rows.items() if row.get("type")},
         of_hosts=frozenset(name for name, row in rows.items() if row.get("of") in ("node", "cluster")),
     )
 

@@ -93,6 +93,20 @@ MISTAKES = [
             files=of_all("multicluster_lock: fabrik")),
     Mistake("near a name that kubespray shares", "all hosts", "coredns_global_zones", ("did you mean coredns_global_zone?",),
             files=of_all("coredns_global_zones: true")),
+    Mistake("no group of clusters", "all hosts", "multicluster_clusters_group", ("is empty", "such as multicluster_clusters_group: clusters"),
+            files=of_all('multicluster_clusters_group: ""')),
+    Mistake("a group of clusters that is none", "all hosts", "multicluster_clusters_group", ("'sites'", "a group that the inventory has"),
+            files=of_all("multicluster_clusters_group: sites")),
+    Mistake("a number in place of names", "all hosts", "multicluster_foreign_variables", ("'0'", "write a list of names"),
+            files=of_all("multicluster_foreign_variables: 0")),
+    Mistake("a number among the names", "all hosts", "multicluster_foreign_variables", ("write a list of names",),
+            files=of_all("multicluster_foreign_variables: [status_page_url, 7]")),
+    Mistake("no seconds", "all hosts", "multicluster_lock_wait", ("is empty", "such as multicluster_lock_wait: 600"),
+            files=of_all("multicluster_lock_wait:")),
+    Mistake("less than no seconds", "all hosts", "multicluster_lock_wait", ("'-1'", "write seconds"), files=of_all("multicluster_lock_wait: -1")),
+    Mistake("seconds with a unit", "all hosts", "multicluster_lock_wait", ("'10m'", "write seconds"), files=of_all("multicluster_lock_wait: 10m")),
+    Mistake("neither yes nor no", "all hosts", "verify_allow_unproven", ("'sure'", "verify_allow_unproven: true"),
+            files=of_all("verify_allow_unproven: sure")),
     # clusters
     Mistake("variable of a cluster misspelt", "clusters/aws", "pod_cidr", ("did you mean pod_cidrs?",), "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16]",
             "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16], pod_cidr: 10.2.0.0/16", level="warning"),
@@ -315,6 +329,24 @@ def test_what_the_command_line_gives_has_an_effect(tmp_path):
     assert inventories.validate([tmp_path], {"multicluster_serial": 1, "multicluster_nodes": "aws_nodes"})[:2] == ([], [])
     (finding,) = inventories.validate([tmp_path], {"multicluster_serail": 1})[0]
     assert (finding["where"], finding["variable"]) == ("command line", "multicluster_serail")
+
+
+@pytest.mark.parametrize("name, value", [
+    ("multicluster_clusters_group", ""), ("multicluster_lock_wait", ""), ("multicluster_foreign_variables", ""), ("multicluster_lock_wait", "nan"),
+    ("multicluster_foreign_variables", 0), ("verify_allow_unproven", ""), ("tenants_install_crds", []), ("multicluster_lock_wait", True),
+    ("multicluster_clusters_group", ["clusters"]), ("multicluster_foreign_variables", {}), ("multicluster_lock_wait", "inf"),
+])  # fmt: skip
+def test_an_empty_or_strange_value_of_the_command_line_is_named(name, value, tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD})
+    (finding,) = inventories.validate([tmp_path], {name: value})[0]
+    assert (finding["where"], finding["variable"], finding["word"]) == ("command line", name, "bad_type") and "or leave it out" in finding["message"]
+
+
+def test_values_that_are_right_are_no_mistakes(tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD})
+    for given_ in ({"multicluster_lock_wait": "0"}, {"multicluster_lock_wait": 1.5}, {"multicluster_foreign_variables": []}, {"verify_allow_unproven": "Yes"},
+                   {"multicluster_foreign_variables": "status_page_*"}, {"multicluster_clusters_group": "clusters"}, {"verify_allow_unproven": False}):
+        assert inventories.validate([tmp_path], given_)[:2] == ([], []), given_
 
 
 def test_a_name_is_said_once_for_a_thousand_hosts(tmp_path):

@@ -13,6 +13,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import inventory_values
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options, run_variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -138,7 +139,8 @@ def test_every_row_is_complete():
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
-        assert set(row) <= {"description", "default", "of", "command_line", "choices"} and row["description"].endswith("."), name
+        assert set(row) <= {"description", "default", "of", "command_line", "choices", "type"} and row["description"].endswith("."), name
+        assert row.get("type", "bool") in inventory_values.TYPES, name
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
     assert not set(TABLE["foreign"]) & KNOWN.names

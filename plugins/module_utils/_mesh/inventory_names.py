@@ -30,7 +30,8 @@ class Known(t.NamedTuple):
 
     ``names``: every variable; ``prefixes``: what only our variables begin with; ``shared``: prefixes that others use too;
     ``foreign``: names of others that are near to ours; ``command_line``: variables that Ansible reads before it knows hosts;
-    ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry.
+    ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
+    ``types``: {variable: of inventory_values.TYPES}.
     """
 
     names: t.FrozenSet[str]
@@ -40,6 +41,7 @@ class Known(t.NamedTuple):
     command_line: t.FrozenSet[str]
     choices: t.Mapping[str, t.Tuple[str, ...]]
     of_hosts: t.FrozenSet[str]
+    types: t.Mapping[str, str]
 
 
 def check_names(
