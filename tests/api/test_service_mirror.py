@@ -253,6 +253,7 @@ def test_namespace(fluentd):
     two = fluentd
     result = two.run(mirror_namespace="not-there", create_namespace=False, mirror_as="endpoints")
     assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("gcp", "mirror_namespace_missing")]
+    assert "set create_namespace: true. The playbook preflight finds this before a run" in result["failures"][0]["message"]
     assert not result["changed"]
     result = two.run(mirror_namespace="made-by-us", mirror_as="endpoints", check=True)
     assert [change["kind"] for change in result["plan"]["changes"]] == ["Namespace", "Service", "Endpoints"]

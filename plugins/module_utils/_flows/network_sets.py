@@ -18,6 +18,7 @@ from .._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, 
 from .._kubernetes.fanout import in_flight
 from .._kubernetes.objects import WRITES, take_alone
 from .._mesh.fabric_variables import Finding, Variables
+from .._plan.budget import why_refused
 from .._plan.object_plan import CONFLICT, Write
 from .._plan.objects import field_manager
 from .._plan.plan import CREATE, Plan, Refusal
@@ -69,7 +70,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
     outages = _outages(clusters, request, read, sources, manager)
     gone = {name: counts for name, (counts, unused) in outages.items()}
-    whole, writes, counts = plan(request, read, members, sources, manager, gone)
+    whole, writes, counts = plan(request, read, members, sources, manager, gone, refused)
     whole.refused = read.refused + refused + whole.refused
     record = {name: todo for name, (unused, todo) in outages.items()}
     noted = Plan()
@@ -190,9 +191,11 @@ def plan(
     sources: t.Sequence[str],
     manager: str,
     gone: t.Mapping[str, t.Collection[str]],
+    refused: t.Sequence[Refusal] = (),
 ) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
     """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
     whole, writes = Plan(), {}
+    turned_away = {source: _turned_away(source, found, refused) for source, found in members.items()}
     absent, released = (request.get("state") == state for state in ("absent", "released"))
     for local in sorted(read.sets):
         target, existing = read.sets[local]
@@ -220,6 +223,7 @@ def plan(
                 confirm_empty=request.get("confirm_empty") or (),
                 absent=absent,
                 emptied=gone.get(local, ()),
+                turned_away=turned_away,
             )
         writes[local] = planned.writes
         whole.extend(planned.plan)
@@ -227,6 +231,12 @@ def plan(
         source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())} for source, found in sorted(members.items())
     }
     return whole, writes, counts
+
+
+def _turned_away(source: str, members: Members, refused: t.Sequence[Refusal]) -> str:
+    """Why a source has so few members, where its pods were refused."""
+    kept = {"{0}/{1}/{2}".format(source, member.namespace, origin.pod) for member, nets in members.items() for origin in nets.values()}
+    return why_refused([row for row in refused if row.object.partition("/")[0] == source], kept, "pod")
 
 
 def apply(

@@ -95,7 +95,9 @@ def check_namespaces(
             whole.changes.insert(0, Change(CREATE, "Namespace", "{0}/{1}".format(name, namespace), None, after))
             continue
         if name in missing:
-            message = "namespace {0} does not exist; make it, or set create_namespace".format(namespace)
+            message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set create_namespace: true. {1}".format(
+                namespace, "The playbook preflight finds this before a run, under the same word"
+            )
             clusters.failures.append(
                 {"cluster": name, "operation": "write mirrors", "reason": "mirror_namespace_missing", "message": message,
                  "status": None}

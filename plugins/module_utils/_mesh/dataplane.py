@@ -130,7 +130,7 @@ def peer_budget(
     source = str(device.get("remote") or device["name"])
     lost = len(lost_peers(todo, device["peers"]))
     return check_budget(
-        source, "peers", len(present), lost, len(device["peers"]), max_deletes, source in confirm_empty, device.get("turned_away") or ""
+        source, "peers", len(present), lost, len(device["peers"]), max_deletes, source in confirm_empty, device.get("turned_away") or "", claimed=True
     )
 
 

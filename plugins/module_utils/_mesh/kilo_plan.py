@@ -122,7 +122,7 @@ class _Run:
             return
         settings = self.settings
         confirmed = source in settings.confirm_empty or target.name in settings.confirm_empty
-        refusal = check_budget(source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed, turned_away)
+        refusal = check_budget(source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed, turned_away, claimed=True)
         if refusal is not None:
             message = "in cluster {0}: {1}".format(target.name, refusal.message)
             self.plan.refuse("{0}/{1}".format(target.name, source), refusal.reason, message)

@@ -13,6 +13,8 @@ from .plan import Refusal
 
 #: Deletions that are never suspicious, and the share of what we own that is not either.
 FREE_DELETES, FREE_SHARE = 5, 0.20
+#: A wrong range in the inventory refuses any part of a source, and then there is nothing to be deleted.
+_GRANT_FIRST = "Where this run refuses some of {0} as outside_grant, mend pod_cidrs of cluster {0} in the inventory. Otherwise: "
 
 
 def allowed_deletes(owned: int, max_deletes: t.Optional[int] = None) -> int:
@@ -31,12 +33,14 @@ def check_budget(
     max_deletes: t.Optional[int] = None,
     confirm_empty: bool = False,
     turned_away: str = "",
+    claimed: bool = False,
 ) -> t.Optional[Refusal]:
     """None when the deletions may go ahead, else a ``delete_budget`` refusal that names the way out.
 
     owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
     the source still wants; turned_away: why it wants so few, where that is known (of why_refused). It is to be mended,
-    so it stands in place of the way to delete nevertheless.
+    so it stands in place of the way to delete nevertheless: a source whose objects are refused is not empty, and
+    only max_deletes, which is a number, has them deleted. claimed: whether they are claims, which a wrong grant refuses.
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
         return None
@@ -56,6 +60,14 @@ def check_budget(
                 kind, owned, turned_away or "Name {0} in confirm_empty if that is right.".format(source)
             ),
         )
+    if confirm_empty and remaining == 0 and turned_away and (max_deletes is None or deletes > max_deletes):
+        return Refusal(
+            source,
+            "delete_budget",
+            "{0} is in confirm_empty and is not empty; nothing was deleted. {1} If all {2} {3} are to go nevertheless, set max_deletes to {2}.".format(
+                source, turned_away, deletes, kind
+            ),
+        )
     if confirm_empty and remaining == 0:
         return None
     limit = allowed_deletes(owned, max_deletes)
@@ -65,12 +77,12 @@ def check_budget(
         source,
         "delete_budget",
         "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. {4}".format(
-            deletes, owned, kind, limit, turned_away or "Raise max_deletes if that is right."
+            deletes, owned, kind, limit, turned_away or (_GRANT_FIRST.format(source) if claimed else "") + "Raise max_deletes if that is right."
         ),
     )
 
 
-def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = ()) -> str:
+def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind: str = "node") -> str:
     """Which nodes of a source were read and refused, and what to mend; nothing unless they are more than those that got in.
 
     refused: their refusals, of which the objects are ``cluster/node``; kept: the objects of the source that got in. A few
@@ -81,13 +93,13 @@ def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = ()) -> s
     if count <= len(kept):
         return ""
     first = rows[0]
-    mend = "Mend the node, or the variable that its refusal names."
+    mend = "Mend the {0}, or the variable that its refusal names.".format(kind)
     if first.reason == "outside_grant" or first.reason.endswith("OutOfRange"):
-        mend = "Mend the grant of cluster {0} in the inventory (pod_cidrs or what else the refusal names), or the node.".format(
-            first.object.partition("/")[0]
+        mend = "Mend the grant of cluster {0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
+            first.object.partition("/")[0], kind
         )
     text = "{0} refused, the first is {1} [{2}]. {3}".format(
-        "1 node was" if count == 1 else "{0:,} nodes were".format(count), first.object, first.reason, mend
+        "1 {0} was".format(kind) if count == 1 else "{0:,} {1}s were".format(count, kind), first.object, first.reason, mend
     )
     # the names are those of a cluster, and the text becomes an argument of a task: nothing in it is a template
     return text.replace("{", "\\x7b")

@@ -38,12 +38,13 @@ def plan_sets(
     confirm_empty: t.Collection[str] = (),
     absent: bool = False,
     emptied: t.Collection[str] = (),
+    turned_away: t.Optional[t.Mapping[str, str]] = None,
 ) -> Planned:
     """The writes that make cluster ``local`` have the sets of its sources.
 
     existing: every object of the target's kind, by name. sources: {cluster: members}; sets of a cluster that is not
     among them stay as they are, because unknown is not empty. absent: the sources' sets go, whatever their number.
-    emptied: clusters whose sets are to be there without any network.
+    emptied: clusters whose sets are to be there without any network. turned_away: {source: of why_refused}.
 
     An object is ours by our field manager. One that carries the original program's labels is ``adoptable``; any other
     under a wanted name is ``not_ours``, and no option takes it.
@@ -68,7 +69,8 @@ def plan_sets(
         gone = sorted(name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp"))
         remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
         if not absent:
-            refusal = check_budget(source, target.kind, len(owned), len(gone), remaining, max_deletes, source in confirm_empty)
+            why = (turned_away or {}).get(source, "")
+            refusal = check_budget(source, target.kind, len(owned), len(gone), remaining, max_deletes, source in confirm_empty, why, claimed=True)
             if refusal is not None:
                 planned.plan.refused.append(refusal._replace(object="{0}/{1}".format(local, source)))
                 continue

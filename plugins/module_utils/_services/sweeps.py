@@ -173,5 +173,5 @@ def _over_budget(
     options = scope.options
     marks = [mark_of(labels_of(manifest)) for key, manifest in manifests.items() if key.kind == kind]
     remaining = sum(1 for mark in marks if mark is not None and scope.source_of(mark) == source)
-    refusal = check_budget(source, kind, mine, deletes, remaining, options.max_deletes, source in options.confirm_empty)
+    refusal = check_budget(source, kind, mine, deletes, remaining, options.max_deletes, source in options.confirm_empty, claimed=True)
     return refusal._replace(object="{0}: {1}".format(scope.local, source)) if refusal else None

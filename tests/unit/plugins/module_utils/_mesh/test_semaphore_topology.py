@@ -281,11 +281,29 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
     assert "confirm_empty" not in refusal.message and "max_deletes" not in refusal.message
     assert "2 nodes were refused, the first is gcp/gcp-1 [outside_grant]" in refusal.message
     assert "the grant of cluster gcp in the inventory (pod_cidrs" in refusal.message
+    for most, deletes in ((None, False), (0, False), (1, True)):
+        # a source whose nodes are refused is not empty, whatever was confirmed once; a number of one's own is another thing
+        confirmed = peer_budget(device, todo, {GCP_KEY: {}}, most, ["gcp"])
+        assert (confirmed is None) is deletes
+    confirmed = peer_budget(device, todo, {GCP_KEY: {}}, None, ["gcp"])
+    assert confirmed is not None and "gcp is in confirm_empty and is not empty; nothing was deleted. 2 nodes were refused" in confirmed.message
+    assert confirmed.message.index("pod_cidrs") < confirmed.message.index("max_deletes")
     kept = state_to_keep({"fabric": "f", "devices": [device]}, None)
     assert "turned_away" not in kept["devices"][0]
     empty = node_part(plan_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
     truly = peer_budget(empty, todo, {GCP_KEY: {}}, None, [])
     assert truly is not None and "Name gcp in confirm_empty" in truly.message
+
+
+def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
+    """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
+    device = node_part(plan_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
+    todo = Plan()
+    for number in range(8):
+        todo.delete("peer", str(number), {"allowed_ips": ["10.4.{0}.0/24".format(20 + number)]})
+    refusal = peer_budget(device, todo, {str(number): {} for number in range(9)}, None, ["gcp"])
+    assert refusal is not None and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
+    assert refusal.message.index("pod_cidrs") < refusal.message.index("max_deletes")
 
 
 def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:

@@ -10,6 +10,7 @@ import json
 import pathlib
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import (
     Member,
@@ -204,3 +205,20 @@ def test_a_set_is_its_clusters_by_two_labels(labels, owned):
         assert [change.action for change in planned.plan.changes] == (["delete"] if owned else [])
     released = plan_release("local", CALICO_V3, {"gcp-x": _set(labels)}, ["gcp"], "multicluster.network/f")
     assert bool(released.writes) == owned
+
+
+@pytest.mark.parametrize("more, deleted", [({}, False), ({"confirm_empty": ["gcp"]}, False), ({"confirm_empty": ["gcp"], "max_deletes": 0}, False),
+                                           ({"confirm_empty": ["gcp"], "max_deletes": 1}, True), ({"max_deletes": -1}, True)])  # fmt: skip
+def test_a_wrong_range_of_the_inventory_deletes_no_set(more, deleted):
+    """All pods of gcp are refused, so it wants no set any more, and is not empty."""
+    members = {"gcp": members_of("gcp", [pod("shop", "db", "10.4.7.9")], now=NOW)[0]}
+    kept, refused = check_members("gcp", members["gcp"], {"pod_cidrs": ["10.99.0.0/16"], "node_cidrs": []})
+    assert [row.reason for row in refused] == ["outside_grant"]
+    owned = _set({"managed-by": "semaphore-policy", "policy.semaphore.uw.io/cluster": "gcp", "policy.semaphore.uw.io/name": "db"})
+    read = network_sets.Read({}, {"aws": (CALICO_V3, {"gcp-shop-db": owned})}, [])
+    request = dict({"clusters": [{"name": "aws"}, {"name": "gcp"}]}, **more)
+    whole = network_sets.plan(request, read, {"gcp": kept}, ["gcp"], "multicluster.network/f", {}, refused)[0]
+    assert [change.action for change in whole.changes] == (["delete"] if deleted else [])
+    if not deleted and more.get("max_deletes") is None:
+        (row,) = whole.refused
+        assert row.reason == "delete_budget" and "1 pod was refused, the first is gcp/shop/p [outside_grant]. Mend the grant of cluster gcp" in row.message
