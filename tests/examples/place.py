@@ -90,6 +90,7 @@ class Place:
         done = subprocess.run(["/usr/bin/python3", str(LAB), command, "--name", self.name, *arguments], capture_output=True, text=True,
                               check=False, stdin=subprocess.DEVNULL)  # fmt: skip
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
 
     def client(self, cluster):
         """A client of the collection for a cluster of the lab."""
@@ -140,7 +141,7 @@ class Place:
         scratch = self.folder / "scratch"
         (scratch / "memory").mkdir(parents=True)
         script = SCRIPT.format(scratch=scratch, home=self.home, hosts="".join("{0} {1}\\n".format(one.address, one.name) for one in DOUBLES))
-        namespace = "/run/netns/mcn.{0}.underlay".format(self.name)
+        namespace = "/run/netns/{0}underlay".format(json.loads(self.lab("status"))["namespaces"])
         self._leader = self._start(["nsenter", "--net=" + namespace, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script], "ready\n")
         self._doubles()
         port = self._server("aws").rpartition(":")[2]
