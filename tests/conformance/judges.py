@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import wireguard_model
 from .compare import FREE_LISTS, canonical, covers, equal, same_number, show, without_empty
 from .outcome import Verdict
 
@@ -196,12 +197,14 @@ _KUBESPAN_ERRORS = ("invalid_mac", "invalid_filter")
 def kubespan(group: str, vector: Vector, answer: t.Any) -> Verdict:
     """Results stand beside the input: what the adapter answers is compared with the fields of the same name.
 
-    Of an error without a known word only counts that there is one.
+    Of an error without a known word only counts that there is one. Messages to a device are compared by what they do to it.
     """
     if not isinstance(answer, dict) or not answer:
         return Verdict("failed", "the adapter answers no fields")
     if vector.get("error") and not answer.get("error"):
         return _graded(vector, "error: expected {0}, got {1}".format(show(vector["error"]), show(answer)))
+    if group == "wireguard_diff" and "operations" in answer and "operations" in vector:
+        return _graded(vector, wireguard_model.differs(vector, answer["operations"]))
     for key in answer:
         if key == "error" and vector.get(key) and answer[key] and not {vector[key], answer[key]} & set(_KUBESPAN_ERRORS):
             continue

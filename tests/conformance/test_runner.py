@@ -239,3 +239,44 @@ def test_tables_beside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> N
     tables = {"only_here": {"params": {"clusters": ["merit"], "mirror_namespace": "sys-semaphore"}}}
     write(tmp_path, "semaphore.json", {"_rulesets": tables, "coredns_rewrite": [query]})
     assert counts(tmp_path, group="coredns_rewrite")["passed"] == 1
+
+
+def peer(key: str, *ranges: str) -> t.Dict[str, t.Any]:
+    return {"public_key": key, "endpoint": None, "preshared_key": "S", "persistent_keepalive": 25, "allowed_ips": list(ranges)}
+
+
+def to_peer(key: str, *ranges: str, replace: bool = True, **more: t.Any) -> t.Dict[str, t.Any]:
+    return {**peer(key, *ranges), "op": "set_peer", "preshared_key": True, "replace_allowed_ips": replace, **more}
+
+
+MOVED = {
+    "existing": {"fwmark": "0x20", "peers": [peer("one", "a", "b"), peer("two")]},
+    "desired": {"fwmark": "0x20", "peers": [peer("one", "a"), peer("two", "b")]},
+    "operations": [to_peer("two", "b"), to_peer("one", "a")],
+}
+
+
+@pytest.mark.parametrize(
+    "operations, word",
+    [
+        (MOVED["operations"], "passed"),
+        ([to_peer("two", "b", replace=False)], "passed"),  # a range has one owner: to give it to one takes it from the other
+        ([{"op": "set_peer", "public_key": "two", "replace_allowed_ips": False, "allowed_ips": ["b"]}], "passed"),
+        ([to_peer("one", "a"), to_peer("two", "b")], "failed"),  # nobody has b in between
+        ([to_peer("one", "a", replace=False)], "failed"),
+        ([to_peer("two", "b", persistent_keepalive=1)], "failed"),
+        ([to_peer("two", "b", endpoint="192.0.2.1:1")], "failed"),
+        ([to_peer("two", "b"), {"op": "set_device", "fwmark": "0x21"}], "failed"),
+        ([to_peer("two", "b", preshared_key=False, clear_preshared_key=True)], "failed"),
+        ([{"op": "remove_peer", "public_key": "two"}, to_peer("two", "b")], "failed"),
+        ([], "failed"),
+    ],
+)
+def test_messages_are_judged_by_what_they_do(operations: t.Any, word: str) -> None:
+    assert judge("kubespan", "wireguard_diff", MOVED, {"operations": operations}).word == word
+
+
+def test_no_message_where_none_is_expected() -> None:
+    same = {"existing": MOVED["existing"], "desired": MOVED["existing"], "operations": []}
+    assert judge("kubespan", "wireguard_diff", same, {"operations": []}).word == "passed"
+    assert judge("kubespan", "wireguard_diff", same, {"operations": [to_peer("one", "a", "b")]}).word == "failed"

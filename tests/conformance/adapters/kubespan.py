@@ -15,7 +15,11 @@ import fractions
 import ipaddress
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wg_values import new_dump, new_peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
+    constants,
+    device_plan,
+    device_wanted,
     kubespan_annotations,
     kubespan_config,
     kubespan_endpoints,
@@ -29,9 +33,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
     kubespan_routing,
     kubespan_states,
     kubespan_targets,
-    kubespan_wireguard,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values import private_keys, x25519
+from ansible_collections.multicluster.network.plugins.module_utils._values import keys, private_keys, x25519
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Unhandled
@@ -40,6 +43,8 @@ from .kubespan_orders import apply_order
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
+NO_SECRET = "A" * 43 + "="
+PEER_FIELDS = ("endpoint", "persistent_keepalive", "allowed_ips")
 
 
 def generation(vector: Input) -> kubespan_generations.Generation:
@@ -321,13 +326,61 @@ def wireguard_keys(vector: Input) -> Answer:
     return {"loaded": only(vector.get("loaded") or loaded, loaded)}
 
 
+def device_of(side: Input) -> t.Tuple[t.Any, Answer]:
+    """(the dump of a device, its peers by key) from a side of a vector."""
+    private = side.get("private_key")
+    public = x25519.public_key(private_keys.decode_key_text(private)) if private else None
+    peers = {peer["public_key"]: peer for peer in side.get("peers") or ()}
+    return dict(new_dump(), listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public), peers
+
+
+def secret_of(peer: Input) -> t.Optional[str]:
+    """A preshared key as a dump shows it; 32 zero bytes are none."""
+    text = peer.get("preshared_key")
+    return None if text in (None, NO_SECRET) else keys.fingerprint(text)
+
+
 def wireguard_diff(vector: Input) -> Answer:
-    existing, desired = (dict(side or {}) for side in (vector["existing"], vector["desired"]))
-    for side in (existing, desired):
-        if "fwmark" in side:
-            side["fwmark"] = number(side["fwmark"])
-    steps = kubespan_wireguard.device_steps(existing, desired)
-    return {"operations": [dict(step, fwmark=hex(step["fwmark"])) if "fwmark" in step else step for step in steps]}
+    """The messages of one device's plan; endpoints are those that rotation wants written."""
+    device, desired = vector["desired"], device_of(vector["desired"])
+    dump, peers = device_of(vector["existing"] or {})
+    live = {key: dict(new_peer(), **{name: peer[name] for name in PEER_FIELDS}, preshared_key=secret_of(peer)) for key, peer in peers.items()}
+    for peer in live.values():
+        peer["endpoint"] = kubespan_states.same_endpoint(peer["endpoint"])  # a dump has one spelling
+    request = {"name": "kubespan", "listen_port": device.get("listen_port"), "fwmark": desired[0]["fwmark"], "peers": []}
+    for key, peer in desired[1].items():
+        secret = {"file": "/secrets/" + key} if secret_of(peer) else None
+        request["peers"].append({"public_key": key, "preshared_key": secret, **{name: peer[name] for name in PEER_FIELDS}})
+    if "private_key" in device:
+        request["private_key_file"] = "/key"
+    link = dict(index=2, kind="wireguard", implementation="kernel", alias=constants.OWNER, mtu=1420, txqueuelen=1000, up=True, addresses=[])
+    actual = {
+        "link": link if vector["existing"] is not None else None,
+        "wireguard": dict(dump, peers=live),
+        "key": {"state": "key", "public_key": desired[0]["public_key"], "mode": "0600", "message": None},
+        "preshared": {"/secrets/" + key: secret_of(peer) for key, peer in desired[1].items()},
+        "resolved": {},
+        "now": 0,
+    }
+    plan = device_plan.plan_device(device_wanted.parse_device(request), actual, dict.fromkeys(desired[1], ""))
+    if plan.refused:
+        raise ValueError(plan.refused)
+    settings = dict(plan.work["configure"])
+    if "fwmark" in settings:
+        settings["fwmark"] = hex(settings["fwmark"])
+    if "private_key" in settings:  # of the file, which holds the vector's
+        settings["private_key"] = device["private_key"]
+    return {"operations": ([dict(settings, op="set_device")] if settings else []) + [message(step) for step in plan.work["steps"]]}
+
+
+def message(step: Input) -> Answer:
+    """A step as the vectors write one; of a preshared key only that one is sent, or that it is forgotten."""
+    if step["op"] == "remove":
+        return {"op": "remove_peer", "public_key": step["public_key"]}
+    shown = {name: step[name] for name in ("public_key", "endpoint", "persistent_keepalive", "replace_allowed_ips", "allowed_ips") if name in step}
+    if "preshared_key" in step:
+        shown["preshared_key" if step["preshared_key"] else "clear_preshared_key"] = True
+    return dict(shown, op="set_peer")
 
 
 HANDLERS = {

@@ -2,56 +2,206 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The orders of KubeSpan's operations, compared as enumerations (decision 52): texts name our parts, the order is ours."""
+"""The orders of KubeSpan's operations: what the flow of a node writes, in the order in which it does.
+
+The flow runs as it is, on a host that stands in for the kernel's: it answers reads, notes writes, and is afterwards as the plan
+says. The kernel's own order is tested by tests/kernel/test_kubespan_order.py.
+"""
 
 from __future__ import annotations
 
-import re
+import base64
+import contextlib
 import typing as t
+from unittest import mock
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_order
+from ansible_collections.multicluster.network.plugins.module_utils._flows import kubespan, nft_table, wireguard_device
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wg_values import new_dump, new_peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_routing
 
+from ..outcome import Unhandled
+
+Data = t.Dict[str, t.Any]
 Input = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
-Part = kubespan_order.Part
-#: How texts name the parts of an operation; the first pattern that is found decides, and of its parts the one that the operation has.
-PARTS: t.Sequence[t.Tuple[str, t.Sequence[Part]]] = (
-    ("clamp", (Part.CLAMP,)),
-    ("target|element|nft set", (Part.TARGETS,)),
-    ("nft", (Part.TABLE, Part.TARGETS)),
-    ("rule", (Part.RULES,)),
-    ("route", (Part.ROUTES,)),
-    ("address|ula", (Part.ADDRESS,)),
-    ("mtu", (Part.MTU, Part.LINK)),
-    ("gain", (Part.GAINING_PEER,)),
-    ("los[ei]", (Part.LOSING_PEER,)),
-    ("wireguard|peer", (Part.WIREGUARD, Part.PEER_WITH_IPS, Part.PEER, Part.WIREGUARD_IN_PLACE, Part.GAINING_PEER)),
-    ("link up", (Part.LINK_UP,)),
-    ("link|interface", (Part.LINK,)),
-)
+
+A, B, FIRST_KEY, OTHER_KEY = (base64.b64encode(bytes([number]) * 32).decode("ascii") for number in range(1, 5))
+PEERS: Data = {A: ["10.1.0.0/24"], B: ["10.2.0.0/24"]}
+#: What each operation starts from and ends in (``mtu``, ``peers``, ``key``, ``secret``; None: no KubeSpan), and what its writes are called.
+OPERATIONS: t.Mapping[str, t.Tuple[t.Optional[Data], t.Optional[Data], t.Mapping[str, str]]] = {
+    "enable": (
+        None,
+        {},
+        {
+            "link": "link",
+            "settings": "wireguard settings and peers",
+            A: "wireguard settings and peers",
+            B: "wireguard settings and peers",
+            "mtu": "mtu",
+            "up": "link up",
+            "address": "ula address",
+            "routes": "table 180 routes",
+            "rules": "ip rules",
+            "nft": "nft table",
+        },
+    ),
+    "disable": ({}, None, {"nft": "nft table", "rules": "ip rules", "routes": "table 180 routes", "link": "link"}),
+    "peer_added": ({"peers": {A: PEERS[A]}}, {}, {B: "wireguard peer with allowed ips", "nft": "nft targets"}),
+    "peer_removed": ({}, {"peers": {A: PEERS[A]}}, {"nft": "nft targets", B: "wireguard peer"}),
+    "prefix_moved": (
+        {},
+        {"peers": {A: [], B: ["10.1.0.0/25", "10.1.0.128/25", "10.2.0.0/24"]}},
+        {B: "wireguard gaining peer", A: "wireguard losing peer", "nft": "nft targets"},
+    ),
+    "mtu_lowered": ({}, {"mtu": 1300}, {"mtu": "link", "routes": "routes", "nft": "clamp rules"}),
+    "mtu_raised": ({"mtu": 1300}, {}, {"mtu": "link", "routes": "routes", "nft": "clamp rules"}),
+    "key_changed": ({}, {"key": OTHER_KEY}, {"settings": "wireguard attributes in place"}),
+    "secret_changed": ({}, {"secret": "another"}, {A: "wireguard attributes in place", B: "wireguard attributes in place"}),
+}
 
 
-def place_in(order: t.Sequence[str], text: str) -> t.Optional[int]:
-    if "state file" in text.lower():
-        return len(order)  # it goes after everything
-    for pattern, parts in PARTS:
-        if re.search(pattern, text.lower()):
-            return next((order.index(part.value) for part in parts if part.value in order), None)
-    return None
+def state_of(wish: Data, force: bool) -> Data:
+    """A node's resolved state, as the flow takes it."""
+    peers = [
+        {"public_key": key, "node_id": key, "address": "fd00::1", "allowed_ips": list(ranges), "endpoints": [], "label": key}
+        for key, ranges in wish.get("peers", PEERS).items()
+    ]
+    return {
+        "layout": {},
+        "generation": "current",
+        "mtu": wish.get("mtu", 1420),
+        "force_routing": force,
+        "fail_closed": force,
+        "watcher": True,
+        "implementation": "auto",
+        "private_key_file": "/key",
+        "preshared_key_file": "/secret",
+        "address": "fd7a:6197:edb7:2302::1",
+        "node_address": None,
+        "subnet": "fd7a:6197:edb7:2302::/64",
+        "peers": peers,
+    }
 
 
-def operation_of(name: str) -> str:
-    """Our name of an operation: of a prefix, a size or a key there is one change each, or two with the same order."""
-    word = name.split("_", maxsplit=1)[0]
-    if name in kubespan_order.ORDERS or word not in ("prefix", "mtu", "key", "secret"):
-        return name
-    return next(ours for ours in kubespan_order.ORDERS if ours.startswith(word))
+class Host:
+    """A host that notes what is written."""
+
+    def __init__(self) -> None:
+        self.writes: t.List[str] = []
+        self.link: t.Optional[Data] = None
+        self.dumped = new_dump()
+        self.table: t.Optional[Data] = None
+        self.rules: t.Dict[int, t.List[Data]] = {4: [], 6: []}
+        self.routes: t.List[Data] = []
+        self.key, self.secret = FIRST_KEY, "first"
+
+    def note(self, what: str, answer: t.Any = None) -> t.Callable[..., t.Any]:
+        """A function that is one write."""
+
+        def write(*dummy: t.Any, **more: t.Any) -> t.Any:
+            self.writes.append(what)
+            return answer
+
+        return write
+
+    def set_link(self, name: str, **wanted: t.Any) -> None:
+        """One message; the kernel takes the MTU before it changes the state."""
+        self.writes.extend(what for what in ("mtu", "up") if wanted.get(what) is not None)
+
+    def change_addresses(self, name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()) -> int:
+        """Nothing to change is no write."""
+        self.writes.extend(["address"] if add or remove else [])
+        return len(add) + len(remove)
+
+    def apply_rules(self, steps: t.Sequence[Data]) -> int:
+        """As _linux.rules."""
+        self.writes.extend(["rules"] if steps else [])
+        return len(steps)
+
+    # a device and a key file, as far as the flow uses them
+
+    def dump(self) -> Data:
+        """The device's."""
+        return self.dumped
+
+    def configure(self, **settings: t.Any) -> None:
+        """The device's."""
+        self.writes.extend(["settings"] if settings else [])
+
+    def apply(self, steps: t.Sequence[Data]) -> None:
+        """The device's: its peers, one by one."""
+        self.writes.extend(step["public_key"] for step in steps)
+
+    def close(self) -> None:
+        """The device's."""
+
+    def state(self) -> Data:
+        """The key file's."""
+        return {"state": "key", "public_key": self.key, "mode": "0600", "message": None}
+
+    def private_key(self) -> bytes:
+        """The key file's."""
+        return bytes(32)
+
+    @contextlib.contextmanager
+    def stands_in(self) -> t.Iterator[None]:
+        """For the host that the flow runs on."""
+        device = mock.Mock(wraps=self, writes=0)
+        fakes: t.Dict[t.Any, Data] = {
+            wireguard_device: {
+                "read_link": lambda name: self.link,
+                "open_device": lambda name, implementation: device,
+                "create_wireguard_link": self.note("link", "kernel"),
+                "delete_link": self.note("link"),
+                "set_link": self.set_link,
+                "change_addresses": self.change_addresses,
+                "KeyFile": lambda path: self,
+                "resolve": lambda names: {},
+                "preshared_fingerprint": lambda path: self.secret,
+                "now": lambda: 0,
+            },
+            kubespan.host: {"reverse_path_filter": lambda name: None, "set_reverse_path_filter": lambda name, value: False},
+            kubespan.kubespan_preflight: {"find": lambda *dummy: []},
+            kubespan.rules: {"read_rules": lambda version: self.rules[version], "apply_rules": self.apply_rules},
+            kubespan: {"read_routes": lambda table: self.routes, "write_routes": self.note("routes", 1)},
+            nft_table.nft: {"read_table": lambda *dummy: self.table, "apply_steps": self.note("nft", 1)},
+        }
+        with contextlib.ExitStack() as stack:
+            for module, names in fakes.items():
+                stack.enter_context(mock.patch.multiple(module, **names))
+            yield
+
+    def converge(self, wish: t.Optional[Data], force: bool) -> None:
+        """One run of the flow; afterwards the host is as the run wanted it."""
+        self.key, self.secret = (wish or {}).get("key", FIRST_KEY), (wish or {}).get("secret", "first")
+        state = None if wish is None else state_of(wish, force)
+        layout = kubespan.layout_of(state)
+        with self.stands_in():
+            part = kubespan.Part("mesh", state, layout, peer_states=dict.fromkeys(PEERS, "up"))
+            if part.plan().refused:
+                raise ValueError(part.plan().refused)
+            part.apply()
+        if state is None:
+            self.link, self.dumped, self.table, self.rules, self.routes = None, new_dump(), None, {4: [], 6: []}, []
+            return
+        after = part.device.device
+        self.link = dict({name: after[name] for name in ("mtu", "txqueuelen", "alias", "up", "addresses")}, index=2, kind="wireguard")
+        self.link["implementation"] = "kernel"
+        self.dumped = {name: after[name] for name in ("listen_port", "fwmark", "public_key")}
+        self.dumped["peers"] = {peer["public_key"]: dict(new_peer(), **peer) for peer in part.device.peers}
+        self.table = dict(part.table_request["table"], owner=part.alias, generation=1)
+        self.rules = {version: [kubespan_routing.wanted_rule(version, layout, part.gen)] for version in (4, 6)}
+        self.routes = kubespan_routing.wanted_routes(layout, state["mtu"], state["fail_closed"])
 
 
-def apply_order(vector: Input) -> Answer:
-    """An enumeration in order: the vector's own names of our parts, in the order that we apply them."""
-    order = kubespan_order.safe_order(operation_of(vector["operation"]))
-    places = [place_in(order, text) for text in vector["safe_order"]]
-    if None in places or len(set(places)) != len(places):
-        return {"safe_order": order}
-    return {"safe_order": [text for dummy, text in sorted(zip(places, vector["safe_order"]))]}
+def apply_order(vector: Input) -> Data:
+    """``operation`` of OPERATIONS, ``force_routing`` (default true): ``safe_order``, names of the writes, each once."""
+    if vector["operation"] not in OPERATIONS:
+        raise Unhandled("operation {0}".format(vector["operation"]))
+    before, after, names = OPERATIONS[vector["operation"]]
+    force, host = vector.get("force_routing", True), Host()
+    if before is not None:
+        host.converge(before, force)
+    host.writes.clear()
+    host.converge(after, force)
+    shown = [names.get(what, what) for what in host.writes]
+    return {"safe_order": [name for index, name in enumerate(shown) if index == 0 or shown[index - 1] != name]}

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Peers and their allowed IPs, and the messages that bring a device there, on a model of the kernel's routing."""
+"""Peers and their allowed IPs."""
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 import typing as t
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_wireguard as wireguard
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh, PeerSpecs
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
@@ -120,102 +118,3 @@ def test_a_thousand_nodes() -> None:
     mesh = Mesh(rows)
     assert len(mesh.specs("n0500").peers) == 999
     assert time.process_time() - started < 2
-
-
-# --- messages ----------------------------------------------------------------------------------------------------
-
-
-def device(lists: t.Mapping[str, t.Sequence[str]], secret: t.Optional[str] = "S") -> Data:
-    peers = [
-        {"public_key": key, "endpoint": None, "preshared_key": secret, "persistent_keepalive": 25, "allowed_ips": list(texts)}
-        for key, texts in lists.items()
-    ]
-    return {"listen_port": 51820, "fwmark": 0x20, "peers": peers}
-
-
-class Kernel:
-    """Cryptokey routing: one owner a prefix, the longest prefix decides."""
-
-    def __init__(self, start: Data) -> None:
-        self.owner = {parse_network(text): peer["public_key"] for peer in start["peers"] for text in peer["allowed_ips"]}
-        self.peers = {peer["public_key"] for peer in start["peers"]}
-
-    def send(self, step: Data) -> None:
-        key = step.get("public_key")
-        if step["op"] == "remove_peer":
-            self.peers.discard(key)
-        elif step["op"] == "set_peer":
-            self.peers.add(key)
-        if step["op"] == "remove_peer" or step.get("replace_allowed_ips"):
-            self.owner = {net: other for net, other in self.owner.items() if other != key}
-        for text in step.get("allowed_ips") or ():
-            self.owner[parse_network(text)] = key
-
-    def homeless(self, wanted: PrefixSet) -> PrefixSet:
-        return wanted - PrefixSet.of(self.owner)
-
-    def lists(self) -> t.Dict[str, t.Set[str]]:
-        found: t.Dict[str, t.Set[str]] = {key: set() for key in self.peers}
-        for net, key in self.owner.items():
-            found[key].add(str(net))
-        return found
-
-
-@settings(deadline=None, max_examples=60)
-@given(NODES, NODES)
-def test_no_address_is_homeless_while_peers_change(first: t.Any, second: t.Any) -> None:
-    before = {key: peer.allowed_ips for key, peer in peer_specs(mesh_of(first), None).peers.items()}
-    after = {key: peer.allowed_ips for key, peer in peer_specs(mesh_of(second), None).peers.items()}
-    kernel, wanted = Kernel(device(before)), device(after)
-    steps = wireguard.device_steps(device(before), wanted)
-    stays = PrefixSet.of(kernel.owner) & PrefixSet.of(parse_network(text) for texts in after.values() for text in texts)
-    for step in steps:
-        kernel.send(step)
-        assert not kernel.homeless(stays), step
-    assert kernel.lists() == {key: set(texts) for key, texts in after.items()}
-    assert (not steps) == (before == after)
-    assert wireguard.device_steps(wanted, copy.deepcopy(wanted)) == []
-
-
-def test_an_exchange() -> None:
-    steps = wireguard.device_steps(device({"A": ["10.0.0.0/24"], "B": ["10.0.1.0/24"]}), device({"A": ["10.0.1.0/24"], "B": ["10.0.0.0/24"]}))
-    assert [(step["public_key"], step["replace_allowed_ips"]) for step in steps] == [("A", False), ("B", False), ("A", True), ("B", True)]
-
-
-def test_messages_come_in_order_of_keys_unless_a_prefix_moves() -> None:
-    wanted = device({"C": ["10.0.3.0/24"], "A": ["10.0.1.0/24"]})
-    steps = wireguard.device_steps(device({"B": ["10.0.2.0/24"]}), wanted)
-    assert [(step["op"], step["public_key"]) for step in steps] == [("set_peer", "A"), ("remove_peer", "B"), ("set_peer", "C")]
-    steps = wireguard.device_steps(device({"A": ["10.0.1.0/24"]}), device({"B": ["10.0.1.0/24"]}))
-    assert [(step["op"], step["public_key"]) for step in steps] == [("set_peer", "B"), ("remove_peer", "A")]
-
-
-def test_device_fields_and_removal() -> None:
-    existing = dict(device({"A": ["10.0.0.0/24"], "Z": ["10.0.9.0/24"]}), fwmark=0, private_key="old")
-    steps = wireguard.device_steps(existing, dict(device({"A": ["10.0.0.0/24"]}), private_key="new"))
-    assert steps == [{"op": "set_device", "fwmark": 0x20, "private_key": "new"}, {"op": "remove_peer", "public_key": "Z"}]
-    assert wireguard.device_steps({}, device({}))[0] == {"op": "set_device", "listen_port": 51820, "fwmark": 0x20}
-
-
-def test_the_secret_is_cleared_and_never_shown() -> None:
-    [step] = wireguard.device_steps(device({"A": ["10.0.0.0/24"]}, "S"), device({"A": ["10.0.0.0/24"]}, ""))
-    assert step["clear_preshared_key"] is True and step["preshared_key"] is False
-    assert wireguard.device_steps(device({"A": []}, wireguard.NO_KEY), device({"A": []}, None)) == []
-    [step] = wireguard.device_steps(device({"A": []}, None), device({"A": []}, "SECRET"))
-    assert step["preshared_key"] is True and "SECRET" not in str(step)
-
-
-def test_order_and_spelling_of_allowed_ips_are_no_difference() -> None:
-    assert wireguard.device_steps(device({"A": ["fd00::/64", "10.0.0.0/24"]}), device({"A": ["10.0.0.0/24", "fd00:0::/64"]})) == []
-    one, two = device({"A": []}), device({"A": []})
-    one["peers"][0]["endpoint"], two["peers"][0]["endpoint"] = "[2001:db8::1]:1", "[2001:db8:0::1]:1"
-    assert wireguard.device_steps(one, two) == []
-    two["peers"][0]["endpoint"] = "[2001:db8::1]:2"
-    assert wireguard.device_steps(one, two)[0]["endpoint"] == "[2001:db8::1]:2"
-
-
-def test_the_wanted_device() -> None:
-    peers = peer_specs([node("a", None, "10.0.0.0/24")], None).peers
-    wanted = wireguard.wanted_device(peers.values(), "S", {"Ka": "192.0.2.1:51820"})
-    assert wanted["fwmark"] == 0x20 and wanted["peers"][0]["persistent_keepalive"] == 25
-    assert wanted["peers"][0]["endpoint"] == "192.0.2.1:51820" and wanted["peers"][0]["allowed_ips"][0] == "10.0.0.0/24"
