@@ -83,7 +83,8 @@ options:
       read_limit_mib:
         description:
           - How many MiB one list of objects of this cluster may have, all its pages together. All lists of a task may have four times as
-            much, and a list may hold 40,000 JSON values for each MiB, since small values need many times their length in memory.
+            much. Objects need many times their length in memory, and those of one list may need four times as many MiB, those of all
+            lists of a task eight times as many.
           - What passes a bound is given up before it is decoded, and the cluster counts as not read. The default is 256.
         type: int
       allow:

@@ -223,4 +223,7 @@ def test_a_variable_is_named_once_and_a_users_text_is_left_alone():
     assert named("service_mirror", shown, options) == shown
     for text in ("'adopt' is no name", "x_adopt and adopted", "max_deletes_of"):
         assert named("service_mirror", text, options) == text
+    late = "no answer within 9 s, which the option timeout allows"
+    assert named("load_balancers", late, ["timeout"]) == late.replace("timeout", "timeout (load_balancers_timeout of the role)")
+    assert named("load_balancers", "etcdserver: request timeout", ["timeout"]) == "etcdserver: request timeout"
     assert named("somebody.elses.module", "set adopt", options) == "set adopt" and named("service_mirror", None, options) is None

@@ -13,6 +13,7 @@ import pathlib
 import re
 import stat
 import sys
+import time
 import typing as t
 
 import pytest
@@ -29,8 +30,9 @@ from ansible_collections.multicluster.network.plugins.filter.run_outcome import 
 from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits, Resource  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
@@ -46,6 +48,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.refusals import lines  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import members_of, name_sets  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
@@ -310,14 +314,35 @@ def _listed(certificate: t.Any, answer: t.Any, **limits: t.Any) -> str:
 
 
 def test_endless_answers(certificate: t.Any) -> None:
-    """Bytes, values and memory are measured in test_endless_lists."""
+    """Bytes and memory are measured in test_endless_lists."""
     for shape in fixture("endless_lists.json")["pages"]:
         body = json.dumps({"metadata": {"continue": "CONTINUE"}, "items": [{"metadata": {}, "x": [shape["item"]] * 2000}]})
-        for limits in ({"list_bytes": 40_000}, {"list_values": 9_000}, {"pages": 3}, {"objects": 3}, {"run_bytes": 40_000}):
+        for limits in ({"list_bytes": 40_000}, {"list_memory": 400_000}, {"pages": 3}, {"objects": 3}, {"run_bytes": 40_000}):
             word = _listed(certificate, lambda handler, n, body=body: handler.send_json(body.replace("CONTINUE", str(n)).encode()), **limits)
             assert word == "answer_too_large", (shape["id"], limits)
     half = b'{"metadata":{},"items":[{"metadata":{"name":"a"}},'
     assert _listed(certificate, lambda handler, n: handler.send_json(half)) == "bad_answer"
+
+
+def test_slow_writes(certificate: t.Any) -> None:
+    row = fixture("other_servers.json")["slow_writes"]
+
+    def answer(handler: t.Any, number: int) -> None:
+        time.sleep(row["seconds"])
+        handler.send_json({"metadata": {"resourceVersion": str(number)}})
+
+    server = HostileServer(certificate[0], answer)
+    try:
+        access = parse_access({"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]})
+        evil = Client(access, Limits(write_seconds=row["write_seconds"]))
+        keys_ = [Key("v1", "ConfigMap", "a", "c{0}".format(number)) for number in range(row["writes"])]
+        evil._resources["v1"] = {"ConfigMap": Resource("v1", "ConfigMap", "configmaps", True, frozenset())}
+        todo = [Write(Change("create", "ConfigMap", key.name, None, {}), key, {"metadata": {"name": key.name}}, None, None, False) for key in keys_]
+        done = apply_writes(evil, todo, "multicluster.network/t")
+    finally:
+        server.close()
+    assert 0 < len(done.done) == len(server.requests) < row["writes"] / 2 and len(done.done) + len(done.failed) == row["writes"]
+    assert all(isinstance(error, errors.KubeError) and "the option timeout allows" in error.message for error in done.failed)
 
 
 def test_other_servers(certificate: t.Any) -> None:

@@ -210,7 +210,9 @@ class _Keeping:
             servers.add(server)
             if found[cluster] is not None:
                 self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
-            lease = Lease(clusters.clients[cluster], namespace, name, manager, LEASE_SECONDS)
+            client = clusters.clients[cluster]
+            client.limits = client.limits._replace(run_bytes=None, run_memory=None, write_seconds=None)  # it renews for as long as the run goes on
+            lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
             lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
             try:
                 lease.acquire(max(0.0, self._deadline - time.monotonic()), self._stop)

@@ -11,7 +11,7 @@ import typing as t
 import urllib.parse
 
 from .access import ALLOWABLE
-from .client import Limits
+from .client import BUILT_IN_SECONDS, Limits
 from .kubeconfig import secret_leaves
 
 _OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
@@ -67,7 +67,7 @@ def owner_spec() -> t.Dict[str, t.Any]:
 
 def limits(timeout: float) -> Limits:
     """Limits for one cluster from the option ``timeout`` (seconds for everything that is read of it)."""
-    return Limits(connect_seconds=min(10.0, timeout), request_seconds=min(30.0, timeout), list_seconds=timeout)
+    return Limits(connect_seconds=min(10.0, timeout), request_seconds=min(BUILT_IN_SECONDS, timeout), list_seconds=timeout, write_seconds=timeout)
 
 
 def hide_secrets(module: t.Any) -> None:

@@ -11,6 +11,7 @@ own request functions follow redirects. The library itself obtains the credentia
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import ssl
@@ -23,7 +24,7 @@ from .._values.ascii_text import is_digits
 from .._values.refused import quoted
 from . import errors
 from .access import Access
-from .decode import decode, values_in
+from .decode import decode, memory_of
 from .transport import Transport, connect, library, within
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
@@ -31,22 +32,29 @@ APPLY = "application/apply-patch+yaml"
 
 
 MIB = 1024 * 1024
+#: The most that one request may take, whatever the user allows for all of them.
+BUILT_IN_SECONDS = 30.0
+#: What a healthy server is far below, also one that is busy.
+SECONDS_A_WRITE = 0.1
 
 
 class Limits(t.NamedTuple):
     """Bounds for one cluster: seconds, bytes, counts. ``tries`` includes the first.
 
-    ``list_bytes`` and ``list_values`` hold for all pages of a list together, ``run_bytes`` for everything that a client reads; None is
-    no bound, for a client that lives as long as a service.
+    ``list_bytes`` and ``list_memory`` (bytes that the decoded objects need, see memory_of) hold for all pages of a list together,
+    ``run_bytes`` and ``run_memory`` for everything that a client reads, ``write_seconds`` for its writes; None is no bound, for a client
+    that lives as long as a service.
     """
 
     connect_seconds: float = 10.0
-    request_seconds: float = 30.0
+    request_seconds: float = BUILT_IN_SECONDS
     list_seconds: float = 120.0
     answer_bytes: int = 64 * MIB
     list_bytes: int = 256 * MIB
-    list_values: int = 256 * 40_000
+    list_memory: int = 1024 * MIB
     run_bytes: t.Optional[int] = 1024 * MIB
+    run_memory: t.Optional[int] = 2048 * MIB
+    write_seconds: t.Optional[float] = None
     objects: int = 200_000
     pages: int = 2_000
     depth: int = 64
@@ -58,15 +66,43 @@ def scaled(limits: Limits, mib: t.Optional[int]) -> Limits:
     """The limits for a cluster whose lists may have so many MiB; None: as they are."""
     if mib is None:
         return limits
-    run = None if limits.run_bytes is None else 4 * mib * MIB
-    return limits._replace(answer_bytes=min(limits.answer_bytes, mib * MIB), list_bytes=mib * MIB, list_values=mib * 40_000, run_bytes=run)
+    return limits._replace(
+        answer_bytes=min(limits.answer_bytes, mib * MIB), list_bytes=mib * MIB, list_memory=4 * mib * MIB,
+        run_bytes=None if limits.run_bytes is None else 4 * mib * MIB, run_memory=None if limits.run_memory is None else 8 * mib * MIB,
+    )  # fmt: skip
 
 
 class Allowance:
-    """What is left of the bounds of one list: bytes while they are read, JSON values before they are decoded."""
+    """What is left of the bounds of one list: bytes while they are read, memory before they are decoded."""
 
     def __init__(self, limits: Limits) -> None:
-        self.bytes, self.values = limits.list_bytes, limits.list_values
+        self.bytes, self.memory = limits.list_bytes, limits.list_memory
+
+
+class Writing:
+    """How long a server has been busy with writes, several at a time counted once, and how many there were."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active, self._since, self._seconds, self.count = 0, 0.0, 0.0, 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._since = self._since if self._active else time.monotonic()
+            self._active += 1
+            self.count += 1
+
+    def __exit__(self, *unused: t.Any) -> None:
+        with self._lock:
+            self._active -= 1
+            if not self._active:
+                self._seconds += time.monotonic() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        with self._lock:
+            return self._seconds + (time.monotonic() - self._since if self._active else 0.0)
 
 
 class Listing(t.NamedTuple):
@@ -110,7 +146,8 @@ class Client:
     def __init__(self, access: Access, limits: t.Optional[Limits] = None, connections: int = 10) -> None:
         self.cluster = access.cluster
         self.limits = scaled(limits or Limits(), access.read_limit_mib)
-        self.bytes_read = 0
+        self.bytes_read, self.memory_used = 0, 0
+        self.writing = Writing()
         self.stats: t.Dict[str, int] = {}
         self.access = access
         self._connections = connections
@@ -279,11 +316,24 @@ class Client:
         content_type: str = "application/json",
     ) -> t.Dict[str, t.Any]:
         operation = "{0} {1}".format(verb, path)
+        if method != "GET":
+            self._check_patience(operation)
         deadline = time.monotonic() + self.limits.request_seconds * 2
-        answer = self._request(verb, operation, method, path, query, body, content_type, deadline)
+        with self.writing if method != "GET" else contextlib.nullcontext():
+            answer = self._request(verb, operation, method, path, query, body, content_type, deadline)
         if not isinstance(answer, dict):
             raise self._error(errors.BadAnswer, operation, "the answer is no object")
         return answer
+
+    def _check_patience(self, operation: str) -> None:
+        """A server that takes its time with every single write would hold up all the others for hours, without ever failing."""
+        bound, count = self.limits.write_seconds, self.writing.count
+        if bound is None:
+            return
+        seconds = self.writing.seconds
+        if seconds > bound + SECONDS_A_WRITE * count:
+            text = "it took {0:.0f} s for {1} writes, and the option timeout allows {2:.0f} s and {3} s each; the next run goes on from here"
+            raise self._error(errors.TimedOut, operation, text.format(seconds, count, bound, SECONDS_A_WRITE))
 
     def _request(
         self,
@@ -344,7 +394,7 @@ class Client:
             data = json.dumps(body, separators=(",", ":")).encode("utf-8")
         seconds = min(self.limits.request_seconds, deadline - time.monotonic())
         if seconds <= 0:
-            raise self._error(errors.TimedOut, operation, "no time is left")
+            raise self._error(errors.TimedOut, operation, "no time is left" + self._whose(verb, 0))
         with self._lock:
             self.stats[verb] = self.stats.get(verb, 0) + 1
         failure = None
@@ -374,7 +424,7 @@ class Client:
         limit = self.limits.answer_bytes
         if (answer.headers.get("Content-Encoding") or "identity") != "identity":
             raise self._error(errors.BadAnswer, operation, "the answer is compressed, which was not asked for")
-        parts, size = [], 0
+        parts, size, begun = [], 0, time.monotonic()
         for part in answer.stream(65536, decode_content=False):
             size += len(part)
             if size > limit:
@@ -387,7 +437,7 @@ class Client:
             if self.limits.run_bytes is not None and self.bytes_read > self.limits.run_bytes:
                 raise self._too_large(operation, "all lists together have more than {0} MiB".format(self.limits.run_bytes // MIB))
             if time.monotonic() > deadline:
-                raise self._error(errors.TimedOut, operation, "the answer took too long")
+                raise self._error(errors.TimedOut, operation, "the answer took too long" + self._whose(operation, deadline - begun))
             parts.append(part)
         return b"".join(parts)
 
@@ -415,17 +465,32 @@ class Client:
             connecting = any(isinstance(one, exceptions.ConnectTimeoutError) for one in chain)
             limit = min(self.limits.connect_seconds, seconds) if connecting else seconds
             kind = errors.Unreachable if connecting else errors.TimedOut
-            return self._error(kind, operation, "no answer within {0:.3g} s".format(limit), retryable=False)
+            text = "no connection within {0:.3g} s" if connecting else "no answer within {0:.3g} s" + self._whose(operation, seconds)
+            return self._error(kind, operation, text.format(limit), retryable=False)
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
         return self._error(errors.Unreachable, operation, "{0} ({1})".format(self.access.server, quoted(why)))
 
+    def _whose(self, operation: str, seconds: float) -> str:
+        """Whose limit such a time is: one of the user's, or one that is built in."""
+        whole, most = self.limits.list_seconds, self.limits.request_seconds
+        if seconds < most - 0.5 and operation.startswith("list"):
+            return ", which was left of the {0:.3g} s that the option timeout allows for a list".format(whole)
+        if most < BUILT_IN_SECONDS:
+            return ", which the option timeout allows"
+        return ", the most that one request may take"
+
     def _judge(self, answer: t.Any, payload: bytes, operation: str, allowance: t.Optional[Allowance] = None) -> t.Any:
         status = answer.status
         allowance = allowance or Allowance(self.limits)
-        allowance.values -= values_in(payload)
-        if allowance.values < 0:
-            raise self._too_large(operation, "the list holds more than {0} JSON values".format(self.limits.list_values))
+        needs = memory_of(payload)
+        allowance.memory -= needs
+        if allowance.memory < 0:
+            raise self._too_large(operation, "the list needs more than {0} MiB of memory".format(self.limits.list_memory // MIB))
+        with self._lock:
+            self.memory_used += needs
+        if self.limits.run_memory is not None and self.memory_used > self.limits.run_memory:
+            raise self._too_large(operation, "all lists together need more than {0} MiB of memory".format(self.limits.run_memory // MIB))
         if 200 <= status < 300:
             try:
                 return decode(payload, self.limits.depth)

@@ -110,7 +110,8 @@ class Follower:
     def _once(self) -> None:
         if self._client is None:
             # it lives as long as the watch, and keeps no list but the last
-            limits = Limits(request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1, run_bytes=None)
+            limits = Limits(request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1)
+            limits = limits._replace(run_bytes=None, run_memory=None)
             self._client = Client(parse_access(self._given), limits, connections=2)
         if not self._version and not self._list():
             self._stop.wait(_UNDEFINED)

@@ -54,6 +54,8 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
 }  # fmt: skip
 #: An option that is one plain word is taken for one only where a message could mean nothing else.
 _PLAIN = frozenset(("adopt", "renumber"))
+#: Words that servers say too: one is an option only where a message calls it one.
+_CALLED = {"timeout": "the option timeout"}
 
 
 def variables_of(module: str, option: str) -> t.Tuple[str, ...]:
@@ -68,12 +70,13 @@ def named(module: str, text: t.Any, options: t.Iterable[str]) -> t.Any:
     """A message with the variable behind each option that it names: ``adopt (service_mirror_adopt of the role)``."""
     if not isinstance(text, str):
         return text
-    words = [option for option in options if ("_" in option or option in _PLAIN) and option in text]
+    words = [option for option in options if ("_" in option or option in _PLAIN) and option in text or _CALLED.get(option, "\0") in text]
     for option in sorted(words, key=len, reverse=True):
         variables = variables_of(module, option)
         if variables and not any(variable in text for variable in variables):
             shown = "{0} ({1} of the role)".format(option, " or ".join(variables))
-            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(option)), lambda found: shown, text, count=1, flags=re.ASCII)  # noqa: B023
+            said, shown = _CALLED.get(option, option), _CALLED.get(option, option)[: -len(option)] + shown
+            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(said)), lambda found: shown, text, count=1, flags=re.ASCII)  # noqa: B023
     return text
 
 

@@ -17,6 +17,7 @@ import threading
 import time
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import client as client_of
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
@@ -276,6 +277,19 @@ def test_slow_drip_ends_at_the_deadline(hostile, answer):
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")
     assert error.value.cause == "timed_out" and time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize("limits, most, words", [
+    ({"request_seconds": 0.6, "list_seconds": 0.6}, 30.0, " s, which the option timeout allows ["),
+    ({"request_seconds": 0.6, "list_seconds": 9}, 0.6, " s, the most that one request may take"),
+    ({"request_seconds": 2, "list_seconds": 0.6}, 30.0, " s, which was left of the 0.6 s that the option timeout allows for a list"),
+], ids=["the user's", "built in", "what was left"])  # fmt: skip
+def test_a_time_that_passed_says_whose_limit_it_was(hostile, monkeypatch, limits, most, words):
+    monkeypatch.setattr(client_of, "BUILT_IN_SECONDS", most)
+    client, server = hostile(silent, QUICK._replace(**limits))
+    with pytest.raises(errors.ListIncomplete) as error:
+        client.list("/api/v1/nodes")
+    assert "no answer within 0." in str(error.value) and words in str(error.value)
 
 
 def test_answer_cut_off_is_no_answer(hostile):
