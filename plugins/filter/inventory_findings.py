@@ -52,12 +52,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_groups import check_capabilities, check_groups, check_machines, placer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known, check_choices, check_names
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_sources import check_sources
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_values import check_types
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
 
 _NOT_OURS = "multicluster_foreign_variables"
 _CAPABILITIES = "multicluster_capabilities"
@@ -128,6 +130,9 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     if len(names.sources) > 1:
         loader = getattr(hostvars, "_loader", None) or DataLoader()
         found += check_sources(read_sources(names.sources, loader), names.clusters)
+    for host in members.get(clusters_group, ()):
+        settings = hostvars[host].get(VARIABLE)
+        found += [Finding("clusters/" + host, VARIABLE, "bad_setting", text) for text in (wrong_settings(settings) if settings else ())]
     return [finding._asdict() for finding in found]
 
 

@@ -52,6 +52,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
 
 
 def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
@@ -84,14 +85,17 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     pools: t.Dict[str, t.List[str]] = {}
     for host in sorted(groups.get(clusters_group, ())):
         given = hostvars[host]
+        wrong = wrong_settings(given[VARIABLE]) if given.get(VARIABLE) else []
+        if wrong:
+            raise AnsibleFilterError("{0} of cluster {1}: {2} [bad_setting]".format(VARIABLE, host, "; ".join(wrong)))
         for name in GRANTS:
             networks = given.get(name) or ()
             _add_range(reserved, "{0} of cluster {1}".format(name, host), [networks] if isinstance(networks, str) else networks)
         _add(reserved, "control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
-        pool = (given.get("load_balancers_settings") or {}).get("pool") or ()
+        pool = (given.get(VARIABLE) or {}).get("pool") or ()
         _add_range(pools, str(host), [pool] if isinstance(pool, str) else pool)
     for host in sorted(groups.get(clusters_group, ())):
-        settings = hostvars[host].get("load_balancers_settings")
+        settings = hostvars[host].get(VARIABLE)
         if settings:
             theirs = {"pool of cluster " + name: texts for name, texts in pools.items() if name != str(host)}
             from_nodes = {"bgp_nodes": facts.get(str(host), []), "bgp_speakers": speakers.get(str(host), []), "reserved_ranges": {**reserved, **theirs}}

@@ -95,7 +95,7 @@ def plan(
     data = (actual or {}).get("data")
     before = data.get(key) if isinstance(data, dict) else None
     if before is None and key == COREFILE and not absent:
-        raise ValueRefused("not_found", "there is no Corefile; say where it is with namespace, name and key")
+        raise ValueRefused("not_found", "there is no Corefile; say where it is with coredns_namespace, coredns_config_map and coredns_key")
     if before is not None and not isinstance(before, str):
         raise ValueRefused("corefile_broken", "{0} is no text".format(quoted(key)))
     text, fabric = before or "", request["fabric"]

@@ -63,6 +63,10 @@ class Told(t.NamedTuple):
     silent: str = ""
 
 
+_NO_KIND = (
+    "the API server has no {0} in {1}: install MetalLB 0.13.2 or newer in this cluster, or write another load_balancer into "
+    "load_balancers_settings"
+)
 _NO_PEER = "MetalLB has no BGP peer in {0}: give its nodes bgp_speaker_neighbors with bgp_speaker_source_ip, or make a peer of your own"
 
 
@@ -86,7 +90,7 @@ def read(client: Client, setup: Setup) -> Found:
     for kind in KINDS + (SECRET,):
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
-            raise ValueRefused("kind_not_served", "the API server has no {0} in {1}".format(kind, VERSIONS[kind]))
+            raise ValueRefused("kind_not_served", _NO_KIND.format(kind, VERSIONS[kind]))
         if kind == SECRET and not _has_passwords(setup, objects):
             continue  # nobody needs to read Secrets for sessions without passwords
         rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items

@@ -15,6 +15,8 @@ from .._values.refused import ValueRefused, quoted
 from .settings import parse_boolean
 
 DISABLED, METALLB, KUBE_VIP, EMPTY, MANAGED = "disabled", "metallb", "kube-vip", "empty", "emlb"
+#: What a person may write.
+KNOWN = "empty://, kube-vip://, metallb:///NAMESPACE/CONFIGMAP, metallb:///NAMESPACE?crdConfiguration=true"
 CONFIGMAP, CUSTOM_RESOURCES = "configmap", "crd"
 DEFAULT_NAMESPACE, DEFAULT_CONFIGMAP = "metallb-system", "config"
 
@@ -58,6 +60,15 @@ def parse_load_balancer(text: object) -> LoadBalancer:
         authority, slash, path = rest[2:].partition("/")
         path = slash + path
     return _metallb(text, authority, path, _custom_resources(query))
+
+
+def known_load_balancer(text: object) -> LoadBalancer:
+    """The same for what a person wrote: raises ValueRefused ``bad_choice`` for text that would switch everything off without being empty."""
+    balancer = parse_load_balancer(text)
+    if text and balancer.type == DISABLED:
+        reason = "; ".join(warning.partition("; ")[0] for warning in balancer.warnings)
+        raise ValueRefused("bad_choice", "{0}: write {1}, or nothing for no load balancing".format(reason, KNOWN))
+    return balancer
 
 
 def _metallb(text: str, authority: str, path: str, custom: bool) -> LoadBalancer:

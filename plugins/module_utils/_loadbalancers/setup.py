@@ -16,7 +16,7 @@ from .bgp import NodeBgp
 from .bgp_claims import BgpGrants
 from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
 from .ledger import Ledger
-from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, parse_load_balancer
+from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, known_load_balancer, parse_load_balancer
 from .locations import Places
 from .node_annotations import BOTH, Scheme
 from .reservations import Owner
@@ -155,7 +155,7 @@ def parse_setups(
                 found[name] = parse_setup(entry, env, claims[name] if name in claims else files.get(name), name in claims)
         except ValueRefused as error:
             if name not in claims or name not in pools:
-                raise ValueRefused(error.word, "settings of {0}: {1}".format(name, error.message)) from None
+                raise ValueRefused(error.word, "load_balancers_settings of {0}: {1}".format(name, error.message)) from None
             refused[name] = error
     spans = sorted((span, name) for name, pool in pools.items() for span in pool.spans)
     for (first, one), (second, other) in zip(spans, spans[1:]):
@@ -177,7 +177,8 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     settings = read_settings(env, file, parameters, required=provider != STATIC)
     if claim and provider != STATIC:
         _check_claim(env, file, parameters)
-    balancer = parse_load_balancer(settings.values["loadbalancer"])
+    # the original's own file may say what it likes, and is read as the original reads it; an inventory has no such slips
+    balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(settings.values["loadbalancer"])
     values = settings.values
     names = {"source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}
     overrides = {datum: str(values[names.get(datum, "annotation_" + datum)]) for datum in _NAMES}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .verdict import Verdict, counted, refusal_text
@@ -117,6 +118,10 @@ def remotes_of(topology: Facts, host: str) -> Facts:
     return ((topology.get("clusters") or {}).get(about.get("cluster")) or {}).get("remotes") or {}
 
 
+#: A node's copy of the code, by content.
+_BOOT_CODE = re.compile(r"^/usr/local/lib/multicluster-network/.*\.pyz$", re.ASCII)
+
+
 def about_of(topology: Facts, host: str) -> Facts:
     """What the plan says of a host: {cluster, node_name, pod_cidrs}."""
     return (topology.get("nodes") or {}).get(host) or {}
@@ -130,8 +135,13 @@ def unread(topology: Facts, host: str) -> str:
 
 def drift_lines(host: str, result: Facts) -> t.List[str]:
     """What differs on a host, and what its own plan refused: it is somebody else's and in our way."""
-    changes = (result.get("plan") or {}).get("changes") or ()
-    lines = ["{0}: {1} {2} is not as wanted ({3})".format(host, c["kind"], c["id"], c["action"]) for c in changes]
+    changes = list((result.get("plan") or {}).get("changes") or ())
+    code = [c for c in changes if c["kind"] == "file" and _BOOT_CODE.search(c["id"])]
+    lines = []
+    if {c["action"] for c in code} == {"create", "delete"}:  # files carry their content in their name
+        changes = [c for c in changes if c not in code]
+        lines.append("{0}: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it".format(host))
+    lines += ["{0}: {1} {2} is not as wanted ({3})".format(host, c["kind"], c["id"], c["action"]) for c in changes]
     return lines + ["{0}: {object}: {message} [{reason}]".format(host, **r) for r in result.get("refused") or ()]
 
 

@@ -11,8 +11,11 @@ import json
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
+from ansible_collections.multicluster.network.plugins.filter.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.filter.load_balancer_settings import load_balancer_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,3 +79,43 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     assert load_balancer_settings(hostvars, groups)[0]["bgp_nodes"] == []
     with pytest.raises(AnsibleFilterError):
         load_balancer_settings(3, groups)
+
+
+WRONG = {
+    "a key with a typo": ({"load_balancer": "empty://", "pol": ["203.0.113.0/29"]}, "\"pol\" is no setting; did you mean pool?"),
+    "a key from nowhere": ({"xyzzy": 1}, "\"xyzzy\" is no setting"),
+    "a load balancer with a typo": (
+        {"load_balancer": "metalb:///x"}, "load_balancer: \"metalb:///x\" names no load balancer: write empty://, kube-vip://, metallb:///"
+    ),
+    "a namespace that is none": ({"load_balancer": "metallb:///A_B/c"}, "load_balancer: \"metallb:///A_B/c\": "),
+    "a prefix that is too long": ({"pool": ["203.0.113.0/33"]}, "pool: \"203.0.113.0/33\" has a prefix longer than 32 bits"),
+    "no dictionary": ("empty://", "it is a dictionary, such as {load_balancer: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", sorted(WRONG))
+def test_a_wrong_setting_names_cluster_variable_and_mend(case):
+    """It used to switch a cluster's load balancing off, with a warning, or to name an option of a module and neither cluster nor variable."""
+    value, text = WRONG[case]
+    text = text.replace('"', "'")
+    with pytest.raises(AnsibleFilterError) as raised:
+        load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
+    assert "load_balancers_settings of cluster oslo: " + text in str(raised.value)
+    findings = inventory_findings({"oslo": {"pod_cidrs": [], "load_balancers_settings": value}}, {"clusters": ["oslo"]})
+    found = [row for row in findings if row["word"] == "bad_setting"]
+    assert [(row["where"], row["variable"], row["level"]) for row in found] == [("clusters/oslo", "load_balancers_settings", "error")]
+    assert text in found[0]["message"]
+
+
+def test_right_settings_are_no_finding():
+    for balancer in ("", "empty://", "kube-vip://", "metallb:///metallb-system/config", "metallb:///m?crdConfiguration=true"):
+        value = {"load_balancer": balancer, "pool": ["203.0.113.0/29"], "announced_by": "other"}
+        assert load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
+        findings = inventory_findings({"oslo": {"pod_cidrs": [], "load_balancers_settings": value}}, {"clusters": ["oslo"]})
+        assert "bad_setting" not in {row["word"] for row in findings}
+
+
+def test_a_module_refuses_what_names_no_load_balancer():
+    with pytest.raises(ValueRefused) as raised:
+        parse_setups([{"cluster": "oslo", "load_balancer": "metalb:///x"}], {}, {})
+    assert raised.value.word == "bad_choice" and raised.value.message.startswith("load_balancers_settings of oslo: ")

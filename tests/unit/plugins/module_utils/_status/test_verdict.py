@@ -103,6 +103,12 @@ def drifted(facts):
     facts["found"]["aws-1"]["drift"]["plan"]["changes"] = [{"action": "create", "kind": "route", "id": "10.4.0.0/16", "fields": []}]
 
 
+def other_release(facts):
+    folder = "/usr/local/lib/multicluster-network/demo/dataplane-"
+    rows = [{"action": action, "kind": "file", "id": folder + name + ".pyz", "fields": []} for action, name in (("create", "aa"), ("delete", "bb"))]
+    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = rows
+
+
 def foreign_table(facts):
     facts["found"]["aws-1"]["drift"]["refused"] = [{"object": "table x", "reason": "not_ours", "message": "somebody's"}]
 
@@ -209,6 +215,7 @@ LIES = {
     run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
     not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
     drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
+    other_release: (BROKEN, "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it"),
     foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
     ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
     never_shook_hands: (BROKEN, "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls"),

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with a cluster's load_balancers_settings, said before a module refuses all clusters for it."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import settings_spec
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.load_balancer_setting import known_load_balancer
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
+
+VARIABLE = "load_balancers_settings"
+
+
+def wrong_settings(settings: t.Any) -> t.List[str]:
+    """What to mend in the variable of one cluster, each as a sentence about it."""
+    if not isinstance(settings, t.Mapping):
+        return ["it is a dictionary, such as {{load_balancer: \"empty://\", pool: [203.0.113.0/27]}}, not {0}".format(quoted(settings))]
+    found = []
+    known = settings_spec()
+    for key in settings:
+        if str(key) not in known:
+            near = difflib.get_close_matches(str(key), sorted(known), 1, 0.6)
+            found.append("{0} is no setting{1}".format(quoted(key), "; did you mean {0}?".format(near[0]) if near else ""))
+    checks: t.Tuple[t.Tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
+        ("load_balancer", known_load_balancer, str), ("pool", parse_pool, (list, tuple)),
+    )  # fmt: skip
+    for key, check, kinds in checks:
+        try:
+            if isinstance(settings.get(key), kinds):
+                check(settings[key])
+        except ValueRefused as error:
+            found.append("{0}: {1}".format(key, error.message))
+    return found
