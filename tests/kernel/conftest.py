@@ -30,6 +30,7 @@ try:
     answer = {"result": flow.run(*ask["arguments"])}
 except Exception as error:
     answer = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
+    answer["fields"] = getattr(error, "fields", dict)()
 answer["seconds"] = time.monotonic() - started
 answer["pyroute2"] = "pyroute2" in sys.modules
 print(json.dumps(answer))
@@ -54,9 +55,10 @@ class Answer(dict):
 
 
 class FlowFailed(Exception):
-    """The flow raised; ``kind`` is its error's class, ``package`` what is missing."""
+    """The flow raised; ``kind`` is its error's class, ``package`` what is missing, ``fields`` what a module adds to its failure."""
 
     def __init__(self, answer):
+        self.fields = answer.get("fields")
         self.kind, self.package = answer["kind"], answer["package"]
         super().__init__(answer["error"])
 

@@ -266,6 +266,40 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
         assert holder.poll() is None
 
 
+WRITER = HOLDER.replace("print(", "import json, os, sys; from ansible_collections.multicluster.network.plugins.module_utils._linux import deadman; "
+                        "path = sys.argv[1]; journal = json.load(open(path)); journal['id'] = 'ab' * 8; "
+                        "journal['writer'] = [os.getpid(), deadman.process_started(os.getpid())]; json.dump(journal, open(path, 'w')); print(", 1)  # fmt: skip
+
+
+def test_the_dead_man_of_an_earlier_change_leaves_the_run_of_a_later_one_alone(host):
+    """It wakes when that change is over already, and the next one is being written by a run that holds the lock for a while."""
+    host.run(wish())
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    (program,) = host.node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
+    with beside(host, WRITER, STATE + "/transaction.json") as writer:
+        host.node.run(sys.executable, "-B", program, "rollback", "mesh", made["transaction"]["id"])
+        assert writer.poll() is None, "the run of the later change was ended"
+        assert host.pending()
+
+
+def test_a_change_that_is_kept_but_not_tidied_up_after_says_so(host):
+    """The decision is one rename. What comes after it may fail; then nobody may be told that the old state is back."""
+    host.run(wish())
+    made = host.run(dict(wish(rollback_seconds=600), devices=[]))
+    host.node.run("mount", "-o", "remount,ro", "/etc/systemd/system")
+    for dummy in range(2):
+        with pytest.raises(FlowFailed, match="the change is kept.*[Rr]ead-only.*/etc/systemd/system.*the next run") as error:
+            host.decide(made["transaction"]["id"])
+        assert error.value.fields == {"outcome": "confirmed", "rolled_back": False}
+    assert host.pending() and "wireguard.b" not in host.node.run("ip", "link")
+    with pytest.raises(FlowFailed, match="[Rr]ead-only.*/etc/systemd/system"):
+        host.run(wish(rollback_seconds=600))
+    host.node.run("mount", "-o", "remount,rw", "/etc/systemd/system")
+    again = host.run(dict(wish(), devices=[]))
+    assert again["warnings"] == ["an earlier change was kept, and what it still had to do is done now"]
+    assert not host.pending() and not again["changed"], again["diff"]
+
+
 BROKEN = pathlib.Path(__file__).parents[1] / "fixtures" / "hostile" / "journals.json"
 
 

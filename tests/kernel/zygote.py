@@ -60,6 +60,7 @@ def answer(ask):
         found = {"result": importlib.import_module(ask["flow"]).run(*ask["arguments"])}
     except Exception as error:  # a test asks for it by class and text
         found = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
+        found["fields"] = getattr(error, "fields", dict)()
         found["traceback"] = traceback.format_exc()
     found.update(seconds=time.monotonic() - started, pyroute2=LIBRARY in sys.modules)
     return found

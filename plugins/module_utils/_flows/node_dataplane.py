@@ -51,7 +51,7 @@ class DataplaneError(Exception):
 
 
 #: What a caller turns into a message: everything else is a bug and shows its traceback.
-FAILURES = (DataplaneError, transaction.NotConfirmed, LinuxError, OSError, ValueError)
+FAILURES = (DataplaneError, transaction.NotConfirmed, transaction.Unfinished, LinuxError, OSError, ValueError)
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
@@ -101,11 +101,13 @@ def _left_open(fabric: str, check: bool) -> t.List[str]:
             return []
         if check:
             return ["a change of this node waits for its confirmation; this plan compares with what that change made"]
-        transaction.settle(fabric, "another run of the play came first")
+        record = transaction.settle(fabric, "another run of the play came first") or {}
     except transaction.JournalInvalid as error:
         if check:
             return ["{0}; the next run keeps it beside and goes on from the confirmed state".format(error)]
         return [str(transaction.set_aside(fabric, error)["message"])]
+    if record.get("outcome") == transaction.CONFIRMED:
+        return ["an earlier change was kept, and what it still had to do is done now"]
     return ["an earlier change was never confirmed and was taken back first"]
 
 

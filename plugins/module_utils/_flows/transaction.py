@@ -60,6 +60,17 @@ class NotConfirmed(Exception):
         return shown if self._waited is None else dict(shown, waited_seconds=int(self._waited))
 
 
+class Unfinished(Exception):
+    """The change is decided and stays, and what comes after the decision failed. The journal stays, and whoever finds it goes on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("the change is kept, but what comes after it failed: {0}; mend that, and the next run does the rest".format(reason))
+
+    def fields(self) -> Data:
+        """Keys for a module's failure result."""
+        return {"outcome": CONFIRMED, "rolled_back": False}
+
+
 def timer_name(fabric: str, ident: str) -> str:
     """The systemd unit that waits."""
     return "multicluster-network-{0}-rollback-{1}".format(fabric, ident)
@@ -146,7 +157,7 @@ def applied(fabric: str, journal: Data) -> None:
 
 
 def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
-    """Decide for the new state and finish. Confirming twice is the same as once. Raises NotConfirmed, LinuxError."""
+    """Decide for the new state and finish. Confirming twice is the same as once. Raises NotConfirmed, Unfinished, LinuxError."""
     with HostLock(alias_of(fabric), lock_seconds):
         try:
             journal = pending(fabric)
@@ -165,7 +176,11 @@ def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
         candidate = persistence.candidate_path(fabric)
         if files.read_state(candidate) is not None:
             _decide(fabric, bool(journal["persist"]))
-        return dict(_told(_finish(fabric, journal)), **_waited(journal))
+        try:
+            record = _finish(fabric, journal)
+        except (LinuxError, OSError) as error:
+            raise Unfinished(str(error)) from error
+        return dict(_told(record), **_waited(journal))
 
 
 def _told(record: t.Mapping[str, t.Any]) -> Data:
@@ -216,7 +231,8 @@ def _close(fabric: str, journal: Data, outcome: str, message: str, expired: bool
     files.remove(persistence.journal_path(fabric))
     persistence.sweep(fabric)
     if journal["armed"] == "systemd":
-        deadman.disarm(timer_name(fabric, journal["id"]))
+        with contextlib.suppress(LinuxError):  # it would find nothing to do
+            deadman.disarm(timer_name(fabric, journal["id"]))
     return record
 
 
@@ -313,7 +329,7 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     for attempt in range(TRIES):
         try:
             with contextlib.ExitStack() as stack:
-                beside = _lock(fabric, stack)
+                beside = _lock(fabric, ident, stack)
                 if ours():
                     return settle(fabric, "nobody confirmed the change within its time" + beside, expired=True)
                 if pending(fabric) is None and not beside:
@@ -336,9 +352,10 @@ def _is_invalid(fabric: str) -> bool:
     return False
 
 
-def _lock(fabric: str, stack: contextlib.ExitStack) -> str:
-    """Take the host's lock onto the stack, "" then. The run that wrote the journal is ended when it has held the lock for too
-    long. Whoever else holds it past the bound does not keep an unreachable host unreachable: then this says who it was."""
+def _lock(fabric: str, ident: str, stack: contextlib.ExitStack) -> str:
+    """Take the host's lock onto the stack, "" then. The run that wrote the journal of this very change is ended when it has held
+    the lock for too long: a later run may have brought the change to its end, and have begun its own. Whoever else holds it past
+    the bound does not keep an unreachable host unreachable: then this says who it was."""
     name = alias_of(fabric)
     reason = ""
     for patience in (PATIENCE_SECONDS, BOUND_SECONDS):
@@ -348,7 +365,7 @@ def _lock(fabric: str, stack: contextlib.ExitStack) -> str:
         except LinuxError as error:
             reason = error.message
         journal = pending_or_none(fabric)
-        if journal is not None:
+        if journal is not None and journal["id"] == ident:
             deadman.kill_process(int(journal["writer"][0]), journal["writer"][1])
     return "; the host's lock was not waited for any longer: " + reason
 
