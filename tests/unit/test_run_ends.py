@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 
+import pytest
 import yaml
 
 OUTCOME = {"ansible.builtin.include_role": {"name": "multicluster.network.capability", "tasks_from": "outcome"}, "run_once": True}
@@ -71,6 +73,25 @@ def test_what_a_node_said_when_it_was_to_keep_its_change_is_told_at_the_end(tmp_
         {"hosts": "clusters:n1", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
     ])  # fmt: skip
     assert "    mesh, node n1 of cluster c1: the change is kept, but /etc is read-only" in lines, lines
+
+
+@pytest.mark.parametrize("interpreter, told", [
+    ("/nowhere/python3", "Python does not start there (.*/nowhere/python3.*); install Python 3.9 or newer, or set ansible_python_interpreter"),
+    ("python-killed", "the module was ended before its answer (.*), as happens when memory runs out"),
+    ("python-memory", "the module was ended before its answer (MemoryError), as happens when memory runs out"),
+    ("python-ends", "the module ended without an answer, exit status 3: no such library"),
+])  # fmt: skip
+def test_a_node_whose_python_gives_no_answer_is_told_with_the_mend(tmp_path, interpreter, told):
+    """Ansible's own message is about JSON."""
+    for name, text in (("killed", "kill -9 $$"), ("memory", "echo MemoryError >&2; exit 1"), ("ends", "echo no such library >&2; exit 3")):
+        (tmp_path / ("python-" + name)).write_text("#!/bin/sh\n{0}\n".format(text))
+        (tmp_path / ("python-" + name)).chmod(0o755)
+    converge = {"multicluster.network.node_dataplane": {"fabric": "demo"}, "register": "__node_dataplane_r_converge", "when": "inventory_hostname == 'n1'"}
+    lines = play(tmp_path, [
+        {"hosts": "n1:c1", "tasks": [converge]}, {"hosts": "clusters:n1", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
+    ], nodes={"ansible_python_interpreter": str(tmp_path / interpreter)})  # fmt: skip
+    line = next(line for line in lines if line.startswith("    mesh, node n1 of cluster c1: "))
+    assert re.search("n1: " + re.escape(told).replace(r"\.\*", ".*"), line), line
 
 
 def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):

@@ -19,7 +19,7 @@ import typing as t
 
 from .errors import LinuxError
 from .processes import stat_fields
-from .programs import leave_running, run
+from .programs import leave_running, run_for
 from .systemd import running
 
 _TIMEOUT = 30
@@ -35,7 +35,9 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
     if not running():
         leave_running([*words, "--after", str(seconds)])
         return "process"
-    done = run(
+    done = run_for(
+        "arm",
+        name,
         [
             "systemd-run",
             "--quiet",
@@ -58,7 +60,7 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
 def disarm(name: str) -> None:
     """Call off. A waiting process finds out by itself."""
     if running():
-        run(["systemctl", "stop", name + ".timer"], _TIMEOUT)
+        run_for("disarm", name, ["systemctl", "stop", name + ".timer"], _TIMEOUT)
 
 
 def wait_while(pending: t.Callable[[], bool], seconds: float) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import subprocess
 import typing as t
 
+from .errors import LinuxError, os_reason
+
 #: What a program that cannot be run, or takes too long, raises.
 FAILURES = (OSError, subprocess.TimeoutExpired)
 MERGED = subprocess.STDOUT
@@ -25,6 +27,16 @@ def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     return subprocess.run(words, timeout=seconds, check=False, **options)  # pylint: disable=ansible-bad-function  # there is no module here
+
+
+def run_for(operation: str, obj: str, words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess.CompletedProcess[t.Any]":
+    """The same for a program of the host that is part of ``operation`` on ``obj``. Raises LinuxError when it is missing or does not answer."""
+    try:
+        return run(words, seconds, **options)
+    except subprocess.TimeoutExpired:
+        raise LinuxError(operation, obj, "{0} did not answer within {1:g} s".format(words[0], seconds)) from None
+    except OSError as error:
+        raise LinuxError(operation, obj, "{0}: {1}".format(words[0], os_reason(error))) from None
 
 
 def leave_running(words: t.Sequence[str]) -> None:

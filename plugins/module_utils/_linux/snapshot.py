@@ -15,7 +15,7 @@ from . import files
 from .errors import LinuxError
 from .ip_command import find_program
 from .links import change_addresses, create_wireguard_link, delete_link, link_names, read_link, set_link
-from .programs import run
+from .programs import run_for
 from .routes import read_routes, write_routes
 from .stats import now
 from .wireguard import open_device
@@ -106,7 +106,7 @@ def _clear_alias(name: str) -> None:
     """An empty alias cannot be told through a library that ends every text with a zero byte."""
     program = find_program("ip")
     if program is not None:
-        run([program, "link", "set", "dev", name, "alias", ""], 30)
+        run_for("clear the alias of", name, [program, "link", "set", "dev", name, "alias", ""], 30)
 
 
 def take_routes(routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]) -> t.List[Data]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from .programs import run
+from .programs import run_for
 
 _SECONDS = 60
 
@@ -23,7 +23,7 @@ def reload_units() -> bool:
     """Let systemd read changed unit files; False where it is not running, which is no error in an image build."""
     if not running():
         return False
-    run(["systemctl", "daemon-reload"], _SECONDS)
+    run_for("reload", "units of systemd", ["systemctl", "daemon-reload"], _SECONDS)
     return True
 
 
@@ -31,7 +31,7 @@ def restart(unit: str) -> bool:
     """Start a unit, anew when it runs, without waiting for it; False where systemd is not running."""
     if not running():
         return False
-    run(["systemctl", "restart", "--no-block", unit], _SECONDS)
+    run_for("restart", unit, ["systemctl", "restart", "--no-block", unit], _SECONDS)
     return True
 
 
@@ -39,7 +39,7 @@ def stopped(unit: str) -> bool:
     """True for a unit that systemd knows and that neither runs nor is about to; False where systemd is not running."""
     if not running():
         return False
-    done = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], _SECONDS, text=True)
+    done = run_for("look at", unit, ["systemctl", "show", "--property=LoadState,ActiveState", unit], _SECONDS, text=True)
     said = set(done.stdout.split())
     return "LoadState=loaded" in said and bool(said & {"ActiveState=inactive", "ActiveState=failed"})
 
@@ -48,4 +48,4 @@ def retire(unit: str) -> None:
     """Stop a unit and drop what systemd remembers of it, before its file goes."""
     if running():
         for verb in ("stop", "reset-failed"):
-            run(["systemctl", verb, unit], _SECONDS)
+            run_for(verb, unit, ["systemctl", verb, unit], _SECONDS)
