@@ -16,7 +16,8 @@ author:
 description:
   - Shows each play as one line that says on how many hosts it ran and what it changed, in numbers of objects. What is off, was skipped
     or had nothing to do is not shown.
-  - Errors, refusals and warnings are always shown, each as one line, at the time when they happen. Tables that a run shows although
+  - Errors, refusals and warnings are always shown, each as one line, at the time when they happen. Of warnings that differ only in the name of
+    their host the first is shown, of all of them 30, and the rest is counted. Tables that a run shows although
     nothing is wrong in them are left out; C(-v) shows them, and what was changed object by object, C(-vvv) also the whole results.
   - It is offered and not forced. Any playbook may use it, and any other callback shows the playbooks of this collection.
 options:
@@ -28,6 +29,28 @@ options:
     ini:
       - section: callback_multicluster_digest
         key: details_file
+  diff_lines:
+    description:
+      - With C(--diff), so many lines of differences are shown in a run; V(0) shows all. What is left out is counted at the end.
+        C(-v) shows all, O(details_file) gets all.
+    type: int
+    default: 80
+    version_added: 0.1.0
+    env:
+      - name: MULTICLUSTER_DIGEST_DIFF_LINES
+    ini:
+      - section: callback_multicluster_digest
+        key: diff_lines
+  diff_lines_of_host:
+    description: So many of them of one host; V(0) sets no bound of its own.
+    type: int
+    default: 20
+    version_added: 0.1.0
+    env:
+      - name: MULTICLUSTER_DIGEST_DIFF_LINES_OF_HOST
+    ini:
+      - section: callback_multicluster_digest
+        key: diff_lines_of_host
   progress_seconds:
     description: A step that takes longer tells how far it is after so many seconds, then after twice as many, and so on. V(0) never does.
     type: float
@@ -51,6 +74,10 @@ import typing as t
 from ansible import constants as C
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
+
+
+#: Warnings beyond these are counted.
+WARNINGS = 30
 
 
 class Step:
@@ -92,6 +119,8 @@ class CallbackModule(CallbackBase):
         self._items: t.Set[t.Tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
         self._at_fault: t.Dict[str, t.List[t.Optional[t.List[str]]]] = {}
+        self._diffs: t.Optional[digest_text.Room] = None
+        self._warned = digest_text.Alike(WARNINGS)
         self._planned: t.Set[str] = set()
         self._wrote: t.Set[str] = set()
 
@@ -172,7 +201,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
         host, task, data = _parts(result)
-        self._handle_warnings(data)
+        self._warn(host, data)
         self._hear(host, "changed" if data.get("changed") else "ok")
         self._count(host, task, data)
         if self._step is not None and not digest_text.is_housekeeping(task.action):
@@ -187,7 +216,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
         host, task, data = _parts(result)
-        self._handle_warnings(data)
+        self._warn(host, data)
         who, at_fault = _at_fault(host, task, data)
         if not ignore_errors:
             self._hear(host, "failed")
@@ -210,25 +239,25 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_unreachable(self, result: t.Any) -> None:
         host, task, data = _parts(result)
-        self._handle_warnings(data)
+        self._warn(host, data)
         self._hear(host, "unreachable")
         for line in digest_text.error_lines(data):
             self._say("UNREACHABLE {0}: {1}: {2}".format(host, task.get_name(), line), C.COLOR_UNREACHABLE)
             self._keep("UNREACHABLE {0}: {1}".format(host, line))
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
-        data = _parts(result)[2]
-        self._handle_warnings(data)
+        host, dummy, data = _parts(result)
+        self._warn(host, data)
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
-        self._handle_warnings(_parts(result)[2])
+        self._warn(_parts(result)[0], _parts(result)[2])
 
     def v2_runner_item_on_skipped(self, result: t.Any) -> None:
-        self._handle_warnings(_parts(result)[2])
+        self._warn(_parts(result)[0], _parts(result)[2])
 
     def v2_runner_item_on_failed(self, result: t.Any) -> None:
         host, task, data = _parts(result)
-        self._handle_warnings(data)
+        self._warn(host, data)
         self._items.add((host, str(getattr(task, "_uuid", ""))))
         who, unused = _at_fault(host, task, data)
         for line in digest_text.error_lines(data):
@@ -246,11 +275,11 @@ class CallbackModule(CallbackBase):
         for diff in found:
             text = self._get_diff(diff) if diff else ""
             if text.strip():
-                self._say("{0}:".format(task.get_name() if getattr(task, "run_once", False) else host))  # one host speaks for all of them
+                who = task.get_name() if getattr(task, "run_once", False) else host  # one host speaks for all of them
                 sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
-                for line in digest_text.short_diff(text, self._display.verbosity > 0, *sides):
-                    self._say("  " + line)
-                self._keep(text)
+                for line in self._room().take(who, digest_text.short_diff(text, self._display.verbosity > 0, *sides)):
+                    self._say(line)
+                self._keep("{0}:\n{1}".format(who, text))
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         if self._step is not None:
@@ -262,12 +291,30 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         self._finish()
         rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        for line in [*self._room().left_out(self.get_option("details_file")), *self._warned.left_out()]:
+            self._say(line, C.COLOR_VERBOSE)
         line = digest_text.end_line(rows, time.monotonic() - self._begun, self._planned - self._wrote, self._at_fault)
         self._say(line, C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK)
         self._keep(line)
         if stats.custom and C.SHOW_CUSTOM_STATS:
             self._say("custom stats: " + json.dumps(stats.custom, sort_keys=True, default=str))
         self._close()
+
+    def _room(self) -> digest_text.Room:
+        """What the screen has left for diffs; -v has no end."""
+        if self._diffs is None:
+            bounds = [0, 0] if self._display.verbosity > 0 else [int(self.get_option(name) or 0) for name in ("diff_lines_of_host", "diff_lines")]
+            self._diffs = digest_text.Room(*bounds)
+        return self._diffs
+
+    def _warn(self, host: str, data: t.Dict[str, t.Any]) -> None:
+        """Show what a result warns of; hundreds of hosts say the same."""
+        given = data.get("warnings")
+        if isinstance(given, list) and self._display.verbosity == 0:
+            for text in given:
+                self._keep("warning of {0}: {1}".format(host, text))
+            data["warnings"] = [text for text in given if self._warned.is_news(host, str(text))]
+        self._handle_warnings(data)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 

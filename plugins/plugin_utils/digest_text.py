@@ -273,6 +273,61 @@ def _printable(line: str) -> str:
     return "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
 
 
+class Room:
+    """How many lines of diffs a screen has, for each host and for all of them; 0 is no bound. Every line that found no room is counted."""
+
+    def __init__(self, of_one: int, whole: int) -> None:
+        self._of_one, self._whole = of_one, whole
+        self._shown: t.Dict[str, int] = {}
+        self._all = 0
+        self._left_out: t.Dict[str, int] = {}
+
+    def take(self, who: str, lines: t.Sequence[str]) -> t.List[str]:
+        """The lines that are shown of a diff, with whose they are above them; none where there is no room left."""
+        shown = self._shown.get(who, 0)
+        room = len(lines)
+        if self._of_one:
+            room = min(room, self._of_one - shown)
+        if self._whole:
+            room = min(room, self._whole - self._all - 1)
+        room = max(room, 0)
+        if room < len(lines):
+            self._left_out[who] = self._left_out.get(who, 0) + len(lines) - room
+        if not room:
+            return []
+        self._shown[who] = shown + room
+        self._all += room + 1
+        return ["{0}:".format(who)] + ["  " + line for line in lines[:room]]
+
+    def left_out(self, details: t.Optional[str]) -> t.List[str]:
+        """One line on what was not shown, and where it is; none where everything was. ``details``: the file that has all, or None."""
+        if not self._left_out:
+            return []
+        where = "{0} has all of them, and so has -v".format(details) if details else "-v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+        names = some(sorted(self._left_out), 3)
+        return ["{0:,} lines of diffs left out, of {1}: {2}".format(sum(self._left_out.values()), names, where)]
+
+
+class Alike:
+    """Warnings that differ in their host's name alone are one, and there is room for so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen: t.Dict[str, int] = {}
+
+    def is_news(self, host: str, text: str) -> bool:
+        """Whether it is shown; otherwise it is counted."""
+        key = text.replace(host, "*")
+        self._seen[key] = self._seen.get(key, 0) + 1
+        return self._seen[key] == 1 and len(self._seen) <= self._most
+
+    def left_out(self) -> t.List[str]:
+        """One line on those that were only counted."""
+        shown = min(len(self._seen), self._most)
+        count = sum(self._seen.values()) - shown
+        return ["{0:,} more warnings, {1}".format(count, "of other hosts" if len(self._seen) == shown else "-v shows them")] if count else []
+
+
 def end_line(
     rows: t.Mapping[str, t.Mapping[str, int]],
     seconds: float,

@@ -40,7 +40,7 @@ class Run:
     def __init__(self, verbosity=0, **options):
         self.callback = CallbackModule()
         self.screen = self.callback._display = Screen(verbosity)
-        options = dict({"details_file": None, "progress_seconds": 15.0}, **options)
+        options = dict({"details_file": None, "progress_seconds": 15.0, "diff_lines": 80, "diff_lines_of_host": 20}, **options)
         self.callback.get_option = options.get
         self.callback._handle_warnings = lambda data: [self.screen.warning(text) for text in data.pop("warnings", ())]
         self.stats = {}
@@ -311,6 +311,63 @@ def test_a_diff_moves_no_cursor(whole):
     """Nor with -v: what a cluster wrote into an object is shown, and does nothing."""
     lines = digest_text.short_diff("+link \x1b]0;title\x07\x1b[2Jwg\u202e\n", whole)
     assert lines == ["+link ?]0;title??[2Jwg?"]
+
+
+def differ(run, host, lines, **task):
+    run.task("Converge", **task)
+    text = "".join("{0} {1}\n".format(host, number) for number in range(lines))
+    given_ = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: host), _task=run.now, _result={"diff": {"before": "", "after": text}})
+    run.callback.v2_on_file_diff(given_)
+
+
+def test_a_first_diff_over_many_hosts_fits_and_says_what_it_left_out(tmp_path):
+    path = tmp_path / "details"
+    run = Run(details_file=str(path)).play("Converge the nodes")
+    for number in range(500):
+        differ(run, "n{0:03}".format(number), 80)
+    lines = run.end()
+    assert len(lines) <= 80 + 2
+    shown = [line for line in lines if line.startswith("  +")]
+    assert max(sum(line.startswith("  +n{0:03}".format(number)) for line in shown) for number in range(500)) == 20
+    assert lines[-2] == "{0:,} lines of diffs left out, of n000, n001, n002 and 497 more: {1} has all of them, and so has -v".format(40000 - len(shown), path)
+    kept = path.read_text()
+    assert kept.count("\n+n") == 40000 and "n499:\n" in kept
+
+
+def test_a_diff_that_fits_is_whole_and_nothing_is_said():
+    run = Run().play("p")
+    differ(run, "n1", 3)
+    assert run.end()[:-1] == ["n1:", "  +n1 0", "  +n1 1", "  +n1 2"]
+
+
+@pytest.mark.parametrize("options", [{"verbosity": 1}, {"diff_lines": 0, "diff_lines_of_host": 0}])
+def test_the_bounds_of_a_diff_can_be_lifted(options):
+    run = Run(**options).play("p")
+    differ(run, "n1", 500)
+    assert sum(line.startswith("  +n1") for line in run.end()) == 500 and not any("left out" in line for line in run.screen.lines)
+
+
+def test_without_a_file_of_details_it_says_how_to_have_one():
+    run = Run().play("p")
+    differ(run, "n1", 21)
+    assert run.end()[-2] == "1 lines of diffs left out, of n1: -v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+
+
+def test_what_five_hundred_hosts_warn_of_is_said_once():
+    """The discovered interpreter, for one. What one host alone warns of is not lost among them."""
+    run = Run().play("p").task("t")
+    for number in range(500):
+        run.result("n{0:03}".format(number), warnings=["Host 'n{0:03}' is using the discovered Python interpreter".format(number)])
+    run.result("n007", warnings=["disk full"])
+    lines = run.end()
+    assert [line for line in lines if "WARNING" in line] == [
+        "[WARNING]: Host 'n000' is using the discovered Python interpreter", "[WARNING]: disk full"]  # fmt: skip
+    assert lines[-2] == "499 more warnings, of other hosts"
+    run = Run().play("p").task("t")
+    for number in range(500):
+        run.result("n1", warnings=["strange thing {0}".format(number)])
+    lines = run.end()
+    assert sum("WARNING" in line for line in lines) == 30 and lines[-2] == "470 more warnings, -v shows them"
 
 
 PLAYS = """
