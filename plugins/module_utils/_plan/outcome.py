@@ -16,6 +16,8 @@ OK, FAILED, NOT_ASKED = "ok", "failed", "not asked"
 #: The table ends after so many clusters, the worst first, and the list after so many errors; what is left out is counted.
 SHOWN_CLUSTERS = 20
 SHOWN_ERRORS = 20
+#: So many of them though nothing is wrong with them.
+SHOWN_WELL = 8
 #: A reason that a server wrote may be a page long.
 LONGEST_LINE = 400
 
@@ -152,7 +154,8 @@ def _table(asked: t.Sequence[str], cells: Cells) -> t.List[str]:
     """Clusters under each other, what failed first. Capabilities that nobody asked for have no column."""
     columns = [name for name in asked if any(row[name] != NOT_ASKED for row in cells.values())]
     order = sorted(cells, key=lambda name: (_rank(cells[name], columns), name))
-    shown, rest = order[:SHOWN_CLUSTERS], order[SHOWN_CLUSTERS:]
+    most = max(SHOWN_WELL, min(SHOWN_CLUSTERS, sum(1 for name in order if _rank(cells[name], columns) < 2)))
+    shown, rest = order[:most], order[most:]
     rows = [["CLUSTER", *(name.upper() for name in columns)]] + [[name, *(cells[name][column] for column in columns)] for name in shown]
     widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -16,8 +16,10 @@ from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted
 Facts = t.Mapping[str, t.Any]
 Found = t.Mapping[str, t.Mapping[str, t.Any]]
 
-#: Rows of a table that a screen holds. The file has all.
+#: Rows of a table that a screen holds, if so many are in trouble. The file has all.
 ROWS = 40
+#: A table of this size is shown whole. Of a longer one so many rows are shown though nothing is wrong in them.
+WHOLE, WELL = 24, 12
 #: A matrix of more hosts than this is wider than a screen; then the worst pairs are told.
 WIDE = 12
 PAIRS = 10
@@ -84,7 +86,8 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     if not rows:
         return ""
     heads = ("CLUSTER", "NODE", "PEER", "ENDPOINT", "ALLOWED IPS", "HANDSHAKE")
-    if not most or len(rows) <= most:
+    most = most and max(WELL, min(most, sum(1 for badness, unused in rows if badness[0] < 2)))
+    if not most or len(rows) <= max(most, WHOLE):
         return _table([heads] + [row for unused, row in rows])
     worst = sorted(rows, key=_by_badness)[:most]
     note = "{0:,} of {1:,} peers, the worst first; {2} answered lately (mesh_report_file and -v have every row)"

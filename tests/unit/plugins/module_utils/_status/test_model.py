@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan import outcome
 from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, history, model, page, prometheus, report
 
 HERE = pathlib.Path(__file__).resolve()
@@ -250,6 +251,24 @@ def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
     assert "gcp-node-1: not asked (outside --limit)" in text and "did not answer" not in text
     assert 'multicluster_nodes_not_asked{fabric="default"} 4' in metrics and metrics.count("\nmulticluster_node_up{") == 4
     assert 'class="scope"' not in page.render(built()) and built()["scope"]["limit"] == ""
+
+
+@pytest.mark.parametrize("sizes", [{"aws": 4, "gcp": 3}, {"aws": 6, "gcp": 6}, {"c{0:02}".format(number): 5 for number in range(20)}],
+                         ids=["7", "12", "100"])  # fmt: skip
+def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
+    """With a callback that shows a list as JSON, a line for each item and two around them, also the table at the end of site."""
+    given = fabrics.facts(sizes)
+    names = list(verified.CAPABILITIES)
+    found = model.gathered(given, given["now"])
+    for host, row in found.items():
+        others = [name for name in found if name.split("-")[0] != host.split("-")[0]]
+        row["probe"]["pings"] = [{"source": "10.0.0.1", "target": "10.0.0.2", "node": name, "ok": True, "milliseconds": 1.0} for name in others]
+    facts = {"mesh": given["mesh"], "found": found, "declared": list(found), "capabilities": names, "plans": {name: verified.result() for name in names}}
+    told = report.build(facts)
+    assert told["verdict"] == "proven", told["problems"][:3]
+    results = {name: [{}] for name in ("mesh", *names)}
+    end = outcome.judge(outcome.Told(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True}))
+    assert end["ok"] and len(told["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 
 def drift_of(host):
