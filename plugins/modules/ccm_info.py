@@ -71,7 +71,8 @@ in_sync:
 clusters:
   description:
     - For each cluster what M(multicluster.network.load_balancers) returns of it, with its plan and refusals, and C(reservations),
-      C(control_plane), C(devices), C(zones), C(sessions) and C(findings).
+      C(control_plane), C(devices), C(zones), C(sessions) and C(findings). The C(load_balancer_name) of a recorded reservation is how
+      the original calls the load balancer of its Service in its log and events.
   type: dict
   returned: always
   sample:
@@ -87,6 +88,7 @@ clusters:
       plan: {create: 0, update: 0, delete: 0, unchanged: 0, changes: []}
       refused: []
       reservations: [{id: 203.0.113.0, address: 203.0.113.0, cidr: 32, state: created, location: "", ours: true, service: default/web,
+        load_balancer_name: "usage=metal-ccm-auto:service=l7RnKS8k48oG3Qv3Pxx8FzEMj3X3E5c8JPOIzyLWWdY=:cluster=5a3e0c4e-6a1f-4a55-9d0c-3b2d2f6b1c11",
         assigned_to: []}]
       control_plane: {}
       devices: []

@@ -156,7 +156,7 @@ def _ccm_fitted(
     if "error" in expected or "skipped" in expected:
         answer = {key: answer.get(key) for key in expected}  # what stays as it was need not be told
     fitted = {key: None if expected.get(key, 0) is None and value == "" else value for key, value in answer.items()}
-    mapped = vector.get("mapped") or vector.get("mapped_cidrs") or ()
+    mapped = vector.get("mapped_cidrs") or ()
     if mapped and isinstance(expected.get("actions"), list):
         # to map what is mapped may be told or not
         for side in (expected, fitted):

@@ -142,9 +142,9 @@ def test_ccm_rules() -> None:
     said = {"expected": {"message_contains_all": ["one", "two"]}}
     assert judge("ccm", "g", said, {"message": "POST /x: one; two"}).word == "passed"
     assert judge("ccm", "g", said, {"message": "one"}).word == "failed"
-    mapped = {"expected": {"actions": [{"action": "map", "cidr": "192.0.2.1/32"}]}, "mapped": ["192.0.2.1/32"]}
+    mapped = {"expected": {"actions": [{"action": "map", "cidr": "192.0.2.1/32"}]}, "mapped_cidrs": ["192.0.2.1/32"]}
     assert judge("ccm", "service_reconcile", mapped, {"actions": []}).word == "passed"
-    assert judge("ccm", "service_reconcile", dict(mapped, mapped=[]), {"actions": []}).word == "failed"
+    assert judge("ccm", "service_reconcile", dict(mapped, mapped_cidrs=[]), {"actions": []}).word == "failed"
     peers = {"expected": {"peers": [{"a": 1}, {"b": 2}]}}
     got = {"peers": [{"b": 2, "peer-port": 0, "hold-time": "0s"}, {"a": 1}], "address-pools": []}
     assert judge("ccm", "metallb_configmap", peers, got).word == "passed"

@@ -14,7 +14,7 @@ from .._kubernetes.clusters import Clusters
 from .._loadbalancers import provider as interface
 from .._loadbalancers.identities import parse_provider_id
 from .._loadbalancers.instances import region_of, zone_of
-from .._loadbalancers.reservations import is_ours
+from .._loadbalancers.reservations import Owner, is_ours, load_balancer_name, service_tags
 from .._loadbalancers.setup import Setup
 from .._plan.objects import field_manager
 from .._values.refused import ValueRefused
@@ -46,10 +46,11 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
     result.pop("changed")
     owner, tag = setup.owner(one.state.uid), str(setup.settings.values["eip_tag"])
     recorded = one.state.ledger
+    services = {item.id: recorded[item.id].service if item.id in recorded else "" for item in held}
     result["reservations"] = [
         {"id": item.id, "address": item.address, "cidr": item.cidr, "state": item.state, "location": item.location,
-         "ours": bool(one.state.uid) and is_ours(item, owner), "service": recorded[item.id].service if item.id in recorded else "",
-         "assigned_to": [row.device for row in item.assignments]}
+         "ours": bool(one.state.uid) and is_ours(item, owner), "service": services[item.id],
+         "load_balancer_name": _name(owner, services[item.id]), "assigned_to": [row.device for row in item.assignments]}
         for item in held
     ]  # fmt: skip
     result["control_plane"] = next(
@@ -68,6 +69,11 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
     pods = client.list(PODS, label_selector="tier=control-plane").items
     result["findings"] = findings(nodes, devices, request.get("node_devices") or {}, pods) if not setup.static else []
     return result
+
+
+def _name(owner: Owner, service: str) -> str:
+    namespace, slash, name = service.partition("/")
+    return load_balancer_name(service_tags(owner, namespace, name)) if slash and owner.cluster_uid else ""
 
 
 def _sessions(one: Run, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:

@@ -11,7 +11,7 @@ import typing as t
 
 from .._kubernetes.argspec import clusters_spec, owner_spec
 from .._loadbalancers.announcing import OTHER, SPEAKER
-from .._loadbalancers.identities import IDENTITIES
+from .._loadbalancers.identities import DEFAULT_IDENTITY, IDENTITIES
 from .._loadbalancers.setup import PROVIDERS
 from .._module import fail_on_refused_spec
 
@@ -26,7 +26,7 @@ def settings_spec() -> Spec:
     spec.update(
         cluster={"type": "str", "required": True},
         provider={"type": "str", "choices": list(PROVIDERS), "default": "static"},
-        identity={"type": "str", "choices": sorted(IDENTITIES), "default": "metal-ccm"},
+        identity={"type": "str", "choices": sorted(IDENTITIES), "default": DEFAULT_IDENTITY},
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         pool={"type": "list", "elements": "str", "default": []},
         config_file={"type": "path"},
@@ -125,7 +125,7 @@ def cleanup_spec() -> Spec:
         allow_plain_http={"type": "bool", "default": False},
         config_file={"type": "path"},
         use_environment={"type": "bool", "default": False},
-        identity={"type": "str", "choices": sorted(IDENTITIES), "default": "metal-ccm"},
+        identity={"type": "str", "choices": sorted(IDENTITIES), "default": DEFAULT_IDENTITY},
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         fail_on_failures={"type": "bool", "default": True},
         **fail_on_refused_spec(),

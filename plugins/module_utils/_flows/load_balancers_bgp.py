@@ -16,9 +16,8 @@ from .._loadbalancers import provider as interface
 from .._loadbalancers.bgp import NodeBgp, project_bgp, selected_nodes
 from .._loadbalancers.bgp_claims import check_bgp_claims, prefix_limit
 from .._loadbalancers.identities import parse_provider_id
-from .._loadbalancers.node_annotations import MARK, node_annotations, password_keys
+from .._loadbalancers.node_annotations import password_keys, plan_node_annotations
 from .._loadbalancers.setup import Setup
-from .._plan.annotations import Pattern, plan_annotations
 from .._plan.plan import Change, Plan
 from .._values.keys import fingerprint
 from .._values.refused import ValueRefused
@@ -35,7 +34,7 @@ class Facts(t.NamedTuple):
     limit: t.Optional[int]
 
 
-def gather(setup: Setup, provider: t.Any, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
+def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
     """One node that fails is refused by name, the others go on. Raises ValueRefused where the project's BGP cannot be had."""
     can, values = provider.capabilities(), setup.settings.values
     limit, switched_on = setup.given.get("max_prefixes"), True
@@ -66,10 +65,11 @@ def gather(setup: Setup, provider: t.Any, state: t.Any, mode: str, dry: bool, pl
     kept, refused = check_bgp_claims(found, setup.grants)
     for refusal in refused:
         plan.refuse(refusal.object.replace("node ", "node {0}/".format(setup.cluster), 1), refusal.reason, refusal.message)
+    private = {node.name: private[node.name] for node in kept if node.name in private}
     return Facts(kept, private, frozenset(state.nodes), not failed, limit)
 
 
-def _node(setup: Setup, provider: t.Any, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:
+def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:
     if setup.static:
         facts = provider.node_bgp_info(device, name)
         if facts is not None and not facts.source_ip:
@@ -94,14 +94,8 @@ def annotate(
 ) -> None:  # fmt: skip
     """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
     scheme = setup.scheme
-    wanted = {node.name: node_annotations(node, scheme, facts.private.get(node.name, "")) for node in facts.nodes}
-    keys = [pattern.replace(MARK, "*", 1) for pattern in scheme.indexed().values()]
-    if mode == "absent":
-        keys += list(scheme.legacy().values()) + [scheme.private_network, "{0}/peer-asn".format(scheme.domain), "{0}/peer-ip".format(scheme.domain)]
-        wanted = {name: {} for name in state.nodes}
-    patterns = [Pattern(key) for key in keys]
-    part, patches = plan_annotations(
-        setup.cluster, wanted, state.nodes, manager, patterns, adopt=bool(request.get("adopt")), max_deletes=-1, confirm_empty=True
+    part, patches = plan_node_annotations(
+        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, bool(request.get("adopt")), absent=mode == "absent"
     )
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]

@@ -15,7 +15,7 @@ from .._loadbalancers import provider as interface
 from .._loadbalancers.bgp import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from .._loadbalancers.instances import Device
 from .._loadbalancers.node_annotations import private_network
-from .._loadbalancers.reservations import Assignment, Reservation
+from .._loadbalancers.reservations import Assignment, Reservation, carries
 from .._values.ascii_text import is_alnum
 from .._values.refused import ValueRefused
 
@@ -81,6 +81,8 @@ class EquinixMetal:
             if not good:
                 raise
             return changed
+        if not session_answer(self.api.status, "")[0]:
+            raise ApiFailed("api", "nobody knows whether {0} has a session now".format(device), self.api.status)
         return True
 
     def sessions(self, device: str) -> t.List[t.Dict[str, str]]:
@@ -118,12 +120,12 @@ class EquinixMetal:
         known: t.Optional[t.Set[str]] = None
         body = dict(request, details="Service " + description[:200])
         try:
-            known = {item.id for item in self.list_addresses() if set(request["tags"]) <= set(item.tags)}
+            known = {item.id for item in self.list_addresses() if carries(item.tags, request["tags"])}
             return self.order(body)
         except ApiFailed as error:
             if error.status is not None or known is None:
                 raise
-            new = [item for item in self.list_addresses() if set(request["tags"]) <= set(item.tags) and item.id not in known]
+            new = [item for item in self.list_addresses() if carries(item.tags, request["tags"]) and item.id not in known]
             if len(new) != 1:
                 raise
             return new[0]

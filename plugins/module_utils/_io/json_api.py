@@ -77,6 +77,7 @@ class JsonApi:
         self._send = send or https
         self._sleep, self._clock, self._tries, self._request_s, self._total_s = sleep, clock, tries, request_s, total_s
         self.calls = 0
+        self.status: t.Optional[int] = None  # of the last answer
 
     def call(
         self, method: str, path: str, query: t.Optional[t.Mapping[str, t.Any]] = None, body: t.Optional[t.Mapping[str, t.Any]] = None,
@@ -93,6 +94,7 @@ class JsonApi:
         for attempt in range(1, self._tries + 1):
             self.calls += 1
             answer = self._send(method, url, headers, data, min(self._request_s, max(0.1, deadline - self._clock())))
+            self.status = answer.status
             if answer.status is not None and 200 <= answer.status < 300:
                 return self._decoded(method, path, answer)
             if answer.status == 404 and missing_ok:

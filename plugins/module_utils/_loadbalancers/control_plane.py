@@ -19,7 +19,6 @@ from .identities import PROVIDER_PREFIXES, parse_provider_id
 from .reservations import REFUSE, Assignment, Reservation
 
 LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-TIMEOUT_S = 5
 RESYNC, ADD, UPDATE, REMOVE = "resync", "add", "update", "delete"
 
 

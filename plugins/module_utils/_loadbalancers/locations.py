@@ -40,8 +40,3 @@ def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) ->
                 raise ValueRefused("no_location", "{0} is no {1}".format(quoted(text), kind))
             return {kind: text}
     raise ValueRefused("no_location", "no metro or facility is known; set metro in load_balancers_settings, or annotate the Service")
-
-
-def location_warnings(location: t.Mapping[str, str]) -> t.List[str]:
-    """Facilities were switched off before the platform was."""
-    return ["the provider refuses facilities since 2023; name a metro"] if FACILITY in location else []

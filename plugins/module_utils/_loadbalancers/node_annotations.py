@@ -11,6 +11,8 @@ import base64
 import re
 import typing as t
 
+from .._plan.annotations import Patch, plan_annotations
+from .._plan.plan import Plan
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .bgp import NodeBgp
@@ -21,7 +23,6 @@ MARK = "{{n}}"
 _LEGACY = {"local_asn": "node-asn", "peer_asn": "peer-asns", "peer_ip": "peer-ips", "source_ip": "src-ip"}
 _INDEXED = {"local_asn": "node-asn", "peer_asn": "peer-asn", "peer_ip": "peer-ip", "source_ip": "src-ip", "password": "bgp-pass"}
 _TWINS = {"peer_asn": "peer-asn", "peer_ip": "peer-ip"}
-Patch = t.Dict[str, t.Optional[str]]
 
 
 class Scheme(t.NamedTuple):
@@ -88,21 +89,30 @@ def _numbered(pattern: str, index: int) -> str:
     return pattern.replace(MARK, str(index), 1)
 
 
-def stale_annotations(existing: t.Iterable[str], wanted: t.Container[str], scheme: Scheme) -> t.List[str]:
-    """Keys of our own patterns that nobody wants any more: those of routers that are gone, and withheld passwords."""
-    patterns = [
-        re.compile(re.escape(before) + "(?:0|[1-9][0-9]{0,5})" + re.escape(after) + r"\Z")
+def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], bool]]:
+    """What tells our own numbered keys, which go once nobody wants them: those of routers that are gone, and withheld passwords."""
+    return [
+        re.compile(re.escape(before) + ("(?:0|[1-9][0-9]{0,5})" if mark else "") + re.escape(after) + r"\Z").match
         for before, mark, after in (pattern.partition(MARK) for pattern in scheme.indexed().values())
-        if mark
-    ]
-    return sorted(key for key in existing if key not in wanted and any(pattern.match(key) for pattern in patterns))
+    ]  # type: ignore[return-value]
 
 
-def annotation_patch(existing: t.Mapping[str, str], wanted: t.Mapping[str, str], scheme: Scheme) -> t.Optional[Patch]:
-    """The differing keys only, None for those to remove; None when nothing differs."""
-    patch: Patch = {key: value for key, value in wanted.items() if existing.get(key) != value}
-    patch.update(dict.fromkeys(stale_annotations(existing, wanted, scheme)))
-    return patch or None
+def plan_node_annotations(
+    cluster: str, nodes: t.Iterable[NodeBgp], private: t.Mapping[str, str], objects: t.Mapping[str, t.Mapping[str, t.Any]],
+    scheme: Scheme, manager: str, adopt: bool = False, absent: bool = False,
+) -> t.Tuple[Plan, t.List[Patch]]:  # fmt: skip
+    """One patch for each node that differs. ``objects`` are the cluster's Nodes by name, ``private`` their private networks.
+
+    A node whose facts are missing keeps what it has. With ``absent`` everything of ours goes from all nodes.
+    """
+    wanted = {name: {scheme.private_network: network} for name, network in private.items() if network and scheme.names != LEGACY}
+    wanted.update({node.name: node_annotations(node, scheme, private.get(node.name, "")) for node in nodes})
+    owned = stale_keys(scheme)
+    if absent:
+        twins = ["{0}/{1}".format(scheme.domain, name) for name in _TWINS.values()]
+        owned.append(frozenset([*scheme.legacy().values(), scheme.private_network, *twins]).__contains__)
+        wanted = {name: {} for name in objects}
+    return plan_annotations(cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True)
 
 
 def password_keys(keys: t.Iterable[str], scheme: Scheme) -> t.Set[str]:

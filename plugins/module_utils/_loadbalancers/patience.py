@@ -28,13 +28,3 @@ def may_move(record: Record, patience: Patience, now: float) -> bool:
     """Whether, with one more failed probe at ``now``, the address may move. A clock that was set back does not hold it."""
     rested = record.moved_at is None or not 0 <= now - record.moved_at < patience.rest_s
     return rested and record.failures + 1 >= patience.failures
-
-
-def after_probe(record: Record, healthy: bool) -> Record:
-    """The record after the address was probed."""
-    return record._replace(failures=0 if healthy else record.failures + 1)
-
-
-def after_move(now: float) -> Record:
-    """The record after a move."""
-    return Record(0, now)

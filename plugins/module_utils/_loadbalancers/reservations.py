@@ -79,18 +79,13 @@ def service_tags(owner: Owner, namespace: str, name: str) -> t.List[str]:
 
 
 def load_balancer_name(tags: t.Iterable[str]) -> str:
-    """The load balancer's internal name."""
+    """The name of a Service's load balancer in the original's log and events."""
     return ":".join(tags)
 
 
 def carries(tags: t.Optional[t.Iterable[str]], wanted: t.Iterable[str]) -> bool:
     """Whether all wanted tags are there, as exact text; extra tags and the order do not matter."""
     return set(wanted) <= set(tags or ())
-
-
-def first_match(reservations: t.Sequence[t.Optional[t.Iterable[str]]], wanted: t.Sequence[str]) -> int:
-    """The index of the first list of tags that carries all the wanted ones, or -1."""
-    return next((index for index, tags in enumerate(reservations) if carries(tags, wanted)), -1)
 
 
 def is_ours(reservation: Reservation, owner: Owner) -> bool:

@@ -19,7 +19,7 @@ from .._plan.pending import Pending
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .locations import Places, location_of
-from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, matches_of, reservation_of, service_tag, service_tags
+from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, reservation_of, service_tag, service_tags
 from .services import Service, address_of, addresses_in_use, annotates, counts, left_alone, opted_out, retains
 from .static_pool import Pool
 
@@ -236,9 +236,3 @@ def orphans(
         actions += releases
         actions += [Action(CLEAR_ADDRESS, other.key, item.address) for other in former if other.address and other.address == item.address]
     return Outcome(actions, notes=tuple(notes))
-
-
-def duplicates(services: t.Iterable[Service], reservations: t.Sequence[Reservation], owner: Owner) -> t.Dict[str, t.List[str]]:
-    """``namespace/name`` -> ids, for Services with more than one reservation."""
-    found = {item.key: [match.id for match in matches_of(reservations, owner, item.namespace, item.name)] for item in services}
-    return {key: ids for key, ids in found.items() if len(ids) > 1}

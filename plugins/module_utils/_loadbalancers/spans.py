@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._values.addresses import Address, Network, contains, parse_address, parse_network
+from .._values.addresses import Address, Network, parse_address, parse_network
 from .._values.refused import ValueRefused, quoted
 
 
@@ -52,8 +52,3 @@ def host(address: Address) -> str:
 def address_at(version: int, number: int) -> str:
     """A number as text."""
     return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))
-
-
-def inside(network: Network, granted: t.Iterable[Network]) -> bool:
-    """Whether a network lies in one of the granted ones."""
-    return any(contains(outer, network) for outer in granted)

@@ -15,13 +15,13 @@ configuration passwords plain (the original has no other place for them); delete
 from __future__ import annotations
 
 import json
+import types
 import typing as t
 import urllib.parse
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_equinix as equinix_metal
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_bgp, load_balancers_equinix
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    areas,
     bgp,
     equinix_records,
     garbage,
@@ -30,12 +30,14 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     load_balancer_setting,
     locations,
     node_annotations,
-    provider,
     reservations,
+    service_plan,
+    services,
     settings,
     setup,
     static_pool,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Unhandled
@@ -70,22 +72,21 @@ def config_precedence(data: Input) -> Answer:
     schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
-    host = data.get("metadata_facility") or (data.get("metadata") or {}).get("facility") or ""
+    host = data.get("metadata_facility") or ""
     places = locations.Places(str(values["metro"]), str(values["facility"]), ccm_services.facility_of_host(host))
     if seed and places.host_facility:
         values["facility"] = locations.location_of({}, places).get("facility", "")
+    for name in ("annotation_peer_asn", "annotation_peer_ip") if seed else ():
+        values[name + "s"] = values[name]  # the seed's names of these two
     if seed:  # the seed's default; 0 is ours, which finds the same
         values["api_server_port"] = values["api_server_port"] or 6443
-    for name in ("annotation_peer_asn", "annotation_peer_ip"):
-        values[name + "s"] = values[name]
-    values["base_url"] = values["base_url"] or equinix_metal.PUBLIC_URL
+    values["base_url"] = values["base_url"] or load_balancers_equinix.PUBLIC_URL
     parsed = load_balancer_setting.parse_load_balancer(values["loadbalancer"])
     return dict(values, loadbalancer_enabled=parsed.enabled, warnings=read.warnings, printable=read.printable())
 
 
 def _overrides(values: Input) -> t.Dict[str, str]:
-    found = {datum: values.get(name) or values.get(name + "s") for datum, name in _NAMES.items()}
-    return {datum: str(name) for datum, name in found.items() if name}
+    return {datum: str(values[name]) for datum, name in _NAMES.items() if values.get(name)}
 
 
 def eip_location(data: Input) -> Answer:
@@ -104,7 +105,8 @@ def eip_tags(data: Input) -> Answer:
 
 
 def tag_match(data: Input) -> Answer:
-    return {"_first_index": reservations.first_match(data["reservations"] or [], data["tags"] or [])}
+    matching = [index for index, tags in enumerate(data["reservations"] or []) if reservations.carries(tags, data["tags"] or [])]
+    return {"_first_index": matching[0] if matching else -1}
 
 
 def node_selector(data: Input) -> Answer:
@@ -119,33 +121,28 @@ def bgp_project(data: Input) -> Answer:
     config = data["config"]
     if not load_balancer_setting.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
         return {"post": None, "effective": {}, "error": None}
-    read = data.get("get_response")
-    status = data.get("get_status", read.get("status") if read is not None else ccm_services.NO_ANSWER[0])
-    answered = isinstance(status, int) or status in ccm_services.NO_ANSWER  # else it is the configuration's own status
-    if answered and ccm_services.failure(status):
-        return {"post": None, "effective": {}, "error": ccm_services.failure(status)}
-    plan = bgp.project_bgp(
-        read.get("body") if answered and read and "body" in read else {} if read is None else read,
-        _asns(config)[0], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed",
-    )  # fmt: skip
+    read = {"status": ccm_services.NO_ANSWER[0]} if data["get_response"] is None else data["get_response"]
+    if isinstance(read.get("status"), int) or read.get("status") in ccm_services.NO_ANSWER:  # an HTTP answer, not the configuration
+        return {"post": None, "effective": {}, "error": ccm_services.failure(read["status"])}
+    plan = bgp.project_bgp(read, _asns(config)[0], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed")
     error = ccm_services.failure(data["post_response"].get("status")) if data.get("post_response") else ""
     effective = {"local_asn": plan.local_asn, "md5": plan.password or None, "max_prefix": plan.max_prefixes}
     return {"post": plan.post, "effective": effective, "error": error or None}
 
 
 def bgp_node(data: Input) -> Answer:
-    if data.get("event") in ("node_removed", "remove"):
-        return {"requests": []}
-    node = data["node"] if isinstance(data.get("node"), dict) else {}
+    double = Double([data["post_response"]] if data.get("post_response") else [])
+    if data.get("event") == "node_removed" or "node" in data:
+        nodes = [data["node"]] if data.get("node") else []
+        plan = Plan()
+        state = types.SimpleNamespace(nodes={row["name"]: {"metadata": row, "spec": {"providerID": row["provider_id"]}} for row in nodes})
+        load_balancers_bgp.gather(_setup({"provider": "equinix_metal"}), double.provider(), state, "remove", False, plan)
+        return {"requests": double.shown(), "ok": not plan.refused}
     try:
-        identities.parse_provider_id(data.get("provider_id", node.get("provider_id", "D")))
-    except ValueRefused as error:
-        return {"requests": [], "ok": False, "changed": False, "skipped": True, "error": error.word}
-    answer = data.get("post_response") or {}
-    message = equinix_records.error_message(answer.get("body"))
-    good, changed = bgp.session_answer(answer.get("status"), message)
-    request = {"method": "POST", "path_suffix": "/devices/{id}/bgp/sessions", "body": bgp.SESSION_REQUEST}
-    return {"request": request, "requests": [request], "ok": good, "changed": changed}
+        changed, good = double.provider().ensure_node_bgp("D"), True
+    except ValueRefused:
+        changed = good = False
+    return {"request": double.shown()[0], "requests": double.shown(), "ok": good, "changed": changed}
 
 
 def bgp_neighbors(data: Input) -> Answer:
@@ -161,9 +158,8 @@ def _asns(config: Input) -> t.Tuple[int, int]:
 
 def annotations(data: Input) -> Answer:
     config = data.get("config") or {}
-    existing = dict(data.get("existing_annotations") or {})
     scheme = node_annotations.Scheme(
-        data.get("scheme") or config.get("annotation_scheme") or node_annotations.BOTH,
+        data.get("scheme") or node_annotations.BOTH,
         _overrides(config),
         config.get("annotation_legacy_singular", True),
         config.get("publish_bgp_password", True),
@@ -174,27 +170,26 @@ def annotations(data: Input) -> Answer:
     network = data.get("private_network") or ""
     if "device_addresses" in data:
         network = node_annotations.private_network(data["device_addresses"])
-    wanted: t.Dict[str, str] = {}
-    patch = None
-    if data.get("neighbor"):
-        facts = bgp.node_bgp("", [data["neighbor"]], *_asns(config), password=config.get("bgp_pass") or "")
-        wanted = node_annotations.node_annotations(facts, scheme, network)
-        patch = node_annotations.annotation_patch(existing, wanted, scheme)
-    elif network:
-        wanted = {scheme.private_network: network}
+    facts = [bgp.node_bgp("n", [data["neighbor"]], *_asns(config), password=config.get("bgp_pass") or "")] if data.get("neighbor") else []
+    existing = dict(data.get("existing_annotations") or {})
+    objects = {"n": {"metadata": {"name": "n", "annotations": existing}}}
+    private = {"n": network} if network else {}
+    plan, patches = node_annotations.plan_node_annotations("c", facts, private, objects, scheme, "multicluster.network/vectors", adopt=True)
+    if plan.refused:
+        return {"error": plan.refused[0].reason}
+    patch = patches[0].values if patches else {}
     if data.get("compare") == "patch":
         return {"patch": dict(patch, metadata={"annotations": patch}) if patch else None}
-    final = dict(existing, **wanted)
-    return {key: value for key, value in final.items() if (patch or {}).get(key, "") is not None}
+    return {key: value for key, value in dict(existing, **patch).items() if value is not None}
 
 
 def _variant(data: Input) -> instances.Variant:
-    config = dict(data.get("config") or {}, **(data.get("options") or {}))
+    config = data.get("config") or {}
     seed = data.get("profile") == "seed"
     return instances.Variant(
         config.get("region_from") or ("facility" if seed else "metro"),
         config.get("zone_from") or "none",
-        data.get("address_list") or config.get("address_list") or (instances.SINGLE if seed else instances.ALL),
+        config.get("address_list") or (instances.SINGLE if seed else instances.ALL),
         "plan_name" if seed else "plan",
     )
 
@@ -213,15 +208,14 @@ def instance(data: Input) -> Answer:
 
 def _instance(data: Input) -> Answer:
     node, variant = data["node"], _variant(data)
-    for name, answer in data.items():
-        status = answer.get("status") if isinstance(answer, dict) else answer if name.endswith("status") else None
-        if (isinstance(status, int) and status != 404 or status in ccm_services.NO_ANSWER) and ccm_services.failure(status):
-            raise ValueRefused(ccm_services.failure(status), "the device cannot be read")
+    if data.get("get_response"):
+        word = ccm_services.failure(data["get_response"]["status"])
+        if word:
+            raise ValueRefused(word, "the device cannot be read")
     records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
     device = instances.device_of(node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant)
-    options = dict({"delete_nodes": data.get("delete_nodes", data.get("profile") != "target")}, **(data.get("config") or {}), **(data.get("options") or {}))
-    delete = bool(options["delete_nodes"])
-    taints = [item.get("key") if isinstance(item, dict) else item for item in node.get("taints") or ()]
+    delete = bool((data.get("config") or {}).get("delete_nodes", data.get("profile") != "target"))
+    taints = [item["key"] for item in node.get("taints") or ()]
     fate = instances.fate_of(node.get("ready", True), device, taints, delete)
     if device is None:
         return {"found": False, "exists": False, "shutdown": False, "taint_removed": False, "node_deleted": fate.delete}
@@ -252,111 +246,129 @@ def _instance(data: Input) -> Answer:
 
 def garbage_collection(data: Input) -> Answer:
     rows = ccm_services.reservations_of(data["reservations"])
-    owner = ccm_services.owner(data)
-    found = garbage.sweep(rows, owner, bool(data.get("force") or data.get("forced")))
+    found = garbage.sweep(rows, ccm_services.owner(data), bool(data.get("force")))
     shown = found._asdict()
     if not data.get("confirm"):
-        shown.update(release=[], would_release=found.release, candidates=found.release, listed=found.release)
+        shown.update(release=[], would_release=found.release)
     return shown
 
 
+def _setup(given: Input) -> setup.Setup:
+    return setup.parse_setup(dict(given, cluster="c"), {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P"}, None)
+
+
+class _Capable:
+    """A provider that can some things and counts what is asked of it."""
+
+    predicts = False
+
+    def __init__(self, capabilities: t.Iterable[str]) -> None:
+        self._capabilities, self.asked = frozenset(capabilities), 0
+
+    def capabilities(self) -> t.FrozenSet[str]:
+        """What the vector says."""
+        return self._capabilities
+
+    def read_project_bgp(self) -> Input:
+        """Switched on."""
+        self.asked += 1
+        return {"id": "b1", "status": "enabled", "asn": 65000}
+
+    def node_bgp_info(self, device: str, name: str) -> bgp.NodeBgp:
+        """One router."""
+        self.asked += 1
+        return bgp.NodeBgp(name, "10.0.0.1", 65000, 65530, ("169.254.255.1",))
+
+
 def provider_contract(data: Input) -> Answer:
-    if data.get("provider") == "equinix_metal":
-        warnings = provider.retired_warning((data.get("config") or {}).get("base_url"))
+    given = {"provider": data["provider"]}
+    if data["provider"] == "equinix_metal":
+        made = load_balancers_equinix.EquinixMetal("k", "P", (data.get("config") or {}).get("base_url") or "", plain_http=True)
+        warnings = made.warnings()
         return {"warning": warnings[0].partition(":")[0] if warnings else None}
     if "capabilities" in data:
-        balancer = load_balancer_setting.parse_load_balancer(data.get("loadbalancer") or "empty://")
         can = data["capabilities"]
-        jobs = areas.areas(balancer, "", [name for name in can if not isinstance(can, dict) or can[name]])
-        calls = [job for job in jobs if job in (areas.PROJECT_BGP, areas.NODE_BGP)]
-        return {"bgp_calls": len(calls), "addresses_mapped": areas.ADDRESSES in jobs}
-    if data.get("provider") != "static" or "pool" not in data:
-        setup.parse_setup({"cluster": "c", "provider": data.get("provider")}, {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}, None)
-        raise Unhandled("needs a provider")
-    held = [reservations.Reservation(item, item) for item in data.get("used") or () if isinstance(item, str)]
-    held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item.get("tags") or ()))
-             for item in (*(data.get("used") or ()), *(data.get("existing") or ()), *(data.get("reservations") or ())) if isinstance(item, dict)]
-    requests = data.get("requests") or [data["request"]]
+        capable = _Capable(name for name in can if not isinstance(can, dict) or can[name])
+        nodes = types.SimpleNamespace(nodes={"n": {"metadata": {"name": "n"}}})
+        load_balancers_bgp.gather(_setup(given), capable, nodes, "sync", True, Plan())
+        users = services.Service("default", "web", services.LOAD_BALANCER, "203.0.113.8", {}, "")
+        outcome = service_plan.wanted_by(users, [], ccm_services.context({"config": {"cluster_uid": "u", "loadbalancer": "empty://"}}))
+        return {"bgp_calls": capable.asked, "addresses_mapped": service_plan.MAP in [action.action for action in outcome.actions]}
+    _setup(given)  # refuses a provider that nobody knows
+    held = [reservations.Reservation(item, item) for item in data.get("used") or ()]
+    held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item["tags"])) for item in data.get("existing") or ()]
     answers = []
-    for request in requests:
+    for request in data["requests"] if "requests" in data else [data["request"]]:
         made, new = static_pool.reserve(static_pool.parse_pool(data["pool"]), held, request["tags"])
         held += [made] if new else []
         answers.append({"address": made.address, "cidr": made.cidr, "state": made.state, "tags": list(made.tags)})
     return dict(answers[-1], addresses=[answer["address"] for answer in answers])
 
 
-def api_client(data: Input) -> Answer:
-    beside = {key: value for key, value in data.items() if key != "id"}  # the vector's own
-    given = dict(beside, **(data.get("input") or {}), **(data.get("args") or {}), **(data.get("config") or {}))
-    answers = list(data.get("responses") or [data.get("response") or {}])
-    sent: t.List[t.Dict[str, t.Any]] = []
+class Double:
+    """The provider's API: gives a vector's answers one after the other, the last one again and again."""
 
-    def send(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], seconds: float) -> json_api.Answer:
+    def __init__(self, answers: t.Sequence[Input]) -> None:
+        self.answers, self.sent, self.waits = list(answers) or [{"status": "timeout"}], t.cast(t.List[t.Dict[str, t.Any]], []), t.cast(t.List[float], [])
+
+    def provider(self, base_url: str = "") -> load_balancers_equinix.EquinixMetal:
+        """The product's client of it."""
+        return load_balancers_equinix.EquinixMetal("k", "P", base_url, plain_http=True, send=self._send, sleep=self.waits.append)
+
+    def shown(self) -> t.List[Answer]:
+        """Requests as vectors write those of a device."""
+        return [dict(row, path_suffix=row["path"].replace("/devices/D/", "/devices/{id}/")) for row in self.sent]
+
+    def status(self) -> t.Any:
+        """Of the last answer."""
+        return self.answers[min(len(self.sent), len(self.answers)) - 1].get("status")
+
+    def _send(self, method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], _seconds: float) -> json_api.Answer:
         parts = urllib.parse.urlsplit(url)
-        sent.append({"method": method, "url": url.partition("?")[0], "path": parts.path.partition("/metal/v1")[2] or parts.path,
-                     "headers": dict(headers), "body": json.loads(body) if body else None, "query": dict(urllib.parse.parse_qsl(parts.query))})
-        row = answers[min(len(sent), len(answers)) - 1]
+        self.sent.append({"method": method, "url": url.partition("?")[0], "path": parts.path.partition("/metal/v1")[2] or parts.path,
+                          "headers": dict(headers), "body": json.loads(body) if body else None, "query": dict(urllib.parse.parse_qsl(parts.query))})
+        row = self.answers[min(len(self.sent), len(self.answers)) - 1]
         if not isinstance(row.get("status"), int):
-            return json_api.Answer(None, reason=str(row.get("status") or row.get("error") or "no answer"))
-        text = row.get("raw") if "raw" in row else "" if row.get("body") is None else json.dumps(row["body"])
+            return json_api.Answer(None, reason=str(row.get("status") or "no answer"))
+        text = row["raw"] if "raw" in row else "" if row.get("body") is None else json.dumps(row["body"])
         return json_api.Answer(row["status"], {key.lower(): str(value) for key, value in (row.get("headers") or {}).items()}, text.encode())
 
-    waits: t.List[float] = []
+
+def api_client(data: Input) -> Answer:
+    double = Double(data.get("responses") or [data["response"]])
+    call = CALLS.get(data["operation"])
+    if call is None:
+        raise Unhandled("no call {0}".format(data["operation"]))
     try:
-        one = equinix_metal.EquinixMetal(given.get("api_key") or "k", given.get("project_id") or "P", given.get("base_url") or "",
-                                         plain_http=True, send=send, sleep=waits.append)
-        value = _call(one, data["operation"], given)
-        answer: t.Dict[str, t.Any] = {"ok": True, "status": answers[min(len(sent), len(answers)) - 1].get("status"), "result": value,
-                                      "count": len(value) if isinstance(value, list) else None}
+        value = call(double.provider(data.get("base_url") or ""))
+        answer: t.Dict[str, t.Any] = {"ok": True, "status": double.status(), "result": value, "count": len(value) if isinstance(value, list) else None}
         if isinstance(value, bool):
             answer["changed"] = value
         elif isinstance(value, list):
             answer["ids"] = [getattr(item, "id", None) for item in value]
     except ValueRefused as refused:
         answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message}
-    shown = dict(sent[0], times=len(sent)) if sent else {}
-    return dict(answer, waits=waits, delays=waits, requests=sent, _request=shown, _requests=sent)
+    shown = dict(double.sent[0], times=len(double.sent)) if double.sent else {}
+    return dict(answer, waits=double.waits, requests=double.sent, _request=shown, _requests=double.sent)
 
 
-def _call(one: equinix_metal.EquinixMetal, operation: str, given: Input) -> t.Any:
-    ident = given.get("id") or given.get("device_id") or given.get("device") or "D"
-    calls: t.Dict[str, t.Callable[[], t.Any]] = {
-        "list_reservations": one.list_addresses,
-        "list_addresses": one.list_addresses,
-        "list_devices": one.list_devices,
-        "get_device": lambda: one.get_device(ident),
-        "get_project_bgp": one.read_project_bgp,
-        "project_bgp": one.read_project_bgp,
-        "enable_project_bgp": lambda: one.enable_project_bgp(bgp.project_bgp({}, given.get("asn") or 65000, given.get("md5") or "")),
-        "reserve": lambda: one.order(given.get("body") or {"type": "public_ipv4", "quantity": 1, "tags": given.get("tags") or [],
-                                                           "fail_on_approval_required": True,
-                                                           **{name: given[name] for name in ("metro", "facility") if given.get(name)}}),
-        "sessions": lambda: one.sessions(ident),
-        "release": lambda: one.release_address(given.get("id") or "R"),
-        "unassign": lambda: one.unassign(given.get("id") or "A"),
-        "assign": lambda: one.assign(given.get("address") or "147.75.200.9", ident),
-        "neighbors": lambda: one.neighbours(ident),
-        "bgp_neighbors": lambda: one.neighbours(ident),
-        "get_neighbors": lambda: one.neighbours(ident),
-        "list_neighbors": lambda: one.neighbours(ident),
-        "create_session": lambda: one.ensure_node_bgp(ident),
-        "create_bgp_session": lambda: one.ensure_node_bgp(ident),
-        "ensure_node_bgp": lambda: one.ensure_node_bgp(ident),
-        "update_reservation": lambda: one.update_address(given.get("id") or "R", given.get("body") or {}),
-    }
-    name = operation if operation in calls else next((known for words, known in _OTHER_NAMES if all(word in operation for word in words)), "")
-    if name not in calls:
-        raise Unhandled("no call {0}".format(operation))
-    return calls[name]()
-
-
-#: Other names of the same calls, by the words in them; the first that fits counts.
-_OTHER_NAMES = (
-    (("neighb",), "neighbors"), (("list", "session"), "sessions"), (("get", "session"), "sessions"), (("session",), "create_session"),
-    (("enable", "node"), "create_session"), (("enable", "bgp"), "enable_project_bgp"), (("bgp",), "project_bgp"),
-    (("unassign",), "unassign"), (("assign",), "assign"), (("release",), "release"), (("delete",), "release"), (("reserve_",), "reserve"),
-    (("device", "list"), "list_devices"), (("device",), "get_device"), (("list",), "list_reservations"), (("update",), "update_reservation"),
-)  # fmt: skip
+_ORDER = {"type": "public_ipv4", "quantity": 1, "tags": [], "fail_on_approval_required": True}
+#: The operations, each on the project P, the device D, the reservation R, the assignment A.
+CALLS: t.Dict[str, t.Callable[[load_balancers_equinix.EquinixMetal], t.Any]] = {
+    "list_reservations": lambda one: one.list_addresses(),
+    "list_devices": lambda one: one.list_devices(),
+    "get_device": lambda one: one.get_device("D"),
+    "get_project_bgp": lambda one: one.read_project_bgp(),
+    "enable_project_bgp": lambda one: one.enable_project_bgp(bgp.project_bgp({}, 65000, "")),
+    "reserve": lambda one: one.order(_ORDER),
+    "release": lambda one: one.release_address("R"),
+    "assign": lambda one: one.assign("147.75.200.9", "D"),
+    "unassign": lambda one: one.unassign("A"),
+    "neighbors": lambda one: one.neighbours("D"),
+    "sessions": lambda one: one.sessions("D"),
+    "create_session": lambda one: one.ensure_node_bgp("D"),
+    "update_reservation": lambda one: one.update_address("R", {}),
+}
 
 
 HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_backends as backends
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     bgp,
     metallb_config,
     metallb_names,
     metallb_resources,
-    service_plan,
+    setup,
     yaml_text,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -26,15 +28,11 @@ Answer = t.Any
 _KINDS = {"ipaddresspools": "IPAddressPool", "bgpadvertisements": "BGPAdvertisement", "bgppeers": "BGPPeer"}
 
 
-#: The names that the back ends' common contract has for them.
-_OPERATIONS = {"ensure_service": "add_service", "ensure_nodes": "sync_nodes"}
-
-
 def _nodes(step: Input) -> t.List[bgp.NodeBgp]:
     return [
         bgp.NodeBgp(row["name"], row.get("source_ip") or "", row.get("local_asn") or 0, row.get("peer_asn") or 0,
                     tuple(row.get("peers") or ()), row.get("password") or "")
-        for row in (step.get("nodes") or ([step["node"]] if isinstance(step.get("node"), dict) else []))
+        for row in step.get("nodes") or ()
     ]  # fmt: skip
 
 
@@ -47,58 +45,41 @@ def _services(step: Input) -> t.Dict[t.Tuple[str, str], str]:
 
 
 def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
-    key, nodes, op = _key(step), _nodes(step), _OPERATIONS.get(step["op"], step["op"])
+    key, nodes, op = _key(step), _nodes(step), step["op"]
     in_text = isinstance(target, metallb_config.Config)
     if op == "add_service" and in_text:
         target.add_service(key, step["cidr"], nodes, reserved)
     elif op == "add_service":
         target.add_service(key, step["cidr"], nodes)
     elif op == "remove_service" and in_text:
-        for one in [key] if key else _users(target, step["cidr"]):
-            target.remove_service(one, step.get("cidr") or "", reserved)
+        target.remove_service(key, step["cidr"], reserved)
     elif op == "remove_service":
         target.remove_service(key)
-    elif op in ("add_node", "add_nodes"):
+    elif op == "add_node":
         target.add_nodes(nodes)
     elif op == "remove_node":
-        for name in [step.get("name") or step.get("node")] if not step.get("nodes") else [row["name"] for row in step["nodes"]]:
-            target.remove_node(name)
+        target.remove_node(step["name"])
     elif op == "update_nodes":
         target.sync_nodes(nodes, key=key)
     elif op == "sync_nodes":
         target.sync_nodes(nodes)
-    elif op in ("sync_services", "sync"):
+    elif op == "sync_services":
         target.sync_services(_services(step), nodes, *([reserved] if in_text else []))
-        if op == "sync":
-            target.sync_nodes(nodes)
     else:
         raise Unhandled(op)
-
-
-def _users(config: metallb_config.Config, network: str) -> t.List[t.Tuple[str, ...]]:
-    """Whose the pools of ours with this network are."""
-    pools = config.document.get(metallb_config.POOLS) or []
-    users = [user for pool in pools if pool.get("addresses") == [network] for user in metallb_config.pool_users(pool)]
-    return [tuple(user.split("/")) for user in sorted(users)]
 
 
 def configmap(data: Input) -> Answer:
     options = data.get("options") or {}
     other = {key: value for key, value in (data.get("configmap_data") or {}).items() if key != "config"}
-    held = data.get("existing")
-    given = (data.get("configmap_data") or {}).get("config") or data.get("existing_text")
-    if given is None:
-        given = held if isinstance(held, str) else json.dumps(held or {})
-    if data.get("configmap_exists") is False or ("configmap" in data and data["configmap"] is None):
-        return {"skipped": True, "_skipped": True, "_created": False}
+    if data.get("configmap_exists") is False:
+        return _without_configmap()
+    given = (data.get("configmap_data") or {}).get("config") or json.dumps(data.get("existing") or {})
     document = yaml_text.parse_document(given)
-    rows = data.get("reserved", data.get("reservations", [step["cidr"] for step in data["steps"] if step.get("cidr")])) or []
-    texts = [row if isinstance(row, str) else "{0}/{1}".format(row["address"], row.get("cidr", 32)) for row in rows]
-    reserved = [text if "/" in text else service_plan.host_network(text) for text in texts]
+    reserved = data["reserved"] if "reserved" in data else [step["cidr"] for step in data["steps"] if step.get("cidr")]
     config = metallb_config.Config(
         document,
         metallb_config.Options(options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN),
-        [tuple(pair) for pair in data.get("managed_peers") or ()],
     )
     written = given
     for step in data["steps"]:
@@ -108,6 +89,16 @@ def configmap(data: Input) -> Answer:
         config = metallb_config.Config(yaml_text.parse_document(written), config.options, config.managed)
     patch = {"data": {"config": written}} if written != given else None
     return dict(config.document, _other_data=other, _patch=patch, _changed=patch is not None)
+
+
+def _without_configmap() -> Answer:
+    """What a cluster without it is told."""
+    given = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P", "METAL_LOAD_BALANCER": "metallb:///metallb-system/config"}
+    made = setup.parse_setup({"cluster": "c", "provider": "equinix_metal"}, given, None)
+    wanted = backends.Wanted(backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset())
+    found = backends.Found(made.metallb(False))
+    told = backends.tell(t.cast(Client, None), made, found, wanted, {}, "multicluster.network/vectors")
+    return {"skipped": not told.puts and bool(told.silent)}
 
 
 def text(data: Input) -> Answer:

@@ -60,7 +60,7 @@ def owner(config: Input) -> reservations.Owner:
                               tuple(identities.IDENTITIES if adopted is None else adopted))  # fmt: skip
 
 
-def _context(data: Input) -> service_plan.Context:
+def context(data: Input) -> service_plan.Context:
     config = data["config"]
     return service_plan.Context(
         owner(config),
@@ -91,13 +91,13 @@ class _Run:
     """Carries out what the plan says against the answers that a vector gives."""
 
     def __init__(self, data: Input) -> None:
-        self.data, self.context = data, _context(data)
+        self.data, self.context = data, context(data)
         self.actions: t.List[t.Dict[str, t.Any]] = []
         self.error: t.Optional[str] = None
         self.orders = 0
         self.states: t.Dict[str, str] = {}
         self.held: t.List[reservations.Reservation] = []
-        self.mapped = data.get("mapped") or data.get("mapped_cidrs") or ()
+        self.mapped = data.get("mapped_cidrs") or ()
         listed = data.get("services")
         self.services = None if listed is None else [_service(row) for row in listed]
 
@@ -115,7 +115,7 @@ class _Run:
         return failure(answer.get("status"), ordering) or None
 
     def _each(self) -> None:
-        failing = any(self.data.get(name) for name in ("services_error", "service_list_error", "service_list_failed", "services_list_failed"))
+        failing = bool(self.data.get("service_list_error"))
         removing = self.data.get("mode") == "remove"
         for service in self.services or () if not failing else ():
             try:
@@ -211,18 +211,17 @@ def control_plane_failover(data: Input) -> Answer:
         decision = _drive(run, data.get("health") or {}, probes)
         if decision.unassign:
             calls.append(["DELETE", "/ips/" + decision.unassign])
-            error = _failed(data, "unassign_response", "delete_response")
+            error = _failed(data, "unassign_response")
         if decision.moves and error is None:
             calls.append(["POST", "/devices/{0}/ips".format(decision.device), {"address": decision.address}])
-            error = _failed(data, "assign_response", "post_response")
+            error = _failed(data, "assign_response")
     except ValueRefused as refused:
         error = refused.word
     return {"api_calls": calls, "error": error, "_probes": probes}
 
 
-def _failed(data: Input, *names: str) -> t.Optional[str]:
-    answer = next((data[name] for name in names if data.get(name)), None)
-    return (failure(answer.get("status")) or None) if answer else None
+def _failed(data: Input, name: str) -> t.Optional[str]:
+    return (failure(data[name]["status"]) or None) if data.get(name) else None
 
 
 def _drive(run: control_plane.Probes, health: Input, probes: t.List[str]) -> control_plane.Decision:
@@ -243,10 +242,9 @@ def external(data: Input) -> Answer:
     source = data.get("kubernetes_endpoints") or {}
     subsets = [{"addresses": [{"ip": ip} for ip in source.get("addresses") or ()], "ports": source.get("ports") or []}]
     converged = data.get("existing") == "converged"
-    given = data.get("existing") if isinstance(data.get("existing"), dict) else {}
-    before = _as_object((given or {}).get("service") or (given if given and "endpoints" not in given else None))
+    before = None if converged else _as_object((data.get("existing") or {}).get("service"))
     mirror = external_service.endpoints(identity, {"subsets": subsets})
-    slices = data.get("kubernetes_endpointslices") or data.get("kubernetes_endpoint_slices") or data.get("endpointslices")
+    slices = data.get("kubernetes_endpointslices")
     if slices:
         made_slices = external_service.endpoint_slices(identity, [_slice(row) for row in slices])
         rows = [{"ip": ip} for item in made_slices for one in item["endpoints"] for ip in one["addresses"]]
@@ -267,23 +265,17 @@ def external(data: Input) -> Answer:
         ),
         "endpoints": {"addresses": [item["ip"] for item in mirror["subsets"][0]["addresses"]], "ports": mirror["subsets"][0]["ports"],
                       "namespace": mirror["metadata"]["namespace"], "name": mirror["metadata"]["name"]},
-        "changed": service != before or not converged,
+        "changed": service != before,
     }  # fmt: skip
     return shown
 
 
 def _slice(row: Input) -> Input:
-    if "metadata" in row:
-        return row
-    meta = {key: row[key] for key in ("namespace", "name", "labels") if key in row}
-    return {"metadata": meta, "endpoints": row.get("endpoints") or [{"addresses": row.get("addresses") or []}], "ports": row.get("ports") or []}
+    return {"metadata": {"name": row["name"], "labels": row.get("labels")}, "endpoints": [{"addresses": row["addresses"]}], "ports": row.get("ports") or []}
 
 
-def _as_object(row: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
-    if not isinstance(row, dict):
+def _as_object(row: t.Optional[Input]) -> t.Optional[t.Dict[str, t.Any]]:
+    if row is None:
         return None
-    if "spec" in row or "metadata" in row:
-        return row
     meta = {key: row[key] for key in ("annotations", "labels") if key in row}
-    inner = ("annotations", "labels", "namespace", "name", "status_ingress")
-    return {"metadata": meta, "spec": {key: value for key, value in row.items() if key not in inner}}
+    return {"metadata": meta, "spec": {key: value for key, value in row.items() if key not in meta}}

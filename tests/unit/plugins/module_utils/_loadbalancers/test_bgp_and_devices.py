@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    areas,
     bgp,
     equinix_records,
     instances,
@@ -65,9 +64,15 @@ def test_passwords_are_not_published_and_published_ones_go():
     wanted = na.node_annotations(NODE, scheme)
     assert not [key for key in wanted if "pass" in key] and "QWJj" not in str(wanted)
     existing = dict(wanted, **{P + "bgp-peers-0-bgp-pass": "QWJj", P + "bgp-peers-2-peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
-    patch = na.annotation_patch(existing, wanted, scheme)
+    patch = patch_of(existing, NODE, scheme)
     assert patch == {P + "bgp-peers-0-bgp-pass": None, P + "bgp-peers-2-peer-ip": None}
     assert na.password_keys(patch, scheme) == {P + "bgp-peers-0-bgp-pass"}
+
+
+def patch_of(existing, node, scheme, **options):
+    objects = {node.name: {"metadata": {"name": node.name, "annotations": existing}}}
+    unused, patches = na.plan_node_annotations("c", [node], {}, objects, scheme, "multicluster.network/f", **options)
+    return patches[0].values if patches else {}
 
 
 KEYS = st.sampled_from([P + "node-asn", P + "bgp-peers-0-peer-ip", P + "bgp-peers-7-src-ip", P + "bgp-peers-07-src-ip", "a/b"])
@@ -77,10 +82,10 @@ KEYS = st.sampled_from([P + "node-asn", P + "bgp-peers-0-peer-ip", P + "bgp-peer
 @given(st.dictionaries(KEYS, st.text(max_size=3)), st.sampled_from([na.LEGACY, na.INDEXED, na.BOTH]), st.integers(0, 3))
 def test_one_patch_settles_and_touches_nothing_foreign(existing, names, count):
     scheme = na.Scheme(names)
-    wanted = na.node_annotations(NODE._replace(peers=tuple("169.254.255.{0}".format(n) for n in range(count))), scheme)
-    patch = na.annotation_patch(existing, wanted, scheme) or {}
+    node = NODE._replace(peers=tuple("169.254.255.{0}".format(n) for n in range(count)))
+    patch = patch_of(existing, node, scheme)
     after = {key: value for key, value in dict(existing, **patch).items() if value is not None}
-    assert na.annotation_patch(after, wanted, scheme) is None
+    assert patch_of(after, node, scheme) == {}
     assert after.get("a/b") == existing.get("a/b") and after.get(P + "bgp-peers-07-src-ip") == existing.get(P + "bgp-peers-07-src-ip")
 
 
@@ -129,11 +134,14 @@ def test_fates():
     assert instances.fate_of(False, DEVICE._replace(state="powering_off"), [], True) == (False, None)
 
 
-def test_areas_and_words():
-    balancer = load_balancer_setting.parse_load_balancer("empty://")
-    assert areas.areas(balancer, "t", provider.CAPABILITIES) == ["addresses", "instances", "project_bgp", "node_bgp", "control_plane"]
-    assert areas.areas(balancer, "", ()) == ["addresses"]
-    assert areas.areas(load_balancer_setting.parse_load_balancer(""), "", provider.CAPABILITIES) == ["instances"]
+def test_absent_takes_every_key_of_ours_and_no_other():
+    scheme = na.Scheme(na.BOTH)
+    wanted = na.node_annotations(NODE, scheme, "10.66.1.0/25")
+    existing = dict(wanted, **{P + "peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
+    assert patch_of(existing, NODE, scheme, absent=True) == dict.fromkeys([*wanted, P + "peer-ip"])
+
+
+def test_words():
     words = [provider.failure_word(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
     assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and provider.failure_word(422) == "api"
     assert provider.may_repeat(None, "GET") and not provider.may_repeat(None, "POST") and not provider.may_repeat(401, "GET")

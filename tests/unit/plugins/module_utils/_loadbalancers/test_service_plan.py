@@ -58,7 +58,6 @@ def test_pending_denied_and_duplicates():
     recorded = CONTEXT._replace(recorded=frozenset(["r-web"]))
     assert names(service_plan.wanted_by(service(), two[::-1], recorded))[0] == ("set_service_ip", "192.0.2.1")
     assert reservations.reservation_of(two, OWNER, "default", "web", on_duplicate="first").id == "r-web"
-    assert service_plan.duplicates([service()], two, OWNER) == {"default/web": ["r-web", "spoof"]}
 
 
 def test_an_address_in_use_stays_whoever_wrote_it():

@@ -161,7 +161,6 @@ def test_locations():
     assert locations.location_of({"metal.equinix.com/eip-facility": "sv1"}, places) == {"facility": "sv1"}
     assert locations.location_of(None, locations.Places(host_facility="ny5")) == {"facility": "ny5"}
     assert word_of(locations.location_of, {}, locations.Places()) == "no_location"
-    assert locations.location_warnings({"facility": "x"}) and not locations.location_warnings({"metro": "x"})
 
 
 @given(st.text(max_size=40))
