@@ -42,6 +42,10 @@ def _graded(vector: Vector, difference: t.Optional[str]) -> Verdict:
     return Verdict("failed", difference)
 
 
+#: What only a daemon has, whose inside is not ours to have: the rest of such a vector is compared.
+_DAEMONS_OWN = ("health_http",)
+
+
 def semaphore(group: str, vector: Vector, answer: t.Any) -> Verdict:
     """``mode: quirk`` takes the preferred answer or the original's; exact takes one."""
     difference = _semaphore_differs(vector, vector["expect"], answer)
@@ -57,7 +61,7 @@ def semaphore(group: str, vector: Vector, answer: t.Any) -> Verdict:
 
 def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:
     if isinstance(expected, dict):
-        expected = dict(expected)
+        expected = {key: value for key, value in expected.items() if key not in _DAEMONS_OWN}
         actions = vector.get("accept_actions") or expected.pop("accept_actions", None)
         if actions and isinstance(answer, dict) and answer.get("action") in actions:
             expected.pop("action", None)

@@ -18,7 +18,6 @@ from .mirror_services import Manifest, Object
 
 PREFIX = "mirror.semaphore.uw.io/"
 PORTS, CLUSTERS, NAME = "ports", "clusters", "exported-name"
-CHOICES = (PORTS, CLUSTERS, NAME)
 
 
 def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Optional[str]:

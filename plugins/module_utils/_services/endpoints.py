@@ -13,8 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
-from .mirror_services import Manifest, Object, Reconciled, is_mirror, labels_of, mirror_labels
-from .names import mirror_name
+from .mirror_services import Manifest, Object
 
 #: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
 SAFE, ALL = "safe", "all"
@@ -225,38 +224,6 @@ def endpoints_manifest(name: str, namespace: str, labels: t.Dict[str, str], grou
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "subsets": to_subsets(groups),
     }
-
-
-def reconcile_endpoints(
-    prefix: str,
-    namespace: str,
-    key: t.Tuple[str, str],
-    remote: t.Optional[Object],
-    local: t.Optional[Object],
-    adopt: bool = False,
-    fields: str = SAFE,
-) -> Reconciled:
-    """What happens to the mirror of an Endpoints object; ``key`` as in reconcile_service.
-
-    With ``adopt`` any local object is taken over: Kubernetes ties Endpoints to the Service of their name, and that is ours.
-    """
-    ours = local is not None and (adopt or is_mirror(labels_of(local), prefix))
-    if remote is None:
-        if local is None:
-            return Reconciled("none", None)
-        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
-    name = mirror_name(prefix, *key)
-    if not name.valid:
-        return Reconciled("skip", dict(local) if local is not None else None, name.reason)
-    wanted = endpoints_manifest(name.name, namespace, mirror_labels(prefix), from_endpoints(remote, fields))
-    if local is None:
-        return Reconciled("create", wanted)
-    same = flat(wanted["subsets"]) == flat(local.get("subsets"))
-    if same and labels_of(local) == wanted["metadata"]["labels"] and not local["metadata"].get("annotations"):
-        return Reconciled("none", dict(local))
-    if not ours:
-        return Reconciled("conflict", dict(local), "not_ours")
-    return Reconciled("update", wanted)
 
 
 def flat(subsets: t.Any) -> t.FrozenSet[t.Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .mirror_services import Manifest, Object, Reconciled, copied_ports, is_headless, labels_of, reconcile_to, service_manifest
+from .mirror_services import Manifest, Object, copied_ports, is_headless, service_manifest
 from .names import global_name
 
 GLOBAL, CLUSTERS = "global-svc", "global-svc-clusters"
@@ -93,45 +93,6 @@ def global_service(found: Aggregate, namespace: str, topology_mode: bool = False
         spec["clusterIP"] = "None"
     name = global_name(found.namespace, found.name).checked()
     return service_manifest(name, namespace, global_labels(), spec, annotations_of(found, topology_mode))
-
-
-class Entry:
-    """One global Service while single updates come in, as the original's memory: the last update decides."""
-
-    def __init__(self, namespace: str, name: str) -> None:
-        self.namespace, self.name = namespace, name
-        #: Members in the order of their last update.
-        self._members: t.Dict[str, Member] = {}
-
-    def upsert(self, member: Member) -> t.Optional[str]:
-        """Take a cluster's Service in; returns headless_mismatch, and keeps things as they are, where it does not fit."""
-        others = [one for cluster, one in self._members.items() if cluster != member.cluster]
-        if others and others[0].headless != member.headless:
-            return "headless_mismatch"
-        self._members.pop(member.cluster, None)
-        self._members[member.cluster] = member
-        return None
-
-    def remove(self, cluster: str) -> None:
-        """A cluster exports it no more."""
-        self._members.pop(cluster, None)
-
-    def current(self) -> t.Optional[Aggregate]:
-        """What the local Service should be now, None when nobody is left."""
-        return aggregate(self.namespace, self.name, list(self._members.values())[::-1])
-
-
-def reconcile_global(found: t.Optional[Aggregate], namespace: str, local: t.Optional[Object], adopt: bool = False) -> Reconciled:
-    """What happens to the local Service of a global one; None: nobody exports it."""
-    ours = local is not None and (adopt or labels_of(local).get(GLOBAL) == "true")
-    if found is None:
-        if local is None:
-            return Reconciled("none", None)
-        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
-    name = global_name(found.namespace, found.name)
-    if not name.valid:
-        return Reconciled("skip", dict(local) if local is not None else None, name.reason)
-    return reconcile_to(global_service(found, namespace), local, ours)
 
 
 def clusters_of(service: Object) -> t.List[str]:

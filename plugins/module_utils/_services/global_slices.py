@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.objects import differences
 from .._values.refused import ValueRefused
-from .endpoints import SAFE, Group, endpoint_manifest, from_slice
+from .endpoints import Group, endpoint_manifest
 from .mirror_config import MOST_ZONES
-from .mirror_services import Manifest, Object, Reconciled, labels_of
+from .mirror_services import Manifest, Object, labels_of
 from .names import global_name, global_slice_name
 from .slices import MANAGED_BY, SERVICE_NAME
 
@@ -77,40 +76,3 @@ def global_slice(
         "endpoints": endpoints,
         "ports": [dict(port) for port in group.ports],
     }
-
-
-def reconcile_slice(
-    remote: t.Optional[Object],
-    local: t.Optional[Object],
-    cluster: str,
-    is_local: bool,
-    zones: t.Sequence[str],
-    opted_in: bool,
-    namespace: str,
-    fields: str = SAFE,
-    adopt: bool = False,
-) -> Reconciled:
-    """What happens to the copy of one slice; ``remote`` None: it is gone."""
-    labels = labels_of(local)
-    ours = local is not None and (adopt or (labels.get(MIRRORED_SLICE) == "true" and labels.get(CLUSTER_LABEL) == cluster))
-    if remote is None:
-        if local is None:
-            return Reconciled("none", None)
-        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
-    try:
-        wanted = global_slice(remote, from_slice(remote, fields), cluster, is_local, zones, opted_in, namespace)
-    except ValueRefused as error:
-        action = "config_error" if error.word == "too_many_zones" else "skip"
-        return Reconciled(action, dict(local) if local is not None else None, error.word)
-    if local is None:
-        return Reconciled("create", wanted)
-    if not differences(wanted, local) and len(wanted["endpoints"]) == len(local.get("endpoints") or ()) and _hints_fit(wanted, local):
-        return Reconciled("none", dict(local))
-    if not ours:
-        return Reconciled("conflict", dict(local), "not_ours")
-    return Reconciled("recreate" if local.get("addressType") != wanted["addressType"] else "update", wanted)
-
-
-def _hints_fit(wanted: Object, local: Object) -> bool:
-    pairs = zip(wanted["endpoints"], local.get("endpoints") or ())
-    return all(("hints" in one) == bool(other.get("hints")) and set(one) == set(other) for one, other in pairs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.objects import differences
 from .._values.refused import ValueRefused
 from .names import mirror_name
 
@@ -19,14 +18,6 @@ Manifest = t.Dict[str, t.Any]
 MIRRORED, PREFIX_LABEL = "mirrored-svc", "mirror-svc-prefix-sync"
 #: All that is copied of a port: a nodePort belongs to the source cluster.
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort")
-
-
-class Reconciled(t.NamedTuple):
-    """``action``: create, update, recreate, delete, skip, conflict or none; ``result``: the local object after it."""
-
-    action: str
-    result: t.Optional[Manifest]
-    reason: t.Optional[str] = None
 
 
 def mirror_labels(prefix: str) -> t.Dict[str, str]:
@@ -99,10 +90,6 @@ def service_spec(remote: Object, session_affinity: bool = True) -> Manifest:
     return wanted
 
 
-def _sticky(service: Object) -> bool:
-    return _spec(service).get("sessionAffinity") == "ClientIP"
-
-
 def service_manifest(
     name: str, namespace: str, labels: t.Dict[str, str], spec: Manifest, annotations: t.Optional[t.Dict[str, str]] = None
 ) -> Manifest:
@@ -114,12 +101,8 @@ def service_manifest(
 
 
 def must_recreate(wanted: Object, actual: Object) -> bool:
-    """True when a Service has to be made anew.
-
-    It cannot become headless, or stop being so, in place. And applying does not take away what others added: with a
-    selector, Kubernetes would replace our endpoints by local ones.
-    """
-    return is_headless(wanted) != is_headless(actual) or bool(_spec(actual).get("selector"))
+    """True when a Service has to be made anew: it cannot become headless, or stop being so, in place."""
+    return is_headless(wanted) != is_headless(actual)
 
 
 def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:
@@ -132,52 +115,3 @@ def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:
     if all(found.get(key) == value for key, value in labels.items()):
         return True
     return not found and not _spec(actual).get("selector")
-
-
-def reconcile_service(
-    prefix: str,
-    namespace: str,
-    key: t.Tuple[str, str],
-    remote: t.Optional[Object],
-    local: t.Optional[Object],
-    adopt: bool = False,
-    session_affinity: bool = True,
-) -> Reconciled:
-    """What happens to one mirror; ``key`` is the (namespace, name) of the remote Service, which may be None: gone.
-
-    Here a local object is ours by its labels, or by may_adopt with ``adopt``; the module knows its own by their field
-    manager before it comes to that.
-    """
-    labels = mirror_labels(prefix)
-    ours = local is not None and (is_mirror(labels_of(local), prefix) or (adopt and may_adopt(local, labels)))
-    if remote is None:
-        if local is None:
-            return Reconciled("none", None)
-        return Reconciled("delete", None) if ours else Reconciled("none", dict(local), "not_ours")
-    try:
-        remote = dict(remote, metadata=dict(remote["metadata"], namespace=key[0], name=key[1]))
-        wanted = mirror_service(prefix, namespace, remote, session_affinity)
-    except ValueRefused as error:
-        return Reconciled("skip", dict(local) if local is not None else None, error.word)
-    return reconcile_to(wanted, local, ours)
-
-
-def reconcile_to(wanted: Manifest, local: t.Optional[Object], ours: bool) -> Reconciled:
-    """A wanted Service against the local one. What the manifest does not speak of stays as it was found."""
-    if local is None:
-        return Reconciled("create", wanted)
-    same = not must_recreate(wanted, local) and not differences(wanted["spec"], _spec(local))
-    same = same and _sticky(local) == _sticky(wanted)
-    annotations = wanted["metadata"].get("annotations")
-    if same and (annotations is None or annotations == (local["metadata"].get("annotations") or {})):
-        return Reconciled("none", dict(local))
-    if not ours:
-        return Reconciled("conflict", dict(local), "not_ours")
-    if is_headless(wanted) != is_headless(local):
-        return Reconciled("recreate", wanted)
-    spec = {field: value for field, value in _spec(local).items() if field not in ("selector", "sessionAffinity", "sessionAffinityConfig")}
-    spec.update(wanted["spec"])
-    meta = dict(local["metadata"])
-    if annotations is not None:
-        meta["annotations"] = annotations
-    return Reconciled("update", {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})

@@ -13,8 +13,6 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 
-#: Between namespace and name: the three letters ssm in hexadecimal.
-SEPARATOR = "73736d"
 GLOBAL_PREFIX = "gl"
 _SERVICE_LENGTH, _OBJECT_LENGTH = 63, 253
 _SERVICE = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?\Z")
@@ -60,6 +58,10 @@ def separator(text: str) -> str:
     return text.encode("utf-8").hex()
 
 
+#: Between namespace and name, as the original has it.
+SEPARATOR = separator("ssm")
+
+
 @functools.lru_cache(maxsize=65536)
 def mirror_name(prefix: str, namespace: str, name: str) -> Name:
     """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
@@ -84,17 +86,6 @@ def _service_name(text: str, parts_valid: bool) -> Name:
     if len(text) > _SERVICE_LENGTH:
         return Name(text, "name_too_long")
     return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
-
-
-class Source(t.NamedTuple):
-    """One object of a source cluster. ``prefix`` stands for the cluster in names."""
-
-    prefix: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return "/".join(self)
 
 
 def collisions(named: t.Iterable[t.Tuple[str, t.Any]]) -> t.Dict[str, t.List[t.Any]]:

@@ -28,7 +28,7 @@ Selector = t.Sequence[Requirement]
 class Options(t.NamedTuple):
     """What the user chose. ``global_selector`` and ``routing`` None: off. ``prefixes`` and ``zones``: by cluster.
 
-    ``honoured``: which choices of the Services' owners count (choices.CHOICES).
+    ``honoured``: which choices of the Services' owners count (choices.PORTS, CLUSTERS, NAME).
     """
 
     namespace: str

@@ -19,14 +19,9 @@ from .global_services import GLOBAL
 from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
 from .mirror_writes import Settled
-from .names import global_name, global_slice_name, mirror_name
 from .offers import Offers, Options
 from .slices import MANAGED_BY as SLICE_MANAGED_BY
 from .slices import SERVICE_NAME
-
-#: Names of local objects with their labels.
-Labelled = t.Mapping[str, t.Mapping[str, str]]
-Keys = t.Iterable[t.Tuple[str, str]]
 
 #: The labels by which our objects, and the original program's, are known.
 MARKS = (MIRRORED, PREFIX_LABEL, GLOBAL, MIRRORED_SLICE, CLUSTER_LABEL, SERVICE_NAME, SLICE_MANAGED_BY)
@@ -45,31 +40,6 @@ def mark_of(labels: t.Mapping[str, str]) -> t.Optional[t.Tuple[str, str]]:
     if labels.get(GLOBAL) == "true":
         return SHARED, EVERYBODY
     return None
-
-
-def stale_mirrors(prefix: str, sources: t.Optional[Keys], local: Labelled, sweep: bool = True) -> t.List[str]:
-    """Mirrors of one prefix whose Service is not among ``sources`` (namespace, name)."""
-    if sources is None:
-        return []
-    return _unwanted((MIRROR, prefix), {mirror_name(prefix, *key).name for key in sources}, local, sweep)
-
-
-def stale_global_services(sources: t.Optional[Keys], local: Labelled, sweep: bool = True) -> t.List[str]:
-    """Global Services that no cluster exports; ``sources`` is None unless every cluster was listed."""
-    if sources is None:
-        return []
-    return _unwanted((SHARED, EVERYBODY), {global_name(*key).name for key in sources}, local, sweep)
-
-
-def stale_slices(cluster: str, sources: t.Optional[t.Iterable[str]], local: Labelled, sweep: bool = True) -> t.List[str]:
-    """Copies of one cluster's slices (by name) that are gone there."""
-    if sources is None:
-        return []
-    return _unwanted((SLICE, cluster), {global_slice_name(name).name for name in sources}, local, sweep)
-
-
-def _unwanted(mark: t.Tuple[str, str], wanted: t.Set[str], local: Labelled, sweep: bool) -> t.List[str]:
-    return sorted(name for name, labels in local.items() if sweep and name not in wanted and mark_of(labels) == mark)
 
 
 class Scope(t.NamedTuple):

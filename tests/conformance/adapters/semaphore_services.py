@@ -2,35 +2,39 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Semaphore's vectors: names, mirrors and global services. Fields are renamed, nothing is decided here.
+"""Semaphore's vectors: names, mirrors and global services, through what a run of the service mirror plans.
 
-Options that are set, because the original always behaves so: ``adopt`` (a local object without our labels is taken over),
-``endpoint_fields: all``.
+Every vector becomes lists of clusters, from which read_offers and plan_cluster make the writes; the answer is what these leave behind.
+Set, and why: ``endpoint_fields: all`` and ``max_deletes: -1``, since the original copies everything and knows no budget; ``adopt`` for
+Endpoints and slices, which the original overwrites whoever made them. Services without our labels it changes without ever labelling them,
+which no option of ours does: they are left alone. What local objects own by labels counts as applied by us. Addresses are not checked:
+vectors know no grants. Where updates come one after another, each run is seen from the cluster that was the last to bring one.
 """
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._services import (
-    endpoints,
-    global_services,
-    global_slices,
-    mirror_config,
-    mirror_services,
-    names,
-    sweeps,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import surplus
+from ansible_collections.multicluster.network.plugins.module_utils._services import claims, mirror_services, names, offers
+from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import objects_of, plan_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._services.sweeps import EVERYBODY, mark_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import matches, parse_selector
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
-UP = (None, True, "up", "ok", "reachable", "healthy")
-
-
-def first(data: Input, *keys: str) -> t.Any:
-    return next((data[key] for key in keys if key in data), None)
+Objects = t.Dict[Key, t.Any]
+MANAGER = "multicluster.network/vectors"
+HERE, THERE = "here", "there"
+VERSION = "discovery.k8s.io/v1"
+EVERYTHING = parse_selector("")
+PORTS = [{"port": 80, "protocol": "TCP"}]
+#: The label by which our own Services ask for local-first routing where a vector says only that they do.
+ROUTING = {"routing": "yes"}
 
 
 # --- names -------------------------------------------------------------------------------------------------------
@@ -41,14 +45,13 @@ def separator(data: Input) -> Answer:
 
 
 def _named(name: names.Name) -> Answer:
-    answer = {"name": name.name, "length": len(name.name), "error": name.reason, "reason": name.reason}
     # these two ask about the built text, ``valid`` also about the parts that it was built from
     whole = {"valid_service_name": names.is_service_name(name.name), "valid_object_name": names.is_object_name(name.name)}
-    return dict(answer, valid=name.valid, **whole)
+    return {"name": name.name, "length": len(name.name), "error": name.reason, "valid": name.valid, **whole}
 
 
 def mirror(data: Input) -> Answer:
-    return _named(names.mirror_name(first(data, "prefix", "service_prefix"), data["namespace"], data["name"]))
+    return _named(names.mirror_name(data["prefix"], data["namespace"], data["name"]))
 
 
 def global_(data: Input) -> Answer:
@@ -56,174 +59,190 @@ def global_(data: Input) -> Answer:
 
 
 def global_slice(data: Input) -> Answer:
-    return _named(names.global_slice_name(first(data, "slice_name", "name")))
+    return _named(names.global_slice_name(data["slice_name"]))
 
 
-def _rows(data: Input, *keys: str) -> t.List[t.Any]:
-    rows = first(data, *keys)
-    if rows is None:
-        rows = next((value for value in data.values() if isinstance(value, list)), [])
-    if isinstance(rows, dict):
-        rows = [dict(item, cluster=cluster) for cluster, items in rows.items() for item in items]
-    return list(rows)
-
-
-def _meta(row: t.Any) -> Input:
-    return dict(row.get("metadata") or {}, **row) if isinstance(row, dict) else {}
-
-
-def _service_source(row: t.Any, prefix: t.Optional[str]) -> names.Source:
-    if isinstance(row, (list, tuple)):
-        return names.Source(*([prefix or names.GLOBAL_PREFIX, *row][-3:]))
-    row = _meta(row)
-    return names.Source(first(row, "prefix", "service_prefix", "cluster", "remote") or prefix or names.GLOBAL_PREFIX, row["namespace"], row["name"])
-
-
-def _colliding(named: t.List[t.Tuple[str, t.Any]]) -> Answer:
+def _colliding(named: t.List[t.Tuple[str, t.Tuple[str, str, str]]], first: str) -> Answer:
     found = names.collisions(named)
-    groups, kept, conflicts = [], [], []
-    for name, sources in found.items():
-        keeper = names.keeper(sources, lambda source: False)
-        rows = [dict(source._asdict(), cluster=source.prefix) for source in sources]
-        groups.append({"name": name, "local_name": name, "members": rows, "sources": rows, "services": rows, "slices": rows,
-                       "count": len(rows), "kept": dict(keeper._asdict(), cluster=keeper.prefix)})  # fmt: skip
-        kept.append(dict(keeper._asdict(), cluster=keeper.prefix))
-        conflicts.extend(
-            dict(source._asdict(), cluster=source.prefix, local_name=name, source=str(source)) for source in sources if source != keeper
-        )
-    return {"collisions": groups, "collision": bool(found), "collide": bool(found), "groups": groups, "names": list(found),
-            "kept": kept, "keep": kept, "conflicts": conflicts, "count": len(found)}  # fmt: skip
+    rows = {name: [dict(zip((first, "namespace", "name"), source)) for source in sources] for name, sources in found.items()}
+    kept = {name: dict(zip((first, "namespace", "name"), names.keeper(sources, lambda source: False))) for name, sources in found.items()}
+    return {"collisions": [{"name": name, "sources": rows[name], "kept": kept[name]} for name in found]}
 
 
 def collisions(data: Input) -> Answer:
-    prefix = first(data, "prefix", "service_prefix")
-    rows = [_service_source(row, prefix) for row in _rows(data, "services", "remote_services", "sources", "items")]
-    return _colliding([(names.mirror_name(*row).name, row) for row in rows])
+    rows = [(str(row.get("prefix") or data.get("prefix")), row["namespace"], row["name"]) for row in data["services"]]
+    return _colliding([(names.mirror_name(*row).name, row) for row in rows], "prefix")
 
 
 def slice_collisions(data: Input) -> Answer:
-    rows = []
-    for given in _rows(data, "slices", "remote_slices", "sources", "items"):
-        row = _meta(given) if isinstance(given, dict) else dict(zip(("cluster", "namespace", "name"), given))
-        name = first(row, "name", "slice_name")
-        rows.append(names.Source(str(first(row, "cluster", "prefix") or ""), str(row.get("namespace") or ""), name))
-    return _colliding([(names.global_slice_name(row.name).name, row) for row in rows])
+    rows = [(row["cluster"], row["namespace"], row["name"]) for row in data["slices"]]
+    return _colliding([(names.global_slice_name(row[2]).name, row) for row in rows], "cluster")
+
+
+# --- what a run makes of it --------------------------------------------------------------------------------------
+
+
+class _Open(claims.Guard):
+    """Vectors know no grants: every address holds."""
+
+    def refusal(self, source: str, text: str) -> claims.Verdict:
+        return None
+
+
+#: What vectors call the action where something was refused.
+_ACTIONS = {"not_ours": "conflict", "adoptable": "none", "too_many_zones": "config_error", "missing_service_name_label": "error"}
+
+
+_WRITTEN = (("clusterIP", "None"), ("sessionAffinity", "ClientIP"))
+
+
+class World:
+    """The cluster whose objects a vector shows, and what the others offer it. ``sources``: None for one that could not be listed."""
+
+    def __init__(self, namespace: str, local: str = HERE, **options: t.Any) -> None:
+        self.local, self.objects = local, t.cast(Objects, {})
+        self.sources: t.Dict[str, t.Optional[offers.Listed]] = {}
+        self._options, self.namespace, self._marks = options, namespace, t.cast(t.Set[str], set())
+        self.plan, self.writes = Plan(), t.cast(t.List[Write], [])
+
+    def put(self, kind: str, obj: t.Optional[Input], labels: t.Optional[t.Mapping[str, str]] = None) -> None:
+        """An object of the mirror namespace, if there is one."""
+        if obj is None:
+            return
+        made = copy.deepcopy(dict(obj))
+        made["metadata"] = dict({"namespace": self.namespace}, **made["metadata"], **({"labels": dict(labels)} if labels else {}))
+        mark = mark_of(mirror_services.labels_of(made))
+        if mark is not None:
+            self._marks.add(mark[1])
+            written = {key: value for key, value in (made.get("spec") or {}).items() if key == "ports" or (key, value) in _WRITTEN}
+            tree = {"f:metadata": _tree({"labels": made["metadata"]["labels"]}), **({"f:spec": _tree(written)} if written else {})}
+            made["metadata"]["managedFields"] = [{"manager": MANAGER, "operation": "Apply", "fieldsV1": tree}]
+        version = VERSION if kind == "EndpointSlice" else "v1"
+        self.objects[Key(version, kind, made["metadata"]["namespace"], made["metadata"]["name"])] = made
+
+    def run(self) -> None:
+        """One run; ``objects`` is what it leaves behind."""
+        given: t.Dict[str, t.Any] = {"mirror_selector": None, "global_selector": None, "routing": None, "prefixes": {}, "zones": {}}
+        given.update(fields="all", max_deletes=-1, **self._options)
+        prefixes = dict({name: name for name in (self.local, *self.sources)}, **self._options.get("prefixes") or {})
+        # whose else objects are there: clusters that the inventory has and of which this vector says nothing
+        given["prefixes"] = dict(prefixes, **{mark: mark for mark in self._marks - set(prefixes.values()) - {EVERYBODY}})
+        options = offers.Options(self.namespace, **given)
+        guard = _Open({name: {} for name in self.sources})
+        found = {name: offers.read_offers(name, listed, options, guard) for name, listed in self.sources.items() if listed is not None}
+        if self.local not in self.sources:
+            found[self.local] = offers.Offers({}, {}, [], [])
+        here = {kind: [obj for key, obj in self.objects.items() if key.kind == kind] for kind in ("Service", "Endpoints", "EndpointSlice")}
+        listed = offers.Listed(here["Service"], here["Endpoints"], here["EndpointSlice"], offers.ENDPOINTS, VERSION)
+        self.plan, self.writes = plan_cluster(self.local, listed, found, [], options, MANAGER)
+        for one in found.values():
+            self.plan.refused.extend(one.refused)
+        self.objects = objects_of(listed, self.namespace)
+        for write in self.writes:
+            before = self.objects.pop(write.key, None)
+            if write.manifest is not None:
+                self.objects[write.key] = _applied(before, write.manifest)
+
+    def names(self, action: str, kind: str) -> t.List[str]:
+        """The objects of a kind with which this was done, sorted."""
+        return sorted(write.key.name for write in self.writes if (write.change.action, write.key.kind) == (action, kind))
+
+    def answer(self, kind: str, field: str) -> Answer:
+        """What became of the only object of a kind."""
+        actions = [write.change.action for write in self.writes if write.key.kind == kind]
+        reasons = [refusal.reason for refusal in self.plan.refused]
+        action = "recreate" if actions == ["delete", "create"] else actions[0] if actions else "none"
+        if not actions and reasons:
+            action = _ACTIONS.get(reasons[0], "skip")
+        left = [obj for key, obj in self.objects.items() if key.kind == kind]
+        failed = reasons[0] if action in ("conflict", "config_error", "error") else None
+        return {"action": action, "changed": bool(actions), field: left[0] if left else None, "error": failed or False,
+                "reason": reasons[0] if reasons else None, "skipped_reason": reasons[0] if action == "skip" else None}  # fmt: skip
+
+
+def _tree(value: t.Any) -> t.Dict[str, t.Any]:
+    """Fields as the API server records who owns them; lists as a whole."""
+    return {"f:" + key: _tree(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _applied(before: t.Optional[Input], manifest: Input) -> Answer:
+    """What applying leaves: fields that the manifest does not speak of stay."""
+    if before is None or manifest["kind"] != "Service":  # of the others a manifest says everything
+        return dict(manifest)
+    gone = surplus(manifest, before, MANAGER).get("spec") or {}
+    spec = {key: value for key, value in (before.get("spec") or {}).items() if key not in gone}
+    made = dict(manifest, spec=dict(spec, **manifest["spec"]))
+    meta = {key: value for key, value in before["metadata"].items() if key != "managedFields"}
+    meta["labels"] = dict(meta.get("labels") or {}, **manifest["metadata"].get("labels") or {})
+    return dict(made, metadata=dict(meta, **{key: value for key, value in manifest["metadata"].items() if key != "labels"}))
+
+
+def _listed(services: t.Iterable[Input] = (), endpoints: t.Iterable[Input] = (), slices: t.Iterable[Input] = ()) -> offers.Listed:
+    return offers.Listed(list(services), list(endpoints), list(slices), offers.ENDPOINTS, VERSION)
+
+
+def _service(namespace: str, name: str, headless: bool = False, ports: t.Any = None, labels: t.Optional[Input] = None) -> Answer:
+    spec = {"ports": ports or PORTS, "clusterIP": "None" if headless else "10.96.0.9"}
+    return {"metadata": {"namespace": namespace, "name": name, "labels": dict(labels or {})}, "spec": spec}
+
+
+def _keyed(obj: t.Optional[Input], key: t.Optional[Input]) -> t.List[Input]:
+    """The remote object under its key."""
+    return [] if obj is None else [dict(obj, metadata=dict(obj["metadata"], **(key or {})))]
 
 
 # --- mirrors -----------------------------------------------------------------------------------------------------
 
 
-def _reconciled(done: mirror_services.Reconciled, what: str, before: t.Any) -> Answer:
-    failed = done.reason if done.action in ("conflict", "config_error") else None
-    answer = {
-        "action": done.action,
-        "changed": done.action in ("create", "update", "recreate", "delete"),
-        what: done.result,
-        "error": bool(failed),
-        "reason": done.reason,
-        "skipped_reason": done.reason if done.action == "skip" else None,
-        "conflict": done.action == "conflict",
-        "before": before,
-    }
-    return answer
-
-
-def _key(data: Input, remote: t.Any) -> t.Tuple[str, str]:
-    key = data.get("key") or remote["metadata"]
-    return key["namespace"], key["name"]
+def _mirrors(data: Input, prefix: str, **options: t.Any) -> World:
+    return World(data.get("mirror_namespace") or "sys-semaphore", mirror_selector=EVERYTHING, prefixes={THERE: prefix},
+                 **options)  # fmt: skip
 
 
 def reconcile_service(data: Input) -> Answer:
-    key = _key(data, data.get("remote_service"))
-    local = data.get("local_service")
-    given = dict(data.get("options") or {}, **data)
-    named = [name for name in ("session_affinity", "copy_session_affinity") if name in given]
-    options = {"session_affinity": given[named[0]]} if named else {}
-    done = mirror_services.reconcile_service(
-        data["prefix"], data["mirror_namespace"], key, data.get("remote_service"), local, adopt=True, **options
-    )
-    return _reconciled(done, "local_service", local)
+    affinity = data.get("session_affinity", True)
+    world = _mirrors(data, data["prefix"], session_affinity=affinity)
+    world.put("Service", data.get("local_service"))
+    world.sources[THERE] = _listed(_keyed(data.get("remote_service"), data.get("key")))
+    world.run()
+    return world.answer("Service", "local_service")
 
 
 def reconcile_endpoints(data: Input) -> Answer:
-    key = _key(data, data.get("remote_endpoints"))
-    local = data.get("local_endpoints")
-    done = endpoints.reconcile_endpoints(
-        data["prefix"], data["mirror_namespace"], key, data.get("remote_endpoints"), local, adopt=True, fields=endpoints.ALL
-    )
-    return _reconciled(done, "local_endpoints", local)
+    world = _mirrors(data, data["prefix"], adopt=True)
+    world.put("Endpoints", data.get("local_endpoints"))
+    world.sources[THERE] = _listed([_service(**data["key"])], _keyed(data.get("remote_endpoints"), data["key"]))
+    world.run()
+    return world.answer("Endpoints", "local_endpoints")
 
 
-def _keys(rows: t.Any) -> t.List[t.Tuple[str, str]]:
-    keys = []
-    for row in rows or ():
-        if isinstance(row, dict):
-            row = (_meta(row)["namespace"], _meta(row)["name"])
-        elif isinstance(row, str):
-            row = row.split("/", 1)
-        keys.append((row[0], row[1]))
-    return keys
-
-
-def _labelled(rows: t.Any, namespace: t.Optional[str]) -> t.Dict[str, t.Dict[str, str]]:
-    """Local objects by name, those of the mirror namespace only: nothing else is ever listed."""
-    found = {}
-    for row in rows or ():
-        row = _meta(row)
-        if namespace is None or row.get("namespace", namespace) == namespace:
-            found[row["name"]] = row.get("labels") or {}
-    return found
-
-
-def _known(data: Input, *keys: str) -> bool:
-    """False when the vector says that the source, or one of several, could not be listed."""
-    if any(data.get(key) == "unknown" for key in keys) or first(data, "remote_api", "api") not in UP:
-        return False
-    if any(value in ("unknown", "unreachable", "down", False) for key in keys for value in _values(data.get(key))):
-        return False
-    told = [value for key, value in data.items() if key.endswith(("listed", "list_ok", "complete", "reachable", "list_done"))]
-    return not any(value is False for value in told) and not data.get("list_error") and not data.get("list_failed")
-
-
-def _values(by_cluster: t.Any) -> t.List[t.Any]:
-    return [value for value in by_cluster.values() if isinstance(value, (str, bool))] if isinstance(by_cluster, dict) else []
+def _remote(rows: t.Any) -> t.Optional[t.List[Answer]]:
+    """Services given as [namespace, name]; None for ``unknown``."""
+    return None if rows == "unknown" else [_service(*row) for row in rows]
 
 
 def startup_sync(data: Input) -> Answer:
-    known = _known(data, "remote_services")
-    sources = _keys(data.get("remote_services")) if known else None
-    local = _labelled(data.get("local_services"), data.get("mirror_namespace"))
-    sweep = first(data, "service_sync", "serviceSync") is not False
-    answer = {"deleted": sweeps.stale_mirrors(data["prefix"], sources, local, sweep)}
-    if "local_endpoints" in data:
-        if "remote_endpoints" in data:
-            sources = _keys(data["remote_endpoints"]) if _known(data, "remote_endpoints") else None
-        stale = _labelled(data["local_endpoints"], data.get("mirror_namespace"))
-        answer["deleted_endpoints"] = sweeps.stale_mirrors(data["prefix"], sources, stale, sweep)
-    return answer
+    world = _mirrors(data, data["prefix"], sweep_services=data.get("service_sync", True))
+    for kind, rows in (("Service", "local_services"), ("Endpoints", "local_endpoints")):
+        for row in data.get(rows) or ():
+            world.put(kind, {"metadata": row, **({"spec": {"ports": PORTS}} if kind == "Service" else {"subsets": []})})
+    services = _remote(data["remote_services"])
+    world.sources[THERE] = None if services is None else _listed(services)
+    world.run()
+    return {"deleted": world.names("delete", "Service"), "deleted_endpoints": world.names("delete", "Endpoints")}
 
 
 def outage(data: Input) -> Answer:
     prefix = data.get("prefix") or "aws"
-    known = _known(data, "remote_services") and "remote_services" in data
-    sources = _keys(data.get("remote_services")) if known else None
-    local = {}
-    for row in data.get("local_mirrors") or ():
-        local[row if isinstance(row, str) else _meta(row)["name"]] = mirror_services.mirror_labels(prefix)
-    wanted = {names.mirror_name(prefix, *key).name for key in sources or ()}
-    missing = sorted(wanted - set(local))
-    repaired = sorted(wanted & set(local)) if "edit" in str(data.get("event")) else []
-    return {
-        "deleted": sweeps.stale_mirrors(prefix, sources, local),
-        "created": missing,
-        "recreated": missing,
-        "updated": repaired,
-        "repaired": repaired,
-        "crash": False,
-        "panic": False,
-        # the original's liveness tells that its runners were started, nothing of the remote; so does a run that got here
-        "health_http": 200,
-    }
+    world = _mirrors(data, prefix)
+    edited = data.get("event") == "local_mirror_edited_by_hand"
+    for name in data.get("local_mirrors") or ():
+        world.put("Service", {"metadata": {"name": name}, "spec": {"ports": [{"port": 9}] if edited else PORTS}}, mirror_services.mirror_labels(prefix))
+    services = _remote(data.get("remote_services") or []) if data["remote_api"] == "up" else None
+    world.sources[THERE] = None if services is None else _listed(services)
+    world.run()
+    made, repaired = world.names("create", "Service"), world.names("update", "Service")
+    return {"deleted": world.names("delete", "Service"), "created": made, "recreated": made, "updated": repaired, "repaired": repaired}
 
 
 def selector_match(data: Input) -> Answer:
@@ -236,139 +255,148 @@ def selector_match(data: Input) -> Answer:
 # --- global services ---------------------------------------------------------------------------------------------
 
 
-def _member(step: Input) -> global_services.Member:
-    service = {"spec": {"ports": step.get("ports") or [], "clusterIP": step.get("clusterIP")}}
-    return global_services.member_of(step["cluster"], service, bool(step.get("routing_label_matches")))
+def _global(namespace: str, **options: t.Any) -> World:
+    return World(namespace, global_selector=EVERYTHING, **options)
 
 
 def store(data: Input) -> Answer:
-    entries: t.Dict[t.Tuple[str, str], global_services.Entry] = {}
+    replays: t.Dict[t.Tuple[str, str], Replay] = {}
     errors: t.List[Answer] = []
-    warnings: t.List[Answer] = []
-    for index, step in enumerate(data.get("steps") or ()):
+    for index, step in enumerate(data["steps"]):
         key = (step["namespace"], step["name"])
-        entry = entries.setdefault(key, global_services.Entry(*key))
-        if step["op"] == "delete":
-            entry.remove(step["cluster"])
-            continue
-        word = entry.upsert(_member(step))
-        if word:
-            errors.append({"step": index, "code": word})
-        elif getattr(entry.current(), "ports_differ", None):
-            warnings.append({"code": "ports_conflict", "cluster": step["cluster"], "step": index})
-    services = []
-    for key in sorted(entries):
-        found = entries[key].current()
-        if found is None:
-            continue
-        for cluster in found.ports_differ:
-            warnings.append({"code": "ports_conflict", "cluster": cluster})
-        name = names.global_name(*key).name
-        services.append({"name": name, "clusters": found.clusters, "annotations": global_services.annotations_of(found),
-                         "labels": global_services.global_labels(), "headless": found.headless, "ports": found.ports})  # fmt: skip
-    return {"services": services, "errors": errors, "warnings": warnings}
+        replay = replays.setdefault(key, Replay(_global("mirrors", routing=parse_selector("routing=yes"))))
+        labels = ROUTING if step.get("routing_label_matches") else {}
+        service = None if step["op"] == "delete" else _service(*key, step["clusterIP"] == "None", step["ports"], labels)
+        word = replay.update(step["cluster"], service)
+        errors += [{"step": index, "code": word}] if word else []
+    objects = [obj for key in sorted(replays) for obj in replays[key].world.objects.values()]
+    told = [refusal for key in sorted(replays) for refusal in replays[key].world.plan.refused]
+    warnings = [{"code": refusal.reason, "cluster": refusal.object.partition("/")[0]} for refusal in told if refusal.reason == "ports_conflict"]
+    return {"services": [_shown(obj) for obj in objects], "errors": errors, "warnings": warnings}
+
+
+class Replay:
+    """Updates of one global Service one after the other, as clusters tell them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.order: t.List[str] = []  # of the last updates that were taken in
+
+    def update(self, cluster: str, service: t.Optional[Input]) -> str:
+        """Why the cluster is held back, if it is."""
+        self.world.sources[cluster] = _listed([] if service is None else [service])
+        self._run()
+        held = [refusal.reason for refusal in self.world.plan.refused
+                if refusal.reason == "headless_mismatch" and refusal.object.partition("/")[0] == cluster]  # fmt: skip
+        if held:
+            return held[0]
+        self.order = [name for name in self.order if name != cluster] + ([] if service is None else [cluster])
+        self._run()
+        return ""
+
+    def _run(self) -> None:
+        for key, obj in list(self.world.objects.items()):
+            self.world.put(key.kind, obj)  # as this run reads it
+        self.world.local = self.order[-1] if self.order else HERE
+        self.world.run()
+
+
+def _shown(service: Input) -> Answer:
+    meta, spec = service["metadata"], service["spec"]
+    annotations = meta.get("annotations") or {}
+    return {"name": meta["name"], "clusters": annotations["global-svc-clusters"].split(","), "annotations": annotations,
+            "labels": meta["labels"], "headless": spec.get("clusterIP") == "None", "ports": spec["ports"]}  # fmt: skip
 
 
 def reconcile_sequence(data: Input) -> Answer:
-    selector = first(data, "routing_strategy_selector", "routing_selector")
-    routing = parse_selector(selector) if selector else None
-    entries: t.Dict[t.Tuple[str, str], global_services.Entry] = {}
-    locals_: t.Dict[t.Tuple[str, str], t.Any] = {}
-    after = []
-    for event in data.get("events") or ():
-        key = (event["namespace"], event["name"])
-        if key not in entries:
-            entries[key] = global_services.Entry(*key)
-            existing = data.get("existing_local") or {}
-            if existing and existing["metadata"]["name"] == names.global_name(*key).name:
-                locals_[key] = {name: existing[name] for name in existing if name != "store"}
-            store = existing.get("store") or data.get("store") or {}
-            for cluster in store.get("clusters") or ():
-                notes = store.get("annotations") or (existing.get("metadata") or {}).get("annotations") or {}
-                member = global_services.member_of(cluster, existing, global_services.HINTS in notes)
-                member = member._replace(headless=bool(store.get("headless", member.headless)), ports=store.get("ports") or member.ports)
-                entries[key].upsert(member)
-        if any(event.get(name) for name in ("local_missing", "local_deleted", "local_service_missing")):
-            locals_[key] = None
-        entry, word = entries[key], None
-        remote = event.get("remote_service")
-        if remote is None:
-            entry.remove(event["cluster"])
-        else:
-            opted_in = routing is not None and matches(routing, mirror_services.labels_of(remote))
-            word = entry.upsert(global_services.member_of(event["cluster"], remote, opted_in))
-        done = global_services.reconcile_global(entry.current(), data["mirror_namespace"], locals_.get(key), adopt=True)
-        locals_[key] = done.result
-        after.append({"local_service": done.result, "action": done.action, "error": word or False, "code": word})
-    return {"after": after, "errors": [{"step": i, "code": row["code"]} for i, row in enumerate(after) if row["code"]]}
+    replay = Replay(_global(data["mirror_namespace"], routing=parse_selector(data["routing_strategy_selector"])))
+    existing = data.get("existing_local")
+    if existing:
+        replay.world.put("Service", {key: value for key, value in existing.items() if key != "store"})
+        _remember(replay, existing, data["events"][0], data["routing_strategy_selector"])
+    after: t.List[Answer] = []
+    for event in data["events"]:
+        found = _keyed(event.get("remote_service"), {"namespace": event["namespace"], "name": event["name"]})
+        word = replay.update(event["cluster"], found[0] if found else None)
+        after.append(dict(replay.world.answer("Service", "local_service"), error=word or False, code=word))
+    return {"after": after, "errors": [{"step": index, "code": row["code"]} for index, row in enumerate(after) if row["code"]]}
 
 
-def _reconcile_slice(data: Input, remote: t.Any, local: t.Any) -> mirror_services.Reconciled:
-    zones = data.get("zones") or list(mirror_config.DEFAULT_ZONES)
-    return global_slices.reconcile_slice(
-        remote, local, data["cluster"], bool(data.get("is_local_cluster")), zones, data.get("service_opted_in") is not False,
-        data["mirror_namespace"], fields=endpoints.ALL, adopt=True,
-    )  # fmt: skip
+def _remember(replay: Replay, existing: Input, event: Input, selector: str) -> None:
+    """What the clusters of ``store`` share, from the Service that came of it."""
+    known = existing.get("store") or {}
+    opted = "service.kubernetes.io/topology-aware-hints" in (existing["metadata"].get("annotations") or {})
+    labels = {one.key: one.values[0] for one in parse_selector(selector)} if opted else {}
+    for cluster in known.get("clusters") or ():
+        service = _service(event["namespace"], event["name"], bool(known.get("headless")), existing["spec"]["ports"], labels)
+        replay.world.sources[cluster] = _listed([service])
+        replay.order.append(cluster)
+
+
+def _slices(data: Input, slices: t.Sequence[Input], local: t.Sequence[Input] = ()) -> World:
+    """A run over slices of Services that all take part; those without a Service's name have none."""
+    home = data["cluster"] if data.get("is_local_cluster") else HERE
+    sweep = data.get("endpoint_slice_sync", True)
+    world = _global(data.get("mirror_namespace") or "mirrors", local=home, zones={home: data.get("zones") or []},
+                    routing=parse_selector("routing=yes"), sweep_slices=sweep, adopt=True)  # fmt: skip
+    for obj in local:
+        world.put("EndpointSlice", obj)
+    owners = {(item["metadata"]["namespace"], (item["metadata"].get("labels") or {}).get("kubernetes.io/service-name")) for item in slices}
+    labels = ROUTING if data.get("service_opted_in") else {}
+    services = [_service(namespace, name, labels=labels) for namespace, name in owners if name]
+    world.sources[data["cluster"]] = _listed(services, slices=slices)
+    return world
 
 
 def reconcile_slice(data: Input) -> Answer:
-    local = data.get("local_slice")
-    done = _reconcile_slice(data, data.get("remote_slice"), local)
-    answer = _reconciled(done, "local_slice", local)
-    if done.reason == "missing_service_name_label":
-        answer.update(action="error", error=done.reason, code=done.reason)
-    return answer
+    remote, local = data.get("remote_slice"), data.get("local_slice")
+    world = _slices(data, [remote] if remote else [], [local] if local else [])
+    world.run()
+    return world.answer("EndpointSlice", "local_slice")
 
 
 def reconcile_slice_batch(data: Input) -> Answer:
-    found = [_reconcile_slice(data, remote, None) for remote in data.get("slices") or ()]
-    made = {done.result["metadata"]["name"]: done.result for done in found if done.result}
-    return {
-        "local_labels": {name: obj["metadata"]["labels"] for name, obj in made.items()},
-        "local_slices": [made[name] for name in made],
-        "errors": [{"index": i, "step": i, "code": done.reason, "error": done.reason} for i, done in enumerate(found) if done.reason],
-    }
+    world = _slices(data, data["slices"])
+    world.run()
+    made = {key.name: obj for key, obj in world.objects.items() if key.kind == "EndpointSlice"}
+    return {"local_labels": {name: obj["metadata"]["labels"] for name, obj in made.items()}, "local_slices": list(made.values()),
+            "errors": [{"object": refusal.object, "code": refusal.reason} for refusal in world.plan.refused]}  # fmt: skip
 
 
 def startup_sync_services(data: Input) -> Answer:
-    rows = first(data, "seen", "remote_services", "sources")
-    if _known(data, "seen", "remote_services", "sources"):
-        if isinstance(rows, dict):  # by cluster
-            rows = [row for listed in rows.values() for row in listed or ()]
-        rows = [tuple(row.split("/", 1)) if isinstance(row, str) and "/" in row else row for row in rows or ()]
-        sources = [tuple(row) if isinstance(row, (list, tuple)) else row for row in rows or ()]
-        keys = {row for row in sources if isinstance(row, str)}
-        local = _labelled(data.get("local_global_services"), None)
-        if keys:  # given by their local names
-            local = {name: labels for name, labels in local.items() if name not in keys}
-            sources = [row for row in sources if not isinstance(row, str)]
-        return {"deleted": sweeps.stale_global_services(_keys(sources), local)}
-    return {"deleted": []}
+    world = _global(data["mirror_namespace"])
+    for row in data["local_global_services"]:
+        world.put("Service", {"metadata": row, "spec": {"ports": PORTS}})
+    services = _remote(data["seen"])
+    world.sources[THERE] = None if services is None else _listed(services)
+    world.run()
+    return {"deleted": world.names("delete", "Service")}
 
 
 def startup_sync_slices(data: Input) -> Answer:
-    known = _known(data, "remote_slices")
-    rows = [row if isinstance(row, str) else _meta(row)["name"] for row in (data.get("remote_slices") or ())] if known else None
-    local = _labelled(data.get("local_slices"), data.get("mirror_namespace"))
-    return {"deleted": sweeps.stale_slices(data["cluster"], rows, local, data.get("endpoint_slice_sync") is not False)}
+    labels = {"kubernetes.io/service-name": "service"}
+    known = data["remote_slices"] != "unknown"
+    rows = [{"metadata": {"namespace": "ns", "name": name, "labels": labels}, "addressType": "IPv4", "endpoints": [], "ports": []}
+            for name in (data["remote_slices"] if known else ())]  # fmt: skip
+    local = [{"metadata": row, "addressType": "IPv4", "endpoints": [], "ports": []} for row in data["local_slices"]]
+    world = _slices(data, rows, local)
+    if not known:
+        world.sources[data["cluster"]] = None
+    world.run()
+    return {"deleted": world.names("delete", "EndpointSlice")}
 
 
 def headless_mismatch_endpoints(data: Input) -> Answer:
-    members, slices = [], {}
-    for row in _rows(data, "clusters", "members", "services", "steps", "states"):
-        headless = row.get("headless")
-        row = dict(row, clusterIP="None" if headless else first(row, "clusterIP", "cluster_ip"), cluster=first(row, "cluster", "name"))
-        members.append(_member(row))
-        slices[row["cluster"]] = list(first(row, "slices", "endpoints", "remote_slices") or ())
-    local = first(data, "local", "local_cluster") or ""
-    found = global_services.aggregate("ns", "name", global_services.precedence(members, local))
-    kept = found.clusters if found else []
-    attached = [item for cluster in kept for item in slices.get(cluster) or ()]
-    held = found.held_back if found else []
-    copies = [names.global_slice_name(item).name for item in attached if isinstance(item, str)]
-    return {"attached": attached, "attached_slices": attached, "slices": attached, "endpoints": attached, "local_slices": copies,
-            "attached_clusters": kept, "clusters": kept, "held_back": held, "rejected": held,
-            "errors": [{"cluster": name, "code": "headless_mismatch"} for name in held]}  # fmt: skip
+    world = _global("mirrors")
+    for row in data["clusters"]:
+        slices = [{"metadata": {"namespace": "ns", "name": name, "labels": {"kubernetes.io/service-name": "name"}}, "addressType": "IPv4",
+                   "endpoints": [{"addresses": ["10.2.0.1"]}], "ports": PORTS} for name in row["slices"]]  # fmt: skip
+        world.sources[row["cluster"]] = _listed([_service("ns", "name", row["headless"])], slices=slices)
+    world.run()
+    copied = world.names("create", "EndpointSlice")
+    given = [name for row in data["clusters"] for name in row["slices"]]
+    held = [refusal.object.partition("/")[0] for refusal in world.plan.refused if refusal.reason == "headless_mismatch"]
+    return {"attached": [name for name in given if names.global_slice_name(name).name in copied], "held_back": held}
 
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {

@@ -11,7 +11,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     bgp,
     equinix_records,
     instances,
-    load_balancer_setting,
     provider,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import node_annotations as na

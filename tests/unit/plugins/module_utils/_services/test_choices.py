@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._services.choices import (
-    CHOICES,
     clusters_of_choice,
     copied_metadata,
     exported_name,
@@ -19,6 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 PORTS = [{"name": "http", "port": 80}, {"name": "ftp", "port": 21}]
 GROUPS = [Group(None, tuple({"name": port["name"], "port": port["port"] + 8000} for port in PORTS), (Endpoint(("10.2.0.1",), {}),))]
+CHOICES = ("ports", "clusters", "exported-name")
 
 
 def service(**choices):

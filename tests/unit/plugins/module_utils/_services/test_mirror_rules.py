@@ -14,11 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.multicluster.network.plugins.filter.mirror_name import mirror_name
-from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, mirror_services, slices, sweeps
+from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, slices
+from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
+from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._services.offers import Listed, Offers, Options, read_offers
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
 
 NS = "sys-semaphore"
 LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
-KEY = ("sys-log", "fluentd")
+MANAGER = "multicluster.network/t"
+EVERYTHING = parse_selector("")
 NAME = "aws-sys-log-73736d-fluentd"
 
 
@@ -28,67 +34,71 @@ def remote(**spec):
 
 
 def local(labels=None, **spec):
-    shape = dict({"clusterIP": "10.5.184.192", "type": "ClusterIP", "ports": [{"name": "http", "port": 8888, "targetPort": "http"}]}, **spec)
+    shape = dict({"clusterIP": "10.5.184.192", "type": "ClusterIP", "ports": [{"name": "http", "port": 8888, "targetPort": "http", "protocol": "TCP"}]}, **spec)
     return {"metadata": {"namespace": NS, "name": NAME, "labels": LABELS if labels is None else labels}, "spec": shape}
 
 
-def reconcile(source, here, **more):
-    return mirror_services.reconcile_service("aws", NS, KEY, source, here, **more)
+def planned(source, here, session_affinity=True, prefix="aws"):
+    """(actions, reason words, the manifest that is written) of a run over one Service and what there is under its name."""
+    given_options = Options(NS, EVERYTHING, None, None, {"aws": prefix, "gcp": "gcp"}, {}, session_affinity=session_affinity, max_deletes=-1)
+    objects = [] if here is None else [copy.deepcopy(here)]
+    for obj in objects:
+        if obj["metadata"]["labels"] == LABELS or "mine" in obj["metadata"]["labels"]:
+            owned = {"f:metadata": {"f:labels": {"f:mirrored-svc": {}}}, "f:spec": {"f:ports": {}}}
+            obj["metadata"]["managedFields"] = [{"manager": MANAGER, "operation": "Apply", "fieldsV1": owned}]
+    listed = Listed([] if source is None else [source], [], [], "endpoints", None)
+    offers = {"aws": read_offers("aws", listed, given_options, Guard({})), "gcp": Offers({}, {}, [], [])}
+    plan, writes = plan_cluster("gcp", Listed(objects, [], [], "endpoints", None), offers, [], given_options, MANAGER)
+    words = [refusal.reason for refusal in plan.refused + offers["aws"].refused]
+    return [write.change.action for write in writes], words, writes[-1].manifest if writes else None
 
 
 def test_created():
-    done = reconcile(remote(type="LoadBalancer", externalIPs=["10.5.0.1"], loadBalancerIP="x", selector={"a": "b"}, healthCheckNodePort=1,
-                            externalTrafficPolicy="Local", ipFamilies=["IPv4"], publishNotReadyAddresses=True), None)  # fmt: skip
-    assert done == ("create", {
+    actions, words, made = planned(remote(type="LoadBalancer", externalIPs=["10.5.0.1"], loadBalancerIP="x", selector={"a": "b"}, healthCheckNodePort=1,
+                                          externalTrafficPolicy="Local", ipFamilies=["IPv4"], publishNotReadyAddresses=True), None)  # fmt: skip
+    assert (actions, words) == (["create"], []) and made == {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": NS, "labels": LABELS},
-        "spec": {"ports": [{"name": "http", "port": 8888, "targetPort": "http"}]},
-    }, None)  # fmt: skip
+        "spec": {"ports": [{"name": "http", "port": 8888, "targetPort": "http", "protocol": "TCP"}]},
+    }  # fmt: skip
 
 
 AFFINITY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
 
 
-@pytest.mark.parametrize(("source", "here", "action"), [
-    (remote(), local(), "none"),
-    (remote(), local({}), "none"),
-    (remote(ports=[{"port": 1}]), local(), "update"),
-    (remote(**AFFINITY), local(), "update"),
-    (remote(), local(**AFFINITY), "update"),
-    (remote(), local(selector={"a": "b"}), "update"),
-    (remote(clusterIP="None"), local(), "recreate"),
-    (remote(), local(clusterIP="None"), "recreate"),
-    (remote(clusterIP="None"), local(clusterIP="None"), "none"),
-    (remote(type="ExternalName", externalName="x"), None, "skip"),
-    (remote(ports=[{"port": 1}]), local({"team": "blue"}), "conflict"),
-    (remote(ports=[{"port": 1}]), local({}), "conflict"),
-    (None, local(), "delete"),
-    (None, local({"team": "blue"}), "none"),
-    (None, local(dict(LABELS, **{"mirror-svc-prefix-sync": "other"})), "none"),
-    (None, None, "none"),
+@pytest.mark.parametrize(("source", "here", "actions", "words"), [
+    (remote(), local(), [], []),
+    (remote(), local({}), [], ["adoptable"]),
+    (remote(ports=[{"port": 1}]), local(), ["update"], []),
+    (remote(ports=[{"port": 1}]), local(dict(LABELS, mine="yes")), ["update"], []),
+    (remote(**AFFINITY), local(), ["update"], []),
+    (remote(), local(**AFFINITY), ["update"], []),
+    (remote(), local(selector={"a": "b"}), ["update"], []),  # its address stays
+    (remote(clusterIP="None"), local(), ["delete", "create"], []),
+    (remote(), local(clusterIP="None"), ["delete", "create"], []),
+    (remote(clusterIP="None"), local(clusterIP="None"), [], []),
+    (remote(type="ExternalName", externalName="x"), None, [], ["unsupported_type"]),
+    (remote(ports=[{"port": 1}]), local({"team": "blue"}), [], ["not_ours"]),
+    (remote(ports=[{"port": 1}]), local({}), [], ["adoptable"]),
+    (None, local(), ["delete"], []),
+    (None, local({"team": "blue"}), [], []),
+    (None, local({}), [], []),
+    (None, None, [], []),
 ])  # fmt: skip
-def test_rows_of_the_table(source, here, action):
+def test_rows_of_the_table(source, here, actions, words):
     before = copy.deepcopy((source, here))
-    done = reconcile(source, here)
-    assert done.action == action
+    assert planned(source, here)[:2] == (actions, words)
     assert (source, here) == before, "what is given is not changed"
-    if action in ("conflict", "none"):
-        assert done.result == here
-
-
-def test_what_stays_as_it_was_found():
-    done = reconcile(remote(ports=[{"port": 1}]), local(dict(LABELS, mine="yes"), selector={"a": "b"}))
-    assert done.result["spec"] == {"clusterIP": "10.5.184.192", "type": "ClusterIP", "ports": [{"port": 1}]}
-    assert done.result["metadata"]["labels"] == dict(LABELS, mine="yes")
 
 
 def test_affinity_can_be_switched_off():
-    assert reconcile(remote(**AFFINITY), local(), session_affinity=False).action == "none"
+    assert planned(remote(**AFFINITY), local())[0] == ["update"] and planned(remote(**AFFINITY), local(), session_affinity=False)[0] == []
 
 
 def test_names_that_cannot_be():
-    long = {"metadata": {"namespace": "n" * 30, "name": "s" * 30}, "spec": {"ports": [{"port": 1}]}}
-    assert mirror_services.reconcile_service("aws", NS, ("n" * 30, "s" * 30), long, None).reason == "name_too_long"
-    assert endpoints.reconcile_endpoints("1", NS, KEY, {"metadata": {}}, None).reason == "name_invalid"
+    long = remote()
+    long["metadata"] = {"namespace": "n" * 30, "name": "s" * 30}
+    assert planned(long, None)[:2] == ([], ["name_too_long"])
+    assert planned(remote(), None, prefix="1")[:2] == ([], ["name_invalid"])
     assert mirror_name("fluentd", "sys-log", "aws") == NAME
     for bad in (("fluentd", "sys-log", "1aws"), ("f" * 60, "sys-log", "aws"), (1, "sys-log", "aws")):
         with pytest.raises(AnsibleFilterError, match="mirror_name: "):
@@ -139,36 +149,20 @@ PIECE = {"metadata": {"name": "my-svc-1", "namespace": "ex", "labels": {"kuberne
          "endpoints": [{"addresses": ["10.2.0.1"], "zone": "z9", "hints": {"forZones": [{"name": "evil"}]}}], "ports": [{"port": 1}]}  # fmt: skip
 
 
-def copied(source=None, here=None, local_cluster=False, zones=("z1",), opted_in=False, **more):
-    return global_slices.reconcile_slice(PIECE if source is None else source, here, "aws", local_cluster, zones, opted_in, NS, **more)
+def copied(source=PIECE, local_cluster=False, zones=("z1",), opted_in=False):
+    return global_slices.global_slice(source, endpoints.from_slice(source), "aws", local_cluster, zones, opted_in, NS)
 
 
 def test_slices_of_global_services():
-    done = copied()
-    assert done.action == "create" and done.result["endpoints"] == [{"addresses": ["10.2.0.1"], "zone": "z9"}]
-    assert copied(here=done.result).action == "none"
-    assert copied(here=done.result, opted_in=True).action == "update"
-    assert copied(opted_in=True).result["endpoints"][0] == {"addresses": ["10.2.0.1"], "zone": "remote", "hints": {"forZones": [{"name": "remote"}]}}
-    assert copied(opted_in=True, local_cluster=True).result["endpoints"][0]["hints"] == {"forZones": [{"name": "z1"}]}
-    assert copied(here=copied(opted_in=True).result).action == "update", "hints go when nobody asks for them"
-    assert copied(here=dict(done.result, addressType="IPv6")).action == "recreate"
-    foreign = dict(done.result, metadata=dict(done.result["metadata"], labels={}))
-    assert copied(here=foreign).action == "conflict" and copied(here=foreign, adopt=True).action == "update"
-    assert copied(zones=["z"] * 9).action == "config_error"
-    assert copied(source=dict(PIECE, metadata={"name": "x", "namespace": "ex"})).reason == "missing_service_name_label"
-    assert copied(source=dict(PIECE, addressType="FQDN")).reason == "unsupported_type"
-    assert global_slices.reconcile_slice(None, done.result, "aws", False, (), False, NS).action == "delete"
-    assert global_slices.reconcile_slice(None, foreign, "aws", False, (), False, NS).action == "none"
-
-
-def test_sweeps():
-    mirrors = {NAME: LABELS, "aws-x-73736d-y": LABELS, "half": {"mirrored-svc": "true"}, "other": dict(LABELS, **{"mirror-svc-prefix-sync": "b"})}
-    assert sweeps.stale_mirrors("aws", [KEY], mirrors) == ["aws-x-73736d-y"]
-    assert sweeps.stale_mirrors("aws", None, mirrors) == sweeps.stale_mirrors("aws", [], mirrors, sweep=False) == []
-    shared = {"gl-a-73736d-b": {"global-svc": "true"}, "mine": {}}
-    assert sweeps.stale_global_services([], shared) == ["gl-a-73736d-b"] and sweeps.stale_global_services(None, shared) == []
-    copies = {"gl-x": {"mirrored-endpoint-slice": "true", "mirror-endpointslice-sync-name": "aws"}, "gl-y": {"mirrored-endpoint-slice": "true"}}
-    assert sweeps.stale_slices("aws", [], copies) == ["gl-x"] and sweeps.stale_slices("aws", ["x"], copies) == []
+    assert copied()["endpoints"] == [{"addresses": ["10.2.0.1"], "zone": "z9"}]
+    assert copied(opted_in=True)["endpoints"][0] == {"addresses": ["10.2.0.1"], "zone": "remote", "hints": {"forZones": [{"name": "remote"}]}}
+    assert copied(opted_in=True, local_cluster=True)["endpoints"][0]["hints"] == {"forZones": [{"name": "z1"}]}
+    nameless = dict(PIECE, metadata={"name": "x", "namespace": "ex"})
+    for word, more in (("too_many_zones", {"zones": ["z"] * 9}), ("missing_service_name_label", {"source": nameless}),
+                       ("unsupported_type", {"source": dict(PIECE, addressType="FQDN")})):  # fmt: skip
+        with pytest.raises(ValueRefused) as raised:
+            copied(**more)
+        assert raised.value.word == word
 
 
 def test_a_full_slice_stays_when_an_endpoint_comes():
