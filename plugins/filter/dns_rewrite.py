@@ -53,12 +53,14 @@ RETURN = r"""
 _value:
   description:
     - C(name) as the question is rewritten, empty when it is not. C(answer) as the client sees the name in the answer.
+    - C(shown) is the given name as a client sees it where it stands in an answer, such as the target of a CNAME or SRV record.
     - C(rcode) is C(SERVFAIL) where the rewritten name would have a label of more than 63 characters.
   type: dict
   sample:
     name: aws-sys-log-73736d-fluentd.sys-semaphore.svc.cluster.local.
     answer: fluentd.sys-log.svc.cluster.aws.
     rcode: null
+    shown: fluentd.sys-log.svc.cluster.aws
 """
 
 import typing as t
@@ -82,7 +84,7 @@ def dns_rewrite(
         rules = coredns_rules.rewrite_rules(list(clusters), mirror_namespace, global_zone, prefixes, cluster_domain)
     except ValueError as error:
         raise AnsibleFilterError("dns_rewrite: {0}".format(error)) from error
-    return coredns_rules.rewrite_name(rules, name)._asdict()
+    return dict(coredns_rules.rewrite_name(rules, name)._asdict(), shown=coredns_rules.answer_name(rules, name))
 
 
 class FilterModule:

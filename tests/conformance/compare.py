@@ -132,3 +132,20 @@ def show(value: t.Any) -> str:
     """Short text for a message."""
     text = repr(value)
     return text if len(text) <= 300 else text[:297] + "..."
+
+
+def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
+    """The RFC 7386 patch from one object to another."""
+    patch: t.Dict[str, t.Any] = {}
+    for key in list(before) + [key for key in after if key not in before]:
+        if key not in after:
+            patch[key] = None
+        elif key not in before:
+            patch[key] = after[key]
+        elif isinstance(before[key], dict) and isinstance(after[key], dict):
+            inner = merge_patch(before[key], after[key])
+            if inner:
+                patch[key] = inner
+        elif before[key] != after[key]:
+            patch[key] = after[key]
+    return patch

@@ -24,10 +24,12 @@ MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 DRIVER = """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
+sys.path.append(ask["beside"])
+from zygote import run
 flow = importlib.import_module(ask["flow"])
 started = time.monotonic()
 try:
-    answer = {"result": flow.run(*ask["arguments"])}
+    answer = {"result": run(flow, *ask["arguments"])}
 except Exception as error:
     answer = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
     answer["fields"] = getattr(error, "fields", dict)()
@@ -108,7 +110,8 @@ class Node:
 
     def flow(self, name, *arguments):
         """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments}
+        beside = str(pathlib.Path(__file__).parent)
+        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments, "beside": beside}
         answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)

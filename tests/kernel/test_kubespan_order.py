@@ -33,14 +33,15 @@ seen = []
 
 
 def note(what, **more):
-    item = {{"name": "kubespan_targets_ipv4", "type": "ipv4_addr", "flags": ["interval"]}}
+    table = nft.read_table("inet", "talos_kubespan") or {{}}
+    targets = next((item["elements"] for item in table.get("sets", ()) if item["name"] == "kubespan_targets_ipv4"), None)
     link = links.read_link("kubespan")
     peers = {{}}
     if link is not None and link["implementation"]:
         device = open_device("kubespan", link["implementation"])
         peers = {{key: peer["allowed_ips"] for key, peer in device.dump()["peers"].items()}}
         device.close()
-    seen.append(dict(more, what=what, targets=nft.read_elements("inet", "talos_kubespan", item), peers=peers))
+    seen.append(dict(more, what=what, targets=targets, peers=peers))
 
 
 def wrap(owner, name, describe):

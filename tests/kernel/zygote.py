@@ -53,11 +53,21 @@ def enter(pid):
     os.chdir("/")
 
 
+def run(flow, *arguments):
+    """What a module calls; of the watcher, which runs for ever, one pass from what it remembers, and what it shows then."""
+    if hasattr(flow, "run"):
+        return flow.run(*arguments)
+    fabric = arguments[0]
+    flow.one_pass(fabric, flow.load_memory(fabric), *arguments[1:])
+    with open(flow.status_path(fabric), encoding="utf-8") as stream:
+        return json.load(stream)
+
+
 def answer(ask):
     """What the fresh interpreter of conftest answers, too."""
     started = time.monotonic()
     try:
-        found = {"result": importlib.import_module(ask["flow"]).run(*ask["arguments"])}
+        found = {"result": run(importlib.import_module(ask["flow"]), *ask["arguments"])}
     except Exception as error:  # a test asks for it by class and text
         found = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
         found["fields"] = getattr(error, "fields", dict)()

@@ -21,10 +21,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
-from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, ascii_text, durations, keys, names, numbers, selectors
+from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, ascii_text, keys, names, numbers, selectors
 from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import Fields
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.module_utils._values.remote_access import token_valid
 
 MANNERS = Manners(str, lambda status, method, path: "api", lambda status, method: False)
 KEY = "2BTwBcDdDWTsTSr3wPkFVyQUUzZcNUOKQYSNuVLUsCM="
@@ -101,8 +100,6 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
     "cluster name": ("kiosk-5", refuses(names.parse_cluster_name)),
     "object name": ("kiosk-5.example", refuses(names.parse_subdomain)),
     "key": (KEY, refuses(keys.parse_key)),
-    "duration": ("1h2m3s", refuses(durations.parse_duration)),
-    "bearer token": ("eyJhbGciOi.sk-5", says_no(token_valid)),
     "selector": ("disk in (ssd,k5),tier=1,age>15", refuses(selectors.parse_selector)),
     "node's name": ("kiosk-5", says_no(_listed)),
     "kilo's endpoint": ("10.66.23.14:51820", lambda text: refuses(kilo_endpoints.parse_endpoint)(text) or _kilo_is_dns(text)),
@@ -172,7 +169,7 @@ def test_the_kelvin_sign_is_no_k() -> None:
     warnings: t.List[str] = []
     fields = Fields({"\u212aey": "x"}, "", warnings, "bad")
     assert fields.get("key") is None and not fields.has("key")
-    assert not ascii_text.is_digits("\u00b2") and not ascii_text.is_digits("") and ascii_text.strip("\u00a0x ") == "\u00a0x"
+    assert not ascii_text.is_digits("\u00b2") and not ascii_text.is_digits("")
 
 
 def test_a_mesh_name_of_kilo_has_no_folded_letter() -> None:

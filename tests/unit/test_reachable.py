@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.multicluster.network.tests.unit.reach import Name, Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ALLOWED = 149
+ALLOWED = 22
 
 
 @pytest.fixture(scope="module", name="tree")

@@ -87,12 +87,6 @@ def one_pass(fabric: str, statuses: Statuses, now: t.Optional[float] = None) -> 
         return result.statuses
 
 
-def run(fabric: str, now: t.Optional[float] = None) -> Data:
-    """One pass from what is remembered, for those who have a timer instead of the service: what ``verify`` is shown."""
-    one_pass(fabric, load_memory(fabric), now)
-    return persistence.load_json(status_path(fabric)) or {}
-
-
 def _peer(peer: t.Mapping[str, t.Any]) -> Peer:
     return Peer(
         peer["public_key"], peer["node_id"], peer["address"], list(peer["allowed_ips"]), PrefixSet(), list(peer["endpoints"]), peer["label"]

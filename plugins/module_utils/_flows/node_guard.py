@@ -18,8 +18,6 @@ from .._mesh.guard import FORWARDING, NO_FILTER, STRICT, folder_mode
 from .._plan.plan import Plan
 from . import persistence
 
-Data = t.Dict[str, t.Any]
-
 
 class Guard:
     """Read at once. ``apply`` twice: the folders before anything is written into them, the devices when they stand."""

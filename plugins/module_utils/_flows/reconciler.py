@@ -23,7 +23,6 @@ from .._io.settings_source import read_text
 from .._kubernetes.watch import RESOURCES, Settings
 from .fabric_watch import Watch
 
-Data = t.Dict[str, t.Any]
 PREFIX = "multicluster.network."
 
 

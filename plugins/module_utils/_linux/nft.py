@@ -36,7 +36,7 @@ from .nft_socket import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, Ge
 Data = t.Dict[str, t.Any]
 Step = t.Mapping[str, t.Any]
 
-__all__ = ["GenerationChanged", "apply_steps", "list_tables", "read_elements", "read_table"]
+__all__ = ["GenerationChanged", "apply_steps", "list_tables", "read_table"]
 
 _READ_TRIES = 5
 
@@ -110,21 +110,6 @@ def _plain(item: t.Mapping[str, t.Any]) -> bool:
 def _elements(netlink: NetfilterSocket, number: int, table: str, item: t.Mapping[str, t.Any]) -> t.List[codec.Span]:
     answers = netlink.dump(codec.GETSETELEM, number, codec.encode_flush(table, item["name"]))
     return codec.decode_elements((body for _family, body in answers), item["length"], "interval" in item["flags"])
-
-
-@without_collector
-def read_elements(family: str, table: str, item: t.Mapping[str, t.Any]) -> t.Optional[t.List[codec.Span]]:
-    """The ranges of one set (``{name, type, flags}``), ascending; None when there is no such set. Raises LinuxError."""
-    netlink = _open("read")
-    item = dict(item, length=codec.SET_TYPES[item["type"]][1])
-    try:
-        return _elements(netlink, codec.FAMILIES[family], table, item)
-    except NetlinkRefused as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise LinuxError("read", "nftables set {0}".format(item["name"]), _words(error)) from None
-    finally:
-        netlink.close()
 
 
 @without_collector

@@ -20,7 +20,6 @@ from .ip_command import find_program
 from .nft_codec import SET_TYPES
 from .programs import FAILURES, run
 
-Data = t.Dict[str, t.Any]
 Listing = t.Dict[str, t.List[str]]
 
 _TIMEOUT = 120

@@ -86,7 +86,8 @@ def plan_annotations(
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
     A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``. Keys
-    that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not wanted are removed, on the named objects or, with ``purge_all``, on all.
+    that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not wanted are removed, on the named
+    objects or, with ``purge_all``, on all.
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.
     """

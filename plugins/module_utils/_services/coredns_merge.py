@@ -13,6 +13,7 @@ import typing as t
 from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .coredns_corefile import Block, corefile_text
+from .coredns_rules import rule_problem
 
 #: No Corefile that anybody runs comes near it; what does is not read (T21).
 LONGEST = 1_000_000
@@ -105,9 +106,27 @@ def warnings(text: str, fabric: str) -> t.List[str]:
     """What keeps a correct section from having an effect."""
     parts = split(text, fabric)
     theirs = server_blocks(parts.before) + server_blocks(parts.after)
+    found = [
+        "CoreDNS does not load a Corefile with {0}: {1}".format(quoted(" ".join(rule)), problem)
+        for rule, problem in ((rule, rule_problem(*rule[-2:])) for rule in _name_rules(parts.before + parts.after))
+        if problem
+    ]
     if not any("reload" in block.directives for block in theirs):
-        return ["the Corefile has no reload of its own; CoreDNS must be restarted to see the first change"]
-    return []
+        found.append("the Corefile has no reload of its own; CoreDNS must be restarted to see the first change")
+    return found
+
+
+def _name_rules(text: str) -> t.Iterator[t.Tuple[str, ...]]:
+    """Rules that rewrite names by a pattern, and those for the answers to them, each with pattern and template last."""
+    for tokens in _lines(text):
+        words = [token[1:] if token.startswith('"') else token for token in tokens]
+        words = words[1:] if words[:1] == ["rewrite"] else words
+        words = words[1:] if words[:1] in (["stop"], ["continue"]) else words
+        for index in range(len(words)):
+            if words[index : index + 2] == ["name", "regex"] and len(words) >= index + 4:
+                yield tuple(words[index : index + 4])
+            elif words[index : index + 2] == ["answer", "name"] and len(words) >= index + 4:
+                yield tuple(words[index : index + 4])
 
 
 def server_blocks(text: str) -> t.List[ServerBlock]:

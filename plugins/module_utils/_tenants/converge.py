@@ -13,7 +13,7 @@ from .._plan.object_plan import Key
 from .._plan.plan import Refusal
 from .mapping import plan_pass
 from .options import Options
-from .profile import APINET, CLUSTER_KINDS, SOURCE
+from .profile import APINET, SOURCE
 from .store import NOT_FOUND, MemoryStore, Store, StoreError
 from .view import View, needed
 from .work import APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
@@ -123,23 +123,6 @@ def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform,
     seen = {(outcome.kind, outcome.key) for outcome in outcomes}
     gone = [Outcome(kind, key, word, [], []) for (kind, key), word in sorted(words.items()) if (kind, key) not in seen]
     return Result(outcomes + gone, done, number, not wrote, [])
-
-
-def converge_network_side(
-    store: Store,
-    options: Options,
-    plan: t.Callable[[View], t.List[Work]],
-    reads: t.Iterable[str],
-    limit: int = PASS_LIMIT,
-    perform: t.Optional[Perform] = None,
-) -> Result:
-    """The network side's own work on its one server. Raises StoreError when a list cannot be read to its end."""
-    objects: t.List[t.Dict[str, t.Any]] = []
-    for kind in sorted(set(reads)):
-        within = "" if kind in CLUSTER_KINDS else options.apinet_namespace
-        objects.extend(store.list(options.profile.apinet, kind, within))
-    view = View([], objects, options)
-    return run_passes(view, plan, perform or one_by_one({APINET: store}, options), limit)
 
 
 def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Optional[t.List[Reason]]) -> Outcome:

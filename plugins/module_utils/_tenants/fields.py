@@ -11,7 +11,7 @@ import ipaddress
 import typing as t
 
 from .._values.addresses import Address, parse_address
-from .._values.refused import ValueRefused, quoted
+from .._values.refused import ValueRefused
 
 Object = t.Mapping[str, t.Any]
 
@@ -150,25 +150,3 @@ def merge_patched(target: t.Any, patch: t.Any) -> t.Any:
         else:
             merged[key] = merge_patched(merged.get(key), value)
     return merged
-
-
-def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
-    """The RFC 7386 patch from one object to another."""
-    patch: t.Dict[str, t.Any] = {}
-    for key in list(before) + [key for key in after if key not in before]:
-        if key not in after:
-            patch[key] = None
-        elif key not in before:
-            patch[key] = after[key]
-        elif isinstance(before[key], dict) and isinstance(after[key], dict):
-            inner = merge_patch(before[key], after[key])
-            if inner:
-                patch[key] = inner
-        elif before[key] != after[key]:
-            patch[key] = after[key]
-    return patch
-
-
-def shown(obj: Object) -> str:
-    """An object in a message."""
-    return quoted("{0}/{1}".format(namespace(obj), name(obj)))

@@ -11,7 +11,7 @@ import typing as t
 
 from .._plan.object_plan import Key
 from .fields import Object, addresses, name, namespace, text, uid
-from .links import claimer, linked
+from .links import claimer
 from .options import PEERING, Options, selected
 from .profile import (
     APINET,
@@ -173,9 +173,3 @@ class Index:
     def held_elsewhere(self, address: str, twin: Object) -> bool:
         """Whether another twin has a public address."""
         return bool(self._holders.get(address, set()) - {uid(twin)})
-
-
-def dangling(view: View, kind: str, twin: Object) -> bool:
-    """Whether the labels of a twin name a source object that does not exist."""
-    link = linked(kind, twin, view.options.profile)
-    return link is not None and view.source(kind, link.namespace, link.name) is None

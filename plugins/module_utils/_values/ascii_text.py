@@ -35,8 +35,3 @@ def is_alnum(text: str) -> bool:
 def is_graphic(text: str) -> bool:
     """True for text of visible ASCII characters alone: no blank anywhere, no control, nothing beyond ASCII."""
     return text.isascii() and text.isprintable() and " " not in text
-
-
-def strip(text: str) -> str:
-    """The text without blanks, tabs and line ends around it."""
-    return text.strip(BLANKS)

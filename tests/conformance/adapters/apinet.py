@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, fields, nat_blocks, provider_ids, scheduler
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, nat_blocks, provider_ids, scheduler
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-from ..compare import without_empty
+from ..compare import merge_patch, without_empty
 
 Vector = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
@@ -114,7 +114,7 @@ def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) 
         if place not in after:
             found.append(dict(named, deleted=True))
             continue
-        patch = fields.merge_patch(*[_comparable(side) for side in (obj, after[place])])
+        patch = merge_patch(*[_comparable(side) for side in (obj, after[place])])
         if patch:
             found.append(dict(named, patch=patch))
     return found

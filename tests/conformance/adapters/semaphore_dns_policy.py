@@ -25,11 +25,6 @@ Answer = t.Dict[str, t.Any]
 MANAGER = "multicluster.network/vectors"
 
 
-def first(data: Input, *names: str) -> t.Any:
-    """The value under the first of several names that a vector may use for one thing."""
-    return next((data[name] for name in names if name in data), None)
-
-
 # --- CoreDNS -----------------------------------------------------------------------------------------------------
 
 
@@ -47,20 +42,18 @@ def prepare(content: Input) -> None:
 
 def ruleset(data: Input) -> t.Dict[str, t.Any]:
     """The rule set of a vector, by name or in full."""
-    given = data.get("ruleset")
-    return given if isinstance(given, dict) else rulesets()[given] if given else dict(data)
+    given = data["ruleset"]
+    return given if isinstance(given, dict) else rulesets()[given]
 
 
 def own_rules(data: Input) -> t.List[coredns_rules.Rule]:
     """Our rules for what a rule set is about."""
-    params = dict(ruleset(data).get("params") or data)
-    return coredns_rules.rewrite_rules(
-        params.get("clusters") or [], params["mirror_namespace"], bool(params.get("global")), params.get("prefixes")
-    )
+    params = ruleset(data)["params"]
+    return coredns_rules.rewrite_rules(params["clusters"], params["mirror_namespace"], bool(params.get("global")), params.get("prefixes"))
 
 
 def rewrite(data: Input) -> Answer:
-    query = first(data, "query", "name")
+    query = data["query"]
     found = coredns_rules.rewrite_name(own_rules(data), query)
     back = found.answer is not None and found.answer == coredns_rules.absolute(query)
     answer: Answer = {"rewritten": found.name, "answer_in": found.name, "answer_out": found.answer, "rcode": found.rcode}
@@ -69,79 +62,46 @@ def rewrite(data: Input) -> Answer:
 
 def ruleset_valid(data: Input) -> Answer:
     rules = ruleset(data)
-    pairs = [(first(rules, "name_regex", "regex", "pattern"), first(rules, "name_to", "to", "template"))]
+    pairs = [(rules["name_regex"], rules["name_to"])]
     if rules.get("answer_regex"):
         pairs.append((rules["answer_regex"], rules["answer_to"]))
     found = [problem for problem in (coredns_rules.rule_problem(*pair) for pair in pairs) if problem]
-    valid = not found
-    return {"valid": valid, "loads": valid, "accepted": valid, "ok": valid, "error": found[0] if found else None}
+    return {"valid": not found, "error": found[0] if found else None}
 
 
 def answer_value(data: Input) -> Answer:
-    record = data.get("record") or data
-    given = {field: record[field] for field in ("name", "owner", "target", "value", "rdata") if isinstance(record.get(field), str)}
     rules = own_rules(data)
-    answer: Answer = {field: coredns_rules.answer_name(rules, name) for field, name in given.items()}
-    shown = next((answer[field] for field in ("target", "value", "rdata", "name") if field in answer), None)
-    return {**dict.fromkeys(("name", "target", "value", "rewritten"), shown), **answer}
+    return {field: coredns_rules.answer_name(rules, data["record"][field]) for field in ("name", "target") if field in data["record"]}
 
 
 def corefile(data: Input) -> Answer:
-    local = first(data, "local", "local_cluster", "cluster", "local_name")
-    given = first(data, "remotes", "remote_clusters", "clusters") or []
-    remotes = tuple(item["name"] if isinstance(item, dict) else item for item in given)
-    version = first(data, "coredns", "version", "coredns_version")
     options = coredns_corefile.Options(
-        local=local,
-        remotes=tuple(name for name in remotes if name != local),
-        mirror_namespace=first(data, "mirror_namespace", "mirror_ns", "namespace") or "sys-semaphore",
-        global_zone=bool(first(data, "global", "global_zone", "global_services")),
-        version=coredns_corefile.parse_version(version),
+        local=data["local"],
+        remotes=tuple(data["remotes"]),
+        mirror_namespace=data["mirror_namespace"],
+        global_zone=bool(data.get("global")),
+        version=coredns_corefile.parse_version(data.get("coredns")),
     )
     try:
         blocks = coredns_corefile.whole_corefile(options)
     except ValueRefused as error:
-        return {"ok": False, "valid": False, "error": error.word}
-    shown = []
-    for block in blocks:
-        kubernetes = [plugin for plugin in block.plugins if plugin.name == "kubernetes"]
-        shown.append(
-            {
-                **dict.fromkeys(("health", "ready", "prometheus"), False),
-                **{plugin.name: " ".join(plugin.arguments) or True for plugin in block.plugins},
-                "zones": list(block.zones),
-                "zone": block.zones[0],
-                "header": " ".join(block.zones),
-                "plugins": [plugin.name for plugin in block.plugins],
-                "kubernetes_zones": [zone for plugin in kubernetes for zone in plugin.arguments],
-                "kubernetes_options": [line for plugin in kubernetes for line in plugin.body],
-                "rewrite": any(plugin.name == "rewrite" for plugin in block.plugins),
-                "kubernetes": {
-                    "zones": [zone for plugin in kubernetes for zone in plugin.arguments],
-                    **{line.partition(" ")[0]: line.partition(" ")[2] or True for plugin in kubernetes for line in plugin.body},
-                },
-            }
-        )
+        return {"valid": False, "error": error.word}
+    shown = [
+        {"zone": block.zones[0], "plugins": [plugin.name for plugin in block.plugins],
+         "kubernetes_zones": [zone for plugin in block.plugins if plugin.name == "kubernetes" for zone in plugin.arguments]}
+        for block in blocks
+    ]  # fmt: skip
+    health = [block["zone"] for block in shown if "health" in block["plugins"]]
     text = coredns_corefile.corefile_text(blocks)
     zones = [zone for block in blocks for zone in block.zones]
-    health = [block["zone"] for block in shown if "health" in block["plugins"]]
-    root = shown[-1]
-    answer: Answer = {"blocks": shown, "zones": zones, "corefile": text, "text": text, "ok": True, "valid": True}
-    answer.update(health_blocks=health, health_in=health, root_kubernetes_zones=root["kubernetes_zones"])
-    return dict(answer, health_count=len(health), local_zone_rewritten=coredns_rules.zone_of(local) in zones if local else False)
+    return {"blocks": shown, "zones": zones, "health_blocks": health, "corefile": text, "valid": True}
 
 
 def corefile_lint(data: Input) -> Answer:
-    version = coredns_corefile.parse_version(first(data, "coredns", "version", "coredns_version"))
-    plugin, option = data["plugin"], data.get("option") or ""
-    # how often the plugin stands in the file: a number, or the blocks in which it does
-    counts = [len(value) if isinstance(value, list) else value for value in data.values() if isinstance(value, (list, int))]
-    number = max(counts, default=1)
-    accepted = coredns_corefile.accepts(version, plugin, option)
-    block = first(data, "block", "zone", "server_block", "in_block")
-    elsewhere = block is not None and not str(block).startswith(".")
-    recommended = accepted and not (plugin in coredns_corefile.ONCE and (number > 1 or elsewhere))
-    return {"accepted": accepted, "render": recommended, "recommended": recommended, "rendered": recommended, "ok": recommended}
+    plugin = data["plugin"]
+    accepted = coredns_corefile.accepts(coredns_corefile.parse_version(data.get("coredns")), plugin, data.get("option") or "")
+    often = len(data.get("blocks") or ()) > 1
+    return {"accepted": accepted, "recommended": accepted and not (plugin in coredns_corefile.ONCE and often)}
 
 
 # --- network sets ------------------------------------------------------------------------------------------------
@@ -155,9 +115,9 @@ def _after(events: t.Iterable[Input]) -> t.List[t.Any]:
     """The pods that exist after the events."""
     pods: t.Dict[t.Tuple[t.Any, t.Any], t.Any] = {}
     for event in events:
-        pod = first(event, "new", "pod", "old")
+        pod = event["new"] if event["type"] == "modified" else event["pod"]
         key = (pod["metadata"].get("namespace"), pod["metadata"].get("name"))
-        if event["type"].startswith(("delete", "tombstone", "missed")):
+        if event["type"] in ("deleted", "deleted_final_state_unknown"):
             pods.pop(key, None)
         else:
             pods[key] = pod
@@ -197,8 +157,7 @@ def _shown(named: t.Any) -> Answer:
 
 
 def events(data: Input) -> Answer:
-    pods = _after(data.get("events") or ()) if "events" in data else data.get("pods") or []
-    (dummy, named), more = _sets(data["cluster"], pods, _options(data))
+    (dummy, named), more = _sets(data["cluster"], _after(data["events"]), _options(data))
     return dict(more, sets=[_shown(item) for item in named])
 
 
@@ -212,11 +171,10 @@ def _existing(item: Input) -> t.Any:
 
 
 def full_sync(data: Input) -> Answer:
-    cluster, pods = data["cluster"], data.get("pods")
-    unknown = pods == "unknown" or (pods is None and "pods" in data) or bool(first(data, "unknown", "list_failed"))
-    listed = data.get("existing") if isinstance(data.get("existing"), list) else []  # where the list failed, nothing is known
-    existing = {item["name"]: _existing(item) for item in listed}
-    members, refused = network_sets.members_of(cluster, [] if unknown else pods or [], **_options(data))
+    cluster, pods = data["cluster"], data["pods"]
+    unknown = pods == "unknown"
+    existing = {item["name"]: _existing(item) for item in data["existing"]}
+    members, refused = network_sets.members_of(cluster, [] if unknown else pods, **_options(data))
     sources = {} if unknown else {cluster: members}
     plan = set_plan.plan_sets("local", targets.CALICO_V3, existing, sources, MANAGER, max_deletes=-1)
     after = {write.key.name: write.manifest for write in plan.writes}
@@ -236,7 +194,7 @@ def full_sync(data: Input) -> Answer:
 
 
 def delete_missing(data: Input) -> Answer:
-    status = first(data, "api_response", "status")
+    status = data["api_response"]
 
     class Answering(Client):
         """A client whose server has one answer."""
@@ -258,12 +216,10 @@ def delete_missing(data: Input) -> Answer:
 
 def policy_selector(data: Input) -> Answer:
     try:
-        found = selector.calico_selector(data["cluster"], data["namespace"], first(data, "name", "label", "value"))
+        found = selector.calico_selector(data["cluster"], data["namespace"], data["name"])
     except ValueRefused as error:
-        return {"ok": False, "valid": False, "error": error.word}
-    scoped = first(data, "kind", "policy_kind") != "GlobalNetworkPolicy"
-    space = found["namespaceSelector"] if scoped else None
-    return dict(found, namespaceSelector=space, namespace_selector=space, ok=True, valid=True)
+        return {"error": error.word}
+    return dict(found, namespaceSelector=found["namespaceSelector"] if data.get("kind") != "GlobalNetworkPolicy" else None)
 
 
 HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans, their texts, deferred values, budgets and pauses."""
+"""Plans, their texts, deferred values and budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.multicluster.network.plugins.module_utils._plan.backoff import delays
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.diff import render
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
@@ -126,15 +125,3 @@ def test_budget(
 def test_allowed_deletes() -> None:
     assert [allowed_deletes(n) for n in (0, 10, 25, 26, 1000)] == [5, 5, 5, 5, 200]
     assert allowed_deletes(10, -1) == 10 and allowed_deletes(10, 3) == 3 and allowed_deletes(10, 0) == 0
-
-
-def test_delays() -> None:
-    assert list(delays(7, 2, 60)) == [2, 4, 8, 16, 32, 60, 60]
-    assert list(delays(3)) == [1, 2, 4] and list(delays(0)) == []
-    assert max(delays(5000)) == 60
-
-
-@given(st.integers(1, 200), st.floats(0, 1))
-def test_drawn_delays_stay_in_bounds(attempts: int, drawn: float) -> None:
-    for drawn_delay, limit in zip(delays(attempts, 2, 60, random=lambda: drawn), delays(attempts, 2, 60)):
-        assert 2 <= drawn_delay <= max(limit, 2)

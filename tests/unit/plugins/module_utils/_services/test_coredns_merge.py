@@ -84,6 +84,12 @@ def test_another_port_is_another_zone():
 
 def test_a_corefile_without_reload_is_told():
     assert merging.warnings(merging.merge(". {\n}\n", "t", BLOCKS), "t")
+    # a single cluster in the place of the alternation: the fourth group is gone, and CoreDNS stays down at its next start
+    rule = r"rewrite {\n name regex ([\w-]*\.)?([\w-]*)\.([\w-]*)\.svc\.aws {1}{4}-{3}-{2}.svc.local\n answer name (a)-b c.{1}\n}"
+    found = merging.warnings(merging.merge(". {\n reload\n " + rule.replace(r"\n", "\n") + "\n}\n", "t", BLOCKS), "t")
+    assert len(found) == 1 and "uses 4 groups, the pattern has 3" in found[0]
+    broken = ". {\n reload\n rewrite stop name regex ( x\n rewrite name exact ( x\n}\n"
+    assert ["does not compile" in text for text in merging.warnings(merging.merge(broken, "t", BLOCKS), "t")] == [True]
     assert not merging.warnings(merging.merge(". {\n    reload\n}\n", "t", BLOCKS), "t")
 
 

@@ -13,12 +13,15 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.clai
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import (
     Result,
     converge,
-    converge_network_side,
+    one_by_one,
+    run_passes,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.network_side import Pools
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.work import Work
 
 NOW = "2026-01-02T03:04:05Z"
 NAMESPACE = "apinet-system"
@@ -92,10 +95,12 @@ class World:
         return converge({SOURCE: self.source, APINET: self.apinet}, self.options, NOW, keep=apply_claims)
 
     def network_side(self) -> t.List[Result]:
-        allocated = converge_network_side(
-            self.apinet, self.options, lambda view: network_side.plan_allocation(view, self.pools), network_side.READS
-        )
-        return [allocated, converge_network_side(self.apinet, self.options, placement.plan_placement, placement.READS)]
+        return [self._served(lambda view: network_side.plan_allocation(view, self.pools)), self._served(placement.plan_placement)]
+
+    def _served(self, plan: t.Callable[[View], t.List[Work]]) -> Result:
+        """One run of the network side's own work on its one server."""
+        perform = one_by_one({APINET: self.apinet}, self.options)
+        return run_passes(View([], self.apinet.all(), self.options), plan, perform)
 
     def settle(self, limit: int = 20) -> Result:
         """Both programs in turn until neither writes."""

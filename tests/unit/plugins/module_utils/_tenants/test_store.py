@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import audit
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import read
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patch, merge_patched
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patched
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
@@ -34,8 +34,10 @@ def test_contract(rule: t.Callable[[MemoryStore, str], None]) -> None:
 
 
 @given(TREES, TREES)
-def test_a_merge_patch_leads_from_one_object_to_the_other(before: t.Dict[str, t.Any], after: t.Dict[str, t.Any]) -> None:
-    assert merge_patched(before, merge_patch(before, after)) == after
+def test_a_merge_patch_takes_and_gives(before: t.Dict[str, t.Any], after: t.Dict[str, t.Any]) -> None:
+    assert merge_patched(before, dict.fromkeys(before)) == {}
+    patched = merge_patched(before, after)
+    assert merge_patched(patched, after) == patched and set(patched) == set(before) | set(after)
 
 
 def test_dependents_go_with_their_owner() -> None:

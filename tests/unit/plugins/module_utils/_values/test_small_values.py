@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys, names, numbers, durations, JSON, settings and selectors."""
+"""Keys, names, numbers, JSON and selectors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.multicluster.network.plugins.module_utils._values import remote_access, selectors, settings
-from ansible_collections.multicluster.network.plugins.module_utils._values.durations import parse_duration
+from ansible_collections.multicluster.network.plugins.module_utils._values import selectors
 from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import Fields, parse_json
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import (
     fingerprint,
@@ -128,40 +127,9 @@ def test_bad_decimals(text: t.Any) -> None:
     assert word_of(parse_decimal, text) == "bad_number"
 
 
-@pytest.mark.parametrize(
-    "text, seconds",
-    [
-        ("0", 0),
-        ("+0", 0),
-        ("10s", 10),
-        ("1h30m", 5400),
-        ("500ms", 0.5),
-        ("1.5h", 5400),
-        (".5s", 0.5),
-        ("1.s", 1),
-        ("-1m", -60),
-        ("1us", 1e-06),
-        ("1\u00b5s", 1e-06),
-        ("1\u03bcs", 1e-06),
-        ("1ns", 1e-09),
-        ("1m1m", 120),
-    ],
-)
-def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-    assert isinstance(parse_duration(text), int) == (seconds == int(seconds))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "10", "s", "-", "+", ".s", "1 s", "1d", "1S", "1s ", "--1s", "1s1", "9" * 60 + "h", None, 10, "1e3s"]
-)
-def test_bad_durations(text: t.Any) -> None:
-    assert word_of(parse_duration, text) == "bad_duration"
-
-
 @given(ANY)
 def test_parsers_refuse_and_never_break(value: t.Any) -> None:
-    for parse in (parse_key, parse_cluster_name, parse_subdomain, check_interface_name, parse_decimal, parse_duration):
+    for parse in (parse_key, parse_cluster_name, parse_subdomain, check_interface_name, parse_decimal):
         word_of(parse, value)
     word_of(parse_json, value)
     word_of(selectors.parse_selector, value)
@@ -185,27 +153,6 @@ def test_fields() -> None:
         assert word_of(Fields({"n": wrong}, "", []).integer, "n") == "bad_json"
     assert word_of(Fields, [], "x", []) == "bad_json"
     assert Fields({"a": "x", "A": "y"}, "", []).text("a") == "x"
-
-
-def test_settings() -> None:
-    item = settings.Setting("mirror-ns", "SSM_MIRROR_NS", "default")
-    assert settings.effective(item, {"mirror-ns": "f"}, {"SSM_MIRROR_NS": "e"}, "file") == "f"
-    assert settings.effective(item, {"mirror-ns": ""}, {"SSM_MIRROR_NS": "e"}, "file") == "e"
-    assert settings.effective(item, {}, {"SSM_MIRROR_NS": ""}, "file") == "file"
-    assert settings.effective(item, None, {"OTHER": "x"}) == "default"
-    needed = (item, settings.Setting("a", "A", None, "a_missing"))
-    assert settings.first_missing(needed) == "a_missing" and settings.first_missing(needed, {}, {"A": "x"}) is None
-    assert settings.mentioned(needed, {}, {"A": ""}) == [needed[1]]
-
-
-@pytest.mark.parametrize("token", ["abc", "a.b-c_d~e+f/g|h==", "A"])
-def test_tokens(token: str) -> None:
-    assert remote_access.token_valid(token)
-
-
-@pytest.mark.parametrize("token", ["", "!!a!!", "a b", "a\nb", "=", "a=b", "\u00e9", "a\n"])
-def test_bad_tokens(token: str) -> None:
-    assert not remote_access.token_valid(token)
 
 
 @pytest.mark.parametrize(
