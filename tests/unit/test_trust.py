@@ -13,6 +13,7 @@ import pathlib
 import re
 import stat
 import sys
+import threading
 import time
 import typing as t
 
@@ -27,7 +28,7 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
 
 import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests, run_lock  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits, Resource  # noqa: E402
@@ -343,6 +344,62 @@ def test_slow_writes(certificate: t.Any) -> None:
         server.close()
     assert 0 < len(done.done) == len(server.requests) < row["writes"] / 2 and len(done.done) + len(done.failed) == row["writes"]
     assert all(isinstance(error, errors.KubeError) and "the option timeout allows" in error.message for error in done.failed)
+
+
+class LeaseServer:
+    """An API server with one Lease, which says what its cluster wants."""
+
+    def __init__(self, certificate: t.Any, mood: str) -> None:
+        self.mood, self.lease, self.number = mood, t.cast(t.Any, None), 0
+        if mood == "held":
+            self.lease = {"metadata": {"resourceVersion": "0", "uid": "u"}, "spec": {"holderIdentity": "evil", "acquireTime": "now"}}
+        self.server = HostileServer(certificate[0], self.answer)
+        self.access = {"api_url": self.server.url, "token": "abcdef", "ca_data": certificate[1]}
+
+    def answer(self, handler: t.Any, unused: int) -> None:
+        self.number += 1
+        if self.mood == "held":
+            self.lease["metadata"]["resourceVersion"] = str(self.number)  # renewed, whenever somebody looks
+        if handler.command == "POST" and self.lease is None and self.mood != "strange":
+            self.lease = {"metadata": {"resourceVersion": str(self.number), "uid": "u"}, "spec": {"holderIdentity": "ours"}}
+            handler.send_json(self.lease, 201)
+        elif handler.command == "GET" and self.lease is not None:
+            handler.send_json(self.lease)
+        elif handler.command == "PATCH" and self.mood != "stolen":
+            handler.send_json(self.lease)
+        else:
+            handler.send_json({"message": "no"}, 404 if handler.command == "GET" else 409)
+
+
+@pytest.mark.parametrize("row", fixture("locks.json")["rows"], ids=lambda row: row["why"])
+def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
+    assert len(fixture("locks.json")["rows"]) > 5
+    monkeypatch.setattr(run_lock, "LONE_SECONDS", 0.2)
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.5)
+    servers = {name: LeaseServer(certificate, mood) for name, mood in row["clusters"].items()}
+    rows: t.List[t.Any] = []
+    request = {"fabric": "t", "scope": "fabric", "wait": 0.6, "holder": "ops", "pid": os.getpid(), "born": "", "namespace": "kube-system",
+               "clusters": [dict(one.access, name=name) for name, one in servers.items()]}  # fmt: skip
+    stop = threading.Event()
+    keeping = run_lock._Keeping(request, lambda told: rows.append(told) or True, stop)
+    holding = threading.Thread(target=keeping.hold, daemon=True)
+    try:
+        assert keeping.in_clusters() == row["held"]
+        if not row["held"]:
+            assert "another run is at work: 'evil'" in rows[-1]["who"]
+            return
+        assert sorted(keeping.leases) == row["leases"] and [one["reason"] for one in keeping.unlocked] == row["unlocked"]
+        if "lost" in row:
+            holding.start()
+            deadline = time.monotonic() + (20 if row["lost"] else 4)
+            while not keeping._info["lost"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert bool(keeping._info["lost"]) == row["lost"]
+    finally:
+        stop.set()
+        keeping.release()
+        for one in servers.values():
+            one.server.close()
 
 
 def test_other_servers(certificate: t.Any) -> None:

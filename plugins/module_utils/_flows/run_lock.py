@@ -35,6 +35,9 @@ Report = t.Callable[[Data], None]
 LEASE_SECONDS = 30.0
 #: A cluster that does not answer for so long gets no Lease; the run will say what is wrong with it.
 LOOK_SECONDS = 5.0
+#: How long a cluster is waited for that alone says that another run is at work.
+LONE_SECONDS = 30.0
+LONE = "{0}; it is one of fewer than half of the clusters that say so, and a run has the Leases of all, so this run goes on without its Lease"
 #: A run that is over gets so many seconds to give its Leases back before a second one calls it at work.
 ENDING_SECONDS = 20.0
 #: Somebody who has the name that earlier releases took as their lock, and does not say that he is one, is waited for so long.
@@ -202,40 +205,54 @@ class _Keeping:
 
         found = clusters.read("look at the lock", look)
         manager = field_manager(self._request["fabric"])
-        servers: t.Set[str] = set()
+        servers: t.Dict[str, str] = {}
         for cluster in sorted(found):
-            server = clusters.clients[cluster].access.server
-            if server in servers:
-                continue  # one API server under two names: its Lease is ours already
-            servers.add(server)
-            if found[cluster] is not None:
-                self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
+            servers.setdefault(clusters.clients[cluster].access.server, cluster)  # one API server under two names has one Lease
+        names = sorted(servers.values())
+        told = [cluster for cluster in names if found[cluster] is not None]
+        held: t.Dict[str, LeaseHeld] = {}
+
+        def take(cluster: str, wait: float) -> None:
             client = clusters.clients[cluster]
             client.limits = client.limits._replace(run_bytes=None, run_memory=None, write_seconds=None)  # it renews for as long as the run goes on
             lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
             lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
             try:
-                lease.acquire(max(0.0, self._deadline - time.monotonic()), self._stop)
+                lease.acquire(max(0.0, min(wait, self._deadline - time.monotonic())), self._stop)
+                self.leases[cluster] = lease
+                held.pop(cluster, None)
             except LeaseHeld as error:
-                self._report({"held": False, "who": "cluster {0}: {1}".format(cluster, error.message)})
-                return False
+                held[cluster] = error
             except KubeError as error:
                 clusters.fail(error)
-                continue
-            self.leases[cluster] = lease
+
+        for cluster in names:
+            if cluster in told:
+                self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
+            lone = told == [cluster] and is_outnumbered(1, len(names))
+            take(cluster, LONE_SECONDS if lone else float("inf"))
+            if cluster in held and (self._stop.is_set() or not is_outnumbered(len(held), len(names))):
+                self._report({"held": False, "who": "cluster {0}: {1}".format(cluster, held[cluster].message)})
+                return False
+        for cluster in sorted(held):
+            take(cluster, 0.0)
         self.unlocked += clusters.failures
+        self.unlocked += [dict(error.failure(), reason="lock_claimed", message=LONE.format(error.message)) for unused, error in sorted(held.items())]
         return not self._stop.is_set()
 
     def hold(self) -> None:
         """Until the run ends. A Lease that somebody else got is told to the run's next playbook; an outage is not."""
         while not self._stop.wait(1.0):
+            lost = {}
             for cluster, lease in self.leases.items():
                 try:
                     lease.check()
                 except LeaseLost as error:
                     if "another run" in error.message:
-                        self._info["lost"] = "cluster {0}: {1}".format(cluster, error.message)
-                        self.tell()
+                        lost[cluster] = "cluster {0}: {1}".format(cluster, error.message)
+            if lost and not is_outnumbered(len(lost), len(self.leases)):
+                self._info["lost"] = lost[min(lost)]
+                self.tell()
 
     def tell(self) -> None:
         """Say in the lock's file what is held now."""
@@ -264,6 +281,12 @@ class _Keeping:
         if not self._waiting and time.monotonic() < self._deadline:
             self._report({"waiting": who})
         self._waiting = True
+
+
+def is_outnumbered(claims: int, clusters: int) -> bool:
+    """Whether fewer than half of the clusters say that another run is at work: a run has the Leases of all that answer it, and what one
+    cluster says is its own word, with which it could stop everybody's runs."""
+    return claims * 2 < clusters
 
 
 def describe(told: t.Mapping[str, t.Any]) -> str:

@@ -25,6 +25,7 @@ from .errors import Conflict, KubeError, NotFound
 #: Seconds after which a Lease that nobody renews is free; it is renewed three times in that time.
 SECONDS = 15.0
 _POLL = 0.5
+_NOWHERE = 20
 
 
 class LeaseHeld(KubeError):
@@ -64,13 +65,17 @@ class Lease:
         """Take the Lease, waiting at most so many seconds and until ``stop`` is set. Raises LeaseHeld and other KubeErrors."""
         stop = stop or threading.Event()
         deadline = time.monotonic() + wait
-        seen, since = "", 0.0
+        seen, since, nowhere = "", 0.0, 0
         while True:
             begun = time.monotonic()
             lease = self._take(seen if seen and begun - since >= self._seconds else "")
             if lease is not None:
                 break
             found = self._read()
+            nowhere = nowhere + 1 if found is None else 0
+            if nowhere >= _NOWHERE:
+                # once or twice it is given back between our two questions; a webhook can say so for ever
+                raise KubeError(self._client.cluster, self._operation, "the server says that it is there already, and that there is none")
             if found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder:
                 lease = found  # it was made, and only the answer was lost
                 break
@@ -81,6 +86,8 @@ class Lease:
                 raise LeaseHeld(self._client.cluster, self._operation, "another run is at work: " + holder_of(found))
             if found is not None:
                 stop.wait(min(_POLL, max(0.01, deadline - time.monotonic())))
+            else:
+                stop.wait(0.05)
         self._lease, self._renewed, self._lost = lease, begun, ""
         self._stop.clear()
         self._thread = threading.Thread(target=self._keep, name="mcn-lease", daemon=True)
