@@ -6,7 +6,7 @@
 
 Options that are set because the vectors describe the original, and ours are safer by default: ``original`` (rotation
 forgets a working endpoint after a restart), ``drop_siderolink`` and no mesh subnet (the two-byte tests for ULAs).
-Unhandled are the rows that only real packets can answer: ``fwmark`` and the segments of ``mss_clamp``.
+``fwmark`` and the segments of ``mss_clamp`` are asked of real packets, and unhandled where there can be none.
 """
 
 from __future__ import annotations
@@ -37,24 +37,20 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh import 
 from ansible_collections.multicluster.network.plugins.module_utils._values import keys, private_keys, x25519
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-from ..outcome import Internal, Unhandled
+from ..outcome import Unhandled
 from . import kubespan_packets
 from .kubespan_orders import apply_order
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Dict[str, t.Any]
+#: So many steps of a rotation are answered; a vector asks for the first ones.
+LONGEST_SEQUENCE = 64
 NO_SECRET = "A" * 43 + "="
 PEER_FIELDS = ("endpoint", "persistent_keepalive", "allowed_ips")
 
 
 def generation(vector: Input) -> kubespan_generations.Generation:
-    # up to the newest both have the old rules, pod networks and harvesting; where they differ no vector asks
     return kubespan_generations.generation("v1.3" if vector.get("generation") in ("seed", "mid", "v1.3") else "current")
-
-
-def only(vector: Input, answer: Answer) -> Answer:
-    """Of everything we can say, what the vector asks for."""
-    return {name: value for name, value in answer.items() if name in vector}
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
@@ -108,7 +104,7 @@ def endpoint_rotation(vector: Input) -> Answer:
 def endpoint_rotation_sequence(vector: Input) -> Answer:
     steps: t.List[t.Optional[str]] = []
     last: t.Optional[str] = None
-    for dummy in vector["steps"]:
+    for dummy in range(LONGEST_SEQUENCE):
         picked = kubespan_states.pick(vector["endpoints"], last, last)
         steps.append(picked)
         last = picked or last
@@ -155,15 +151,7 @@ def nft_targets(vector: Input) -> Answer:
         answer["v{0}".format(version)] = now.ranges(version)
         answer["v{0}_prefixes".format(version)] = now.cidrs(version)
         answer["v{0}_is_any".format(version)] = now.is_any(version)
-    return answered(vector, answer)
-
-
-def answered(vector: Input, answer: Answer) -> Answer:
-    """What the vector asks for; nothing of it when it asks for another generation's inside only (decision 52)."""
-    asked = only(vector, answer)
-    if not asked and any(name == "today_rules" or name.startswith("v1_4_") for name in vector):
-        raise Internal("only the rules of another form are asked for")
-    return asked
+    return answer
 
 
 def packets(kind: str, vector: Input) -> Answer:
@@ -177,14 +165,14 @@ def packets(kind: str, vector: Input) -> Answer:
 def fwmark(vector: Input) -> Answer:
     found = packets("mark", vector)
     marks = {"resulting_mark": "0x{0:08x}".format(found["mark"]), "decided_by": found["decided_by"]}
-    return only(vector, dict(marks, routed_to_table_180=found["device"] == kubespan_generations.Layout().device))
+    return dict(marks, routed_to_table_180=found["device"] == kubespan_generations.Layout().device)
 
 
 def mss_clamp(vector: Input) -> Answer:
-    if "mss_after" in vector:
+    if "syn_mss" in vector:
         return {"mss_after": packets("mss", vector)["mss"]}
     gen = kubespan_generations.generation("current")
-    return answered(vector, {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)})
+    return {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
 
 
 def number(value: t.Any) -> t.Any:
@@ -204,7 +192,7 @@ def ip_rules(vector: Input) -> Answer:
         shown = dict(wanted, fwmark=hex(wanted["fwmark"]), fwmask=hex(wanted["fwmask"]), action="lookup", src="all")
         shown["protocol"] = "static" if wanted["protocol"] == 4 else None
         del shown["version"]
-        return only(vector, {"rule": shown, "printed": kubespan_routing.rule_text(wanted)})
+        return {"rule": shown, "printed": kubespan_routing.rule_text(wanted)}
     if vector["case"] == "match":
         return {"matches": kubespan_routing.selects(wanted, int(str(vector["packet_mark"]), 0))}
     if vector["case"] == "seed_priority":
@@ -224,11 +212,7 @@ SPAN_FIELDS = ("public_key", "additional_addresses", "exclude_advertised_network
 def flat(nested: Input) -> Answer:
     """An affiliate with its KubeSpan part inside, as ours are."""
     span = nested.get("kubespan") or {}
-    flat_one = {name: value for name, value in nested.items() if name not in ("kubespan", "control_plane")}
-    flat_one.update({name: span.get(name) for name in SPAN_FIELDS}, kubespan_address=span.get("address"))
-    control = nested.get("control_plane")
-    flat_one["api_server_port"] = control.get("api_server_port") if isinstance(control, dict) else control
-    return flat_one
+    return dict(with_port(nested), kubespan_address=span.get("address"), **{name: span.get(name) for name in SPAN_FIELDS})
 
 
 def nested_of(affiliate: t.Optional[Input]) -> t.Optional[Answer]:
@@ -242,36 +226,36 @@ def nested_of(affiliate: t.Optional[Input]) -> t.Optional[Answer]:
 
 
 def node_object(node: Input) -> Answer:
-    labels = dict.fromkeys(node.get("labels") or (), "")
-    if node.get("control_plane") or node.get("machine_type") == "controlplane":
-        labels.setdefault(kubespan_annotations.CONTROL_PLANE_LABEL, "")
-    status = node.get("status") or {}
-    addresses = node.get("addresses") or status.get("addresses") or ([{"type": "Hostname", "address": node["hostname"]}] if node.get("hostname") else [])
-    image = node.get("os_image") or node.get("operating_system") or (status.get("nodeInfo") or {}).get("osImage")
-    metadata = {"name": node["name"], "annotations": node.get("annotations"), "labels": labels}
-    return {"metadata": metadata, "status": {"addresses": addresses, "nodeInfo": {"osImage": image}}}
+    """A flat node as the API has it; one that has ``metadata`` is that already."""
+    if "metadata" in node:
+        return dict(node)
+    addresses = list(node.get("addresses") or ())
+    if node.get("hostname"):
+        addresses.append({"type": "Hostname", "address": node["hostname"]})
+    metadata = {"name": node["name"], "annotations": node.get("annotations"), "labels": node.get("labels")}
+    return {"metadata": metadata, "status": {"addresses": addresses, "nodeInfo": {"osImage": node.get("os_image")}}}
 
 
 def annotations(vector: Input) -> Answer:
     if vector["direction"] == "encode":
         return {"annotations": kubespan_annotations.encode(flat(vector["affiliate"]))}
-    node = vector["node"]
-    return {"affiliate": nested_of(kubespan_annotations.decode(node if "metadata" in node else node_object(node)))}
+    return {"affiliate": nested_of(kubespan_annotations.decode(node_object(vector["node"])))}
 
 
 def affiliate_merge(vector: Input) -> Answer:
-    raw = {record["id"]: record for record in vector["raw"]}
-    for key, record in raw.items():
-        if isinstance(record.get("control_plane"), dict):
-            raw[key] = dict(record, api_server_port=record["control_plane"].get("api_server_port"))
-    merged = kubespan_merge.merge(raw)
+    """Records have their port inside of ``control_plane``, as affiliates do, or beside the rest; so have the merged ones."""
+    nested = any("control_plane" in record for record in vector["raw"])
+    merged = kubespan_merge.merge({record["id"]: with_port(record) if nested else record for record in vector["raw"]})
     shown = [{name: value for name, value in record.items() if name != "sources"} for record in merged]
-    if any("control_plane" in record for record in vector["raw"]):
-        for record in shown:
-            port = record.pop("api_server_port")
-            record["control_plane"] = {"api_server_port": port} if port else None
-    one = shown[0] if len(shown) == 1 and not isinstance(vector.get("merged"), list) else shown
-    return only(vector, {"merged": one, "merged_ids": [record["node_id"] for record in merged]})
+    for row in shown if nested else ():
+        port = row.pop("api_server_port")
+        row["control_plane"] = {"api_server_port": port} if port else None
+    return {"merged": shown, "merged_ids": [record["node_id"] for record in merged]}
+
+
+def with_port(record: Input) -> Answer:
+    """An affiliate whose port stands where ours have it."""
+    return dict(record, api_server_port=(record.get("control_plane") or {}).get("api_server_port"))
 
 
 def harvest(vector: Input) -> Answer:
@@ -283,15 +267,10 @@ def config(vector: Input) -> Answer:
     try:
         if "cluster_id" in vector or "cluster_secret" in vector:
             kubespan_config.parse_mesh(vector.get("cluster_id"), vector.get("cluster_secret"))
-        parsed = kubespan_config.parse_config(vector["input"], "legacy" in (vector.get("document") or ""), generation(vector))
+        parsed = kubespan_config.parse_config(vector["input"], (vector.get("document") or "").startswith("legacy"), generation(vector))
     except ValueRefused:
-        return {"valid": False} if "valid" in vector or "effective" not in vector else {"effective": None}
-    shown = parsed._asdict()
-    answer: Answer = {"valid": True} if "valid" in vector else {}
-    for name in ("effective", "effective_subset"):
-        if name in vector:
-            answer[name] = {field: shown[field] for field in vector[name]}
-    return answer
+        return {"valid": False, "effective": None, "effective_subset": None}
+    return {"valid": True, "effective": parsed._asdict(), "effective_subset": parsed._asdict()}
 
 
 def additional_addresses(vector: Input) -> Answer:
@@ -323,7 +302,7 @@ def wireguard_keys(vector: Input) -> Answer:
         "privateKey": key_text,
         "publicKey": x25519.public_key(private_keys.decode_key_text(key_text)),
     }
-    return {"loaded": only(vector.get("loaded") or loaded, loaded)}
+    return {"loaded": loaded}
 
 
 def device_of(side: Input) -> t.Tuple[t.Any, Answer]:

@@ -218,8 +218,7 @@ class Host:
         places = PLACES[version]
         side = "in" if vector.get("destination_in_targets", True) else "out"
         target = places[side + "_local" if vector.get("oif") == "lo" else side]
-        way = " ".join(str(vector.get(name)) for name in ("hook", "chain", "path"))
-        forwarded = "prerouting" in way or "forward" in way or bool(vector.get("forwarded"))
+        forwarded = vector.get("hook") == "prerouting"
         source = places["pod"] if forwarded else places["out_local"]
         flags = sum(FLAG_BITS[name.lower()] for name in vector.get("tcp_flags") or ("syn",))
         option = b"" if vector.get("syn_mss") is None else struct.pack("!BBH", MSS_OPTION, 4, vector["syn_mss"])
