@@ -16,9 +16,12 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
 from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import check_names
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 display = Display()
 
@@ -73,6 +76,9 @@ class ActionModule(ActionBase):
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
         unused, options = self.validate_argument_spec(argument_spec())
+        wrong = self._misspelt(task_vars or {})
+        if wrong:
+            raise AnsibleActionFail(wrong)
         if self._task.check_mode or options["scope"] == "none":
             return dict(result, changed=False, held=False, leases=[], unlocked=[])
         pid, born = the_run()
@@ -90,6 +96,20 @@ class ActionModule(ActionBase):
         for failure in row.get("unlocked", []):
             display.warning("no lock in {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
         return dict(result, changed=False, held=True, leases=row.get("leases", []), unlocked=row.get("unlocked", []))
+
+    def _misspelt(self, task_vars: t.Mapping[str, t.Any]) -> str:
+        """What is wrong with names that were given on the command line; the inventory's are the business of ``validate``.
+
+        A single playbook validates nothing, and a name that nothing reads would leave out what it should have said: a limit, a state.
+        """
+        given = load_extra_vars(self._loader)
+        if not given:
+            return ""
+        names = {str(name): ["command line"] for name in given if not str(name).startswith(("ansible_", "__"))}
+        spared = task_vars.get("multicluster_foreign_variables") or ()
+        spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
+        found = check_names(names, known_variables(), lambda unused: "command line", frozenset(names), spared)
+        return "; ".join("{where}: {message} [{word}]".format(**row._asdict()) for row in found if row.level == "error")
 
     def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         last: t.Dict[str, t.Any] = {}

@@ -15,6 +15,7 @@ description:
   - Takes the lock of a fabric for the running C(ansible-playbook). It is given back when that ends, in whatever way. A second
     run waits, or fails with the name of the first, the time since when it runs, its processes and what frees the lock.
   - In a run that has the lock already the task does nothing, so every playbook can ask for it.
+  - Fails, in check mode too, where C(-e) gave a variable whose name is one of this collection's with a typo, since nothing may be written then.
   - Runs on the controller, once for a play. It never reports a change.
 options:
   fabric:

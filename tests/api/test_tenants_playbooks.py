@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.c
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
-from tenant_servers import NAMESPACE, PREFIXES, TEAM, attachments, nodes, seed
+from tenant_servers import NAMESPACE, PREFIXES, TEAM, attachments, nodes, seed, source
 
 PLAYBOOKS = pathlib.Path(__file__).resolve().parents[2] / "playbooks"
 NAMES = {SOURCE: "east", APINET: "fabric"}
@@ -59,8 +59,8 @@ def inventory(lab, tmp_path):
     return tmp_path
 
 
-def play(folder, book, *arguments):
-    """Run a playbook; returns what was printed."""
+def play(folder, book, *arguments, code=0):
+    """Run a playbook, which has to end with this code; returns what was printed."""
     environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
@@ -68,8 +68,8 @@ def play(folder, book, *arguments):
     done = subprocess.run(
         command + [str(PLAYBOOKS / book)] + list(arguments), env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + (done.stderr if code else "")
 
 
 def changes(shown):
@@ -98,6 +98,23 @@ def test_a_tenant_comes_and_leaves(lab, inventory):
     assert tenants_info.run(lab.request())["pending"] == []
     play(inventory, "tenants_teardown.yml", "-e", "tenants_watch_namespace=" + TEAM)
     assert lab.left() == []
+
+
+def test_what_is_missing_is_named(lab, inventory):
+    """With the role's variable. Nothing was said where no side was named, and of the namespace only what the API server says."""
+    lab.create(SOURCE, source("Network", "net-1", {}))
+    shown = play(inventory, "tenants.yml", "-e", "tenants_apinet_namespace=nowhere", code=2)
+    assert "the namespace nowhere for the network side's objects does not exist; make it, or set tenants_create_namespace: true" in shown.replace("\\", "")
+    assert "Set tenants_source and tenants_apinet to the clusters that are the two sides" in play(inventory, "tenants.yml", "-e", "tenants_source=", code=2)
+
+
+def test_a_misspelt_variable_on_the_command_line_ends_the_run(lab, inventory):
+    """Before anything is read: what it should have said was left out, whatever that was."""
+    mark = lab.mark()
+    for more in ([], ["--check"]):
+        shown = play(inventory, "tenants.yml", "-e", "tenants_max_delets=0", *more, code=2)
+        assert "tenants_max_deletes" in shown and "tenants_max_delets" in shown
+    assert lab.writes(mark) == {SOURCE: [], APINET: []}
 
 
 def test_the_accounts_reach_no_further(lab, inventory):

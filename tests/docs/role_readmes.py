@@ -16,6 +16,8 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN = "<!-- Variables: written by tests/run role_readmes from meta/argument_specs.yml and defaults/main.yml -->"
+#: Longer defaults are not read in a list.
+LONGEST = 200
 END = "<!-- End of variables -->"
 
 
@@ -58,7 +60,8 @@ def default(name: str, option: t.Mapping[str, t.Any], defaults: t.Mapping[str, t
     if name not in defaults and "default" not in option:
         return ""
     value = defaults[name] if name in defaults else option["default"]
-    return "`{0}`".format(" ".join(value.split()) if isinstance(value, str) and value else json.dumps(value))
+    text = " ".join(value.split()) if isinstance(value, str) and value else json.dumps(value)
+    return "`{0}`".format(text) if len(text) <= LONGEST else "an expression: see [defaults](defaults/main.yml)"
 
 
 def section(role: pathlib.Path) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import typing as t
 
@@ -100,9 +101,25 @@ def open_stores(clusters: Clusters, names: t.Mapping[str, str], options: Options
     return {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
 
 
+class TwinsLease(Lease):
+    """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
+
+    def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
+        """See Lease."""
+        try:
+            super().acquire(wait, stop)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            text = "the namespace {0} for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
+            missing = KubeError(error.cluster, "write to the network side", text.format(self.namespace), error.status)
+            missing.word = "not_found"
+            raise missing from None
+
+
 def lease_of(store: ApiStore, options: Options) -> Lease:
     """The lock of the network side."""
-    return Lease(store.client, options.apinet_namespace, LEASE, store.manager)
+    return TwinsLease(store.client, options.apinet_namespace, LEASE, store.manager)
 
 
 def now() -> str:

@@ -45,7 +45,7 @@ class Lease:
 
     def __init__(self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS) -> None:
         self._client, self._manager, self._seconds = client, manager, seconds
-        self._namespace, self._name = namespace, name
+        self.namespace, self._name = namespace, name
         self._base = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(segment(namespace))
         self._path = "{0}/{1}".format(self._base, segment(name))
         self._operation = "take the lease {0}/{1}".format(namespace, name)
@@ -125,7 +125,7 @@ class Lease:
             "holderIdentity": self.holder, "leaseDurationSeconds": max(1, int(self._seconds)),
             "acquireTime": _now(), "renewTime": _now(),
         }  # fmt: skip
-        meta: t.Dict[str, t.Any] = {"namespace": self._namespace, "name": self._name}
+        meta: t.Dict[str, t.Any] = {"namespace": self.namespace, "name": self._name}
         try:
             if abandoned:
                 return self._client.merge_patch(self._path, {"metadata": {"resourceVersion": abandoned}, "spec": spec}, self._manager)
