@@ -288,7 +288,25 @@ def test_who_lost_its_lease_is_told(server, monkeypatch):
     api = server.client()
     api.merge_patch(LEASES + "/multicluster-run-lost", {"spec": {"holderIdentity": "thief"}}, "tests")
     key = run_lock.key_of("lost", [server.access()])
-    until(lambda: "another run has it now" in (run_lock.ask(key) or {}).get("lost", ""))
+    until(lambda: "another run has it now: 'thief' since" in (run_lock.ask(key) or {}).get("lost", ""))
     keeper.end()
     assert api.get(LEASES + "/multicluster-run-lost")["spec"]["holderIdentity"] == "thief"
     api.delete(LEASES + "/multicluster-run-lost")
+    keeper = Keeper([server.access()], "lost")
+    assert keeper.answer()["held"]
+    api.delete(LEASES + "/multicluster-run-lost")
+    until(lambda: "somebody removed it" in (run_lock.ask(key) or {}).get("lost", ""))
+    keeper.end()
+
+
+def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
+    """A controller of the cluster may write into every object; who holds the Lease is what counts."""
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 3.0)
+    keeper = Keeper([server.access()], "labelled")
+    assert keeper.answer()["held"]
+    api, path, key = server.client(), LEASES + "/multicluster-run-labelled", run_lock.key_of("labelled", [server.access()])
+    for number in range(3):
+        renewed = api.merge_patch(path, {"metadata": {"labels": {"team": str(number)}}}, "tests")["spec"]["renewTime"]
+        until(lambda: api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost"))
+        assert not (run_lock.ask(key) or {}).get("lost")
+    keeper.end()

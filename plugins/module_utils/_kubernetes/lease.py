@@ -26,6 +26,8 @@ from .errors import Conflict, KubeError, NotFound
 SECONDS = 15.0
 _POLL = 0.5
 _NOWHERE = 20
+#: How often a renewal is tried at once when somebody else writes the Lease at the same time, and leaves us its holder.
+_TRIES = 5
 
 
 class LeaseHeld(KubeError):
@@ -146,17 +148,31 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._stop.wait(self._seconds / 3):
+            try:
+                self._renew()
+            except KubeError:
+                pass  # check() tells when it has been too long
+            if self._lost:
+                return
+
+    def _renew(self) -> None:
+        for dummy in range(_TRIES):
             begun = time.monotonic()
             version = self._lease["metadata"]["resourceVersion"]
             body = {"metadata": {"resourceVersion": version}, "spec": {"renewTime": _now()}}
             try:
                 self._lease = self._client.merge_patch(self._path, body, self._manager)
                 self._renewed = begun
-            except (Conflict, NotFound):
-                self._lost = "another run has it now"
                 return
-            except KubeError:
-                pass  # check() tells when it has been too long
+            except (Conflict, NotFound):
+                found = self._read()
+            if found is None:
+                self._lost = "somebody removed it"
+                return
+            if (found.get("spec") or {}).get("holderIdentity") != self.holder:
+                self._lost = "another run has it now: " + holder_of(found)
+                return
+            self._lease = found  # somebody labelled it, which is no reason to stop
 
 
 def holder_of(lease: t.Mapping[str, t.Any]) -> str:

@@ -107,9 +107,16 @@ def is_roots_alone(path: str) -> bool:
 
 
 def write_state(path: str, state: FileState) -> None:
-    """Put a file or link in place in one step: readers see the old state or the new one, never a part."""
+    """Put a file or link in place in one step: readers see the old state or the new one, never a part. An OSError names this path."""
     folder = os.path.dirname(path)
     make_folder(folder)
+    try:
+        _write_state(path, folder, state)
+    except OSError as error:  # of a spare file, or of none: a full disk
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def _write_state(path: str, folder: str, state: FileState) -> None:
     if state.kind == "link":
         spare = os.path.join(folder, ".{0}.{1}".format(os.path.basename(path), os.getpid()))
         os.symlink(os.fsdecode(state.content), spare)
@@ -123,10 +130,8 @@ def write_state(path: str, state: FileState) -> None:
             target.flush()
             os.fsync(target.fileno())
         os.replace(spare, path)
-    except BaseException as error:
+    except BaseException:
         os.unlink(spare)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk, which is to be found
-            raise OSError(error.errno, error.strerror, path) from None
         raise
 
 

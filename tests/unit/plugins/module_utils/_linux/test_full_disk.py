@@ -25,3 +25,11 @@ def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert str(caught.value).endswith("File too large: '{0}'".format(path))
     assert read_state(path) == FileState("file", 0o600, b"old") and os.listdir(tmp_path) == ["dataplane.json"]
+
+
+@pytest.mark.parametrize("state", [FileState("file", 0o600, b"new"), FileState("link", 0o777, b"elsewhere")], ids=["file", "link"])
+def test_where_nothing_can_be_made_the_file_itself_is_named(state):
+    """Not the spare one, of which nobody has heard. In /proc nobody makes files, root neither."""
+    with pytest.raises(OSError) as caught:
+        write_state("/proc/self/dataplane.json", state)
+    assert str(caught.value).endswith(": '/proc/self/dataplane.json'"), caught.value
