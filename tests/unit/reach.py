@@ -63,7 +63,7 @@ class Tree:
     """All sources of a clone; ``more`` are further files (paths below the clone), none of which is a root."""
 
     def __init__(self, root: pathlib.Path, more: t.Iterable[str] = ()) -> None:
-        self.root = root
+        self.root, self._reached = root, t.cast(t.Set[Name], set())
         paths = [path for top in CODE for path in sorted((root / top).rglob("*.py"))] + [root / path for path in more]
         self.files = {str(path.relative_to(root)): File(str(path.relative_to(root)), path.read_text("utf-8")) for path in paths}
         self.imports = {path: self._imports(file) for path, file in self.files.items()}
@@ -165,7 +165,9 @@ class Tree:
         return found
 
     def reached(self) -> t.Set[Name]:
-        """Everything that a root leads to."""
+        """Everything that a root leads to; found once."""
+        if self._reached:
+            return self._reached
         seen: t.Set[Name] = set()
         todo = self._roots()
         while todo:
@@ -179,7 +181,21 @@ class Tree:
             if name.name and not nodes:
                 found |= self.imports[name.path].get(name.name, set())
             todo |= found - seen
+        self._reached = seen
         return seen
+
+    def unreached_by(self, path: str) -> t.List[str]:
+        """``path: name`` of what a file takes from the shared code though nothing that users run reaches it."""
+        seen = self.reached()
+
+        def known(name: Name) -> bool:
+            if name in seen or not name.path.startswith(SHARED):
+                return True
+            passed_on = self.imports[name.path].get(name.name, set())  # a name that a module has by an import
+            return bool(passed_on) and name.name not in self.files[name.path].definitions and all(known(one) for one in passed_on)
+
+        taken = self.references(path, self.files[path].tree.body)
+        return sorted("{0}: {1}".format(name.path, name.name or "all of it") for name in taken if not known(name))
 
     def unreached(self) -> t.List[str]:
         """``path: name (lines)`` of every definition that nothing reaches."""

@@ -31,7 +31,7 @@ class Known(t.NamedTuple):
     ``names``: every variable; ``prefixes``: what only our variables begin with; ``shared``: prefixes that others use too;
     ``foreign``: names of others that are near to ours; ``command_line``: variables that Ansible reads before it knows hosts;
     ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
-    ``types``: {variable: of inventory_values.TYPES}.
+    ``types``: {variable: a key of inventory_values._CHECKS}.
     """
 
     names: t.FrozenSet[str]

@@ -68,4 +68,3 @@ def _bool(name: str, value: t.Any, dummy: t.Collection[str]) -> str:
 
 
 _CHECKS: t.Dict[str, t.Callable[[str, t.Any, t.Collection[str]], str]] = {"seconds": _seconds, "group": _group, "names": _names, "bool": _bool}
-TYPES = tuple(_CHECKS)

@@ -85,8 +85,7 @@ def reconcile(vector: Vector) -> Answer:
     config = dict(OPTIONS, **(vector.get("config") or {}))
     if vector.get("kinds"):
         config["kinds"] = vector["kinds"]
-    extension = vector.get("extension") or []
-    config["switches"] = [extension] if isinstance(extension, str) else extension
+    config["switches"] = vector.get("extension") or []
     options = parse_options(config)
     source = MemoryStore(vector.get("source") or [], prefix="s")
     fill, admit = _filler(vector.get("apinet_fills") or []), _rejecter(vector.get("apinet_rejects") or [])
@@ -210,7 +209,7 @@ def _instance(item: Vector) -> Answer:
                 "topologyKey": each["topology_key"],
                 "labelSelector": {"matchLabels": each.get("match_labels") or {}},
             }
-            for each in ([spread] if isinstance(spread, dict) else spread)
+            for each in spread
         ]
     return {"metadata": {"name": item["name"], "labels": item.get("labels")}, "spec": spec}
 
@@ -236,8 +235,7 @@ def allocator(vector: Vector) -> Answer:
             known = {word: data[key] for word, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None}
             found = allocation.next_id(set(data.get("taken") or ()), data.get("wanted"), **known)
             return {"id": found, "claim": allocation.claim_reference("networks", owner)}
-        prefixes = data.get("prefixes") or ([data["prefix"]] if data.get("prefix") else [])
-        found = allocation.next_address(prefixes, data["family"], set(data.get("taken") or ()), data.get("wanted"))
+        found = allocation.next_address([data["prefix"]] if data.get("prefix") else [], data["family"], set(data.get("taken") or ()), data.get("wanted"))
     except ValueRefused as error:
         return {"error": error.word}
     labels = allocation.address_labels(found, data["family"])

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What users are told to install is what the collection imports, and the other way round."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import pathlib
+import re
+import typing as t
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+#: What runs on nodes; everything else runs on the controller.
+ON_NODES = ROOT / "plugins" / "module_utils" / "_linux"
+OWN = ("ansible", "ansible_collections", "ansible_runner")
+
+
+def is_standard(module: str) -> bool:
+    """Whether it comes with Python: nobody installed it."""
+    spec = importlib.util.find_spec(module)
+    return module == "__future__" or (spec is not None and not re.search("(site|dist)-packages", spec.origin or "site-packages"))
+
+
+def imported() -> t.Dict[str, t.Set[pathlib.Path]]:
+    """Module -> files: what is neither Python's own, nor Ansible's, nor of this collection."""
+    found: t.Dict[str, t.Set[pathlib.Path]] = {}
+    for top in ("plugins", "extensions", "roles"):
+        for path in (ROOT / top).rglob("*.py"):
+            for name in names_in(path):
+                module = name.split(".")[0]
+                if not is_standard(module) and module not in OWN:
+                    found.setdefault(module, set()).add(path)
+    return found
+
+
+def names_in(path: pathlib.Path) -> t.Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module)
+
+
+def distribution(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]
+
+
+def modules_of(name: str) -> t.Set[str]:
+    """What one may import once this is installed."""
+    files = importlib.metadata.files(name) or ()
+    return {path.parts[0].split(".")[0] for path in files if path.suffix in (".py", ".so") and not path.parts[0].startswith(("..", "__"))}
+
+
+def declared() -> t.List[str]:
+    lines = (ROOT / "meta" / "ee-requirements.txt").read_text("utf-8").splitlines()
+    return [distribution(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def on_controller() -> t.Set[str]:
+    return {module for module, paths in imported().items() if any(ON_NODES not in path.parents for path in paths)}
+
+
+def test_what_the_controller_imports_is_declared() -> None:
+    ansibles = [distribution(text) for text in importlib.metadata.requires("ansible-core") or () if "extra ==" not in text]
+    known = {module for name in declared() + ansibles for module in modules_of(name)}
+    assert on_controller() - known == set()
+
+
+def test_what_is_declared_is_imported() -> None:
+    assert [name for name in declared() if not modules_of(name) & on_controller()] == []
+
+
+def test_what_nodes_import_is_offered_there_by_its_package() -> None:
+    on_nodes = {module: paths for module, paths in imported().items() if any(ON_NODES in path.parents for path in paths)}
+    assert on_nodes, "this test would say nothing"
+    needs = (ROOT / "plugins" / "doc_fragments" / "_node.py").read_text("utf-8")
+    for module, paths in on_nodes.items():
+        assert module in needs
+        assert all('"python3-{0}"'.format(module) in path.read_text("utf-8") for path in paths)
+
+
+def test_other_collections_are_declared_where_they_are_imported() -> None:
+    used = {tuple(name.split(".")[1:3]) for top in ("plugins", "extensions") for path in (ROOT / top).rglob("*.py") for name in names_in(path)
+            if name.startswith("ansible_collections.")}  # fmt: skip
+    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text("utf-8"))
+    own = (galaxy["namespace"], galaxy["name"])
+    assert {".".join(pair) for pair in used - {own}} == set(galaxy.get("dependencies") or {})
+
+
+def test_the_guide_says_what_the_controller_needs() -> None:
+    """``pip install`` of the first guide is what execution environments install, but for what comes along with it."""
+    text = (ROOT / "docs" / "docsite" / "rst" / "guide_start.rst").read_text("utf-8")
+    line = next(line for line in text.splitlines() if "pip install 'ansible-core" in line)
+    said = {distribution(word.strip("'")) for word in line.split("pip install", 1)[1].split()} - {"ansible-core"}
+    along = {distribution(text) for name in said for text in importlib.metadata.requires(name) or () if "extra ==" not in text}
+    assert said <= set(declared()) <= said | along
