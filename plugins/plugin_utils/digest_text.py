@@ -193,8 +193,27 @@ def debug_lines(data: Data) -> t.List[str]:
         message = data["msg"]
     else:
         message = {name: value for name, value in data.items() if not name.startswith("_") and name not in ("changed", "failed", "warnings", "deprecations")}
-    rows = message if isinstance(message, (list, tuple)) else str(message).splitlines() if isinstance(message, str) else [message]
+    if isinstance(message, dict):
+        rows: t.Iterable[t.Any] = _outline(message)
+    else:
+        rows = message if isinstance(message, (list, tuple)) else str(message).splitlines() if isinstance(message, str) else [message]
     return ["".join(char if char.isprintable() else "?" for char in str(row)) for row in rows]
+
+
+def _outline(data: t.Mapping[t.Any, t.Any], indent: str = "") -> t.Iterator[str]:
+    """A dictionary for people: a line for each value, what has no parts of its own in one line."""
+    for key, value in data.items():
+        if isinstance(value, dict) and any(isinstance(one, (dict, list)) and one for one in value.values()):
+            yield "{0}{1}:".format(indent, key)
+            yield from _outline(value, indent + "  ")
+        elif isinstance(value, dict):
+            rows = ["{0} {1}".format(name, one) for name, one in value.items() if not isinstance(one, (dict, list)) and one not in ("", None)]
+            yield "{0}{1}: {2}".format(indent, key, ", ".join(rows) or "none")
+        elif isinstance(value, list) and value:
+            yield "{0}{1}:".format(indent, key)
+            yield from ("{0}  {1}".format(indent, row) for row in value)
+        else:
+            yield "{0}{1}: {2}".format(indent, key, "none" if value in ("", None, []) else value)
 
 
 def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:

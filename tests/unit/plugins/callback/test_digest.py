@@ -298,6 +298,14 @@ def test_a_changed_line_says_of_which_object_it_is():
         " file /etc/x", "-  line 15", "+  line 15a"]  # fmt: skip
 
 
+def test_a_dictionary_is_lines_and_no_python():
+    message = {"scope": {"limit": "", "nodes": 5, "not_asked": {"nodes": [], "capabilities": []}}, "verdict": "broken", "reasons": ["faro: a", "faro: b"],
+               "parts": {"mesh": {"value": "broken", "reasons": 2}, "dns": {"value": "proven", "reasons": 0}}, "files": {}, "left": []}  # fmt: skip
+    assert digest_text.debug_lines({"msg": message}) == [
+        "scope:", "  limit: none", "  nodes: 5", "  not_asked: none", "verdict: broken", "reasons:", "  faro: a", "  faro: b",
+        "parts:", "  mesh: value broken, reasons 2", "  dns: value proven, reasons 0", "files: none", "left: none"]  # fmt: skip
+
+
 def test_a_diff_of_all_clusters_is_no_hosts():
     run = Run().play("Names").task("Names of every cluster", run_once=True)
     run.now.diff = True

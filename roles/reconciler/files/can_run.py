@@ -1,0 +1,37 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether this user of this host can do what the service and the timer do. Arguments: inventory, path of ansible-playbook."""
+
+import importlib
+import os
+import sys
+
+REASONS = [
+    ("ansible", "ansible-core is not installed for this Python (reconciler_python)"),
+    ("kubernetes", "the Python library kubernetes is not installed for this Python (reconciler_python)"),
+    (
+        "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler",
+        "the collection is not below reconciler_collections_path, or the user may not read it",
+    ),
+]
+
+
+def wrong(inventory, command):
+    """What is missing, each with the variable that says where it should be."""
+    found = []
+    for name, reason in REASONS:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            found.append(reason)
+    if not os.access(inventory, os.R_OK):
+        found.append("{0} (reconciler_inventory) is not there, or the user may not read it".format(inventory))
+    if not os.access(command, os.X_OK):
+        found.append("{0} (reconciler_command) is not there, or the user may not run it".format(command))
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write("; ".join(wrong(*sys.argv[1:3])))
