@@ -20,7 +20,7 @@ from .._tenants.claims import apply_claims
 from .._tenants.converge import Result, converge, predict
 from .._tenants.options import Options, parse_options
 from .._tenants.profile import APINET, PROFILES, SOURCE
-from .._values.refused import ValueRefused
+from .._values.refused import ValueRefused, quoted
 from .tenants_result import Rows, add_failures, counts, object_rows, pending_rows, plan_of
 from .tenants_store import ApiStore, Writer, gather
 
@@ -90,7 +90,8 @@ def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> t.Dict[str
         if not name:
             continue
         if name not in known:
-            raise ValueRefused("unknown_cluster", "{0} names {1}, to which clusters gives no access".format(side, name))
+            text = "tenants_{0} names {1}, to which clusters gives no access; it is one of {2}"
+            raise ValueRefused("unknown_cluster", text.format(side, quoted(name), ", ".join(sorted(known)) or "none"))
         found[side] = name
     return found
 

@@ -25,6 +25,7 @@ from .._tenants.store import MemoryStore
 from .._tenants.view import View
 from .._tenants.work import REMOVE, Work
 from .._values.addresses import parse_network
+from .._values.refused import ValueRefused
 from .tenants import lease_of, open_stores, read_options, report, sides
 from .tenants_result import add_failures, plan_of
 from .tenants_store import Writer, gather
@@ -36,7 +37,10 @@ def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str,
     """Hand out IDs and addresses. ``request`` has the module's options. Raises ValueRefused for those that make no sense."""
     lowest, highest = request.get("min_id", network_side.MIN_ID), request.get("max_id", network_side.MAX_ID)
     check_range(lowest, highest)
-    prefixes = tuple(str(parse_network(prefix)) for prefix in request.get("public_prefixes") or ())
+    try:
+        prefixes = tuple(str(parse_network(prefix)) for prefix in request.get("public_prefixes") or ())
+    except ValueRefused as error:
+        raise ValueRefused(error.word, "tenants_public_prefixes: {0}".format(error.message)) from None
     pools = Pools(prefixes, lowest, highest)
 
     def plan(view: View) -> t.List[Work]:

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with a tenant mapping's settings is said with the variable to mend."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+CLUSTERS = [{"name": "oslo"}, {"name": "rome"}]
+
+
+@pytest.mark.parametrize("side", ["source", "apinet"])
+def test_a_side_that_is_no_cluster(side):
+    with pytest.raises(ValueRefused) as raised:
+        tenants.sides({"clusters": CLUSTERS, side: "romme"}, ("source", "apinet"))
+    assert raised.value.message == "tenants_{0} names 'romme', to which clusters gives no access; it is one of oslo, rome".format(side)
+
+
+def test_a_public_prefix_that_is_none():
+    with pytest.raises(ValueRefused) as raised:
+        tenants_side.allocate({"clusters": CLUSTERS, "apinet": "rome", "fabric": "f", "public_prefixes": ["198.51.100.0"]})
+    assert raised.value.word == "bad_cidr" and raised.value.message.startswith("tenants_public_prefixes: '198.51.100.0'")
