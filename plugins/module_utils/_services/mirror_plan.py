@@ -15,11 +15,11 @@ from .bundles import Bundle, Objects, global_bundles, mirror_bundles
 from .endpoints import aligned, not_ready
 from .global_services import clusters_of
 from .global_slices import CLUSTER_LABEL
-from .mirror_services import PREFIX_LABEL, Manifest, Object, is_mirror, labels_of, may_adopt, must_recreate
+from .mirror_services import PREFIX_LABEL, Manifest, Object, has_selector, is_mirror, labels_of, may_adopt, must_recreate
 from .mirror_writes import Settled, owned, plan_release, plan_writes
 from .offers import Listed, Offers, Options
 from .slices import SERVICE_NAME
-from .sweeps import MARKS, MIRROR, Scope, marked, stale
+from .sweeps import MARKS, MIRROR, Scope, mark_of, marked, stale
 
 
 _NO_WORDS: t.FrozenSet[str] = frozenset()
@@ -74,7 +74,7 @@ def plan_cluster(
         settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, mine))
     unwanted, refused = stale(Scope(local, offers, speaking, taking_part, options, mine, state), objects, settled)
     plan.refused.extend(refused)
-    part, writes = plan_writes(local, settled, objects, unwanted, manager)
+    part, writes = plan_writes(local, settled, objects, sorted({*unwanted, *_selected(objects, settled)}), manager)
     return plan.extend(part), writes
 
 
@@ -101,6 +101,18 @@ def release_cluster(
 def _mine(objects: Objects, manager: str) -> t.Set[Key]:
     """What is ours of what is there; asked once, since the answer takes a walk through the object's owners."""
     return {key for key, obj in objects.items() if owned(obj, manager)}
+
+
+def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
+    """Endpoints that Kubernetes made for a selector which somebody put on a mirror: local ones, which stay there when the selector goes."""
+    names = {
+        key.name for key, manifest in settled.manifests.items()
+        if key.kind == "Service" and key not in settled.ghosts and has_selector(objects.get(key)) and not has_selector(manifest)
+    }  # fmt: skip
+    for key, obj in objects.items() if names else ():
+        of = key.name if key.kind == "Endpoints" else labels_of(obj).get(SERVICE_NAME) if key.kind == "EndpointSlice" else None
+        if of in names and key not in settled.manifests and mark_of(labels_of(obj)) is None:
+            yield key
 
 
 def _sliced(key: Key, objects: Objects, sliced: t.Collection[str]) -> bool:

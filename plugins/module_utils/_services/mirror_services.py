@@ -49,6 +49,11 @@ def is_headless(service: Object) -> bool:
     return _spec(service).get("clusterIP") == "None"
 
 
+def has_selector(service: t.Optional[Object]) -> bool:
+    """True for a Service whose endpoints Kubernetes itself looks for."""
+    return service is not None and bool(_spec(service).get("selector"))
+
+
 def _spec(obj: Object) -> t.Mapping[str, t.Any]:
     spec = obj.get("spec")
     return spec if isinstance(spec, dict) else {}
@@ -114,4 +119,4 @@ def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:
     found = labels_of(actual)
     if all(found.get(key) == value for key, value in labels.items()):
         return True
-    return not found and not _spec(actual).get("selector")
+    return not found and not has_selector(actual)

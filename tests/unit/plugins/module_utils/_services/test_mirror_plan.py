@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
@@ -350,3 +351,30 @@ def test_any_history_ends_in_what_a_fresh_start_gives(steps, form, order):
     fresh.sources = fabric.sources
     fresh.run()
     assert fresh.stores == fabric.stores
+
+
+@pytest.mark.parametrize("form", ["endpoints", "slices"])
+def test_a_selector_goes_with_the_endpoints_that_it_brought(form):
+    """Kubernetes leaves what it made for a selector when that goes, and local pods would go on answering for the other cluster's."""
+    fabric = Fabric(form)
+    here = fabric.sources["aws"]
+    here["services"].append(service("web"))
+    here["endpoints"].append(endpoints("web", "10.2.0.1"))
+    here["slices"].append(piece("web", "-a", "10.2.0.1"))
+    fabric.run()
+    store = fabric.stores["gcp"]
+    mirror = next(key for key in store if key.kind == "Service")
+    store[mirror]["spec"] = dict(store[mirror]["spec"], selector={"app": "mine"}, clusterIP="10.5.0.9")
+    meta = {"namespace": NS, "labels": {"kubernetes.io/service-name": NAME, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}
+    local = {"metadata": dict(meta, name=NAME + "-abcde"), "addressType": "IPv4", "endpoints": [], "ports": []}
+    store[Key(V1, "EndpointSlice", NS, NAME + "-abcde")] = local
+    other = {"metadata": dict(meta, name="other-abcde", labels=dict(meta["labels"], **{"kubernetes.io/service-name": "other"})), **{
+        name: local[name] for name in ("addressType", "endpoints", "ports")}}  # fmt: skip
+    store[Key(V1, "EndpointSlice", NS, "other-abcde")] = other
+    gone = [("delete", "EndpointSlice", NAME + "-abcde")]
+    if form == "slices":
+        store[Key("v1", "Endpoints", NS, NAME)] = {"metadata": {"namespace": NS, "name": NAME, "labels": {}}, "subsets": []}
+        gone.append(("delete", "Endpoints", NAME))
+    actions, refused, unused = fabric.run()
+    assert actions[0] == ("update", "Service", NAME) and sorted(actions[1:]) == sorted(gone) and refused == []
+    assert fabric.settled()
