@@ -14,10 +14,11 @@ import subprocess
 import pytest
 import yaml
 
+IMPORT = "ansible.builtin.import_playbook"
 OUTCOME = {"ansible.builtin.include_role": {"name": "multicluster.network.capability", "tasks_from": "outcome"}, "run_once": True}
 
 
-def play(tmp_path, plays, nodes=None, **variables):
+def play(tmp_path, plays, nodes=None, limit="", fails=True, **variables):
     hosts = {
         "clusters": {"hosts": {name: {"api_url": "https://127.0.0.1:1", "token": "x", "pod_cidrs": ["10.{0}.0.0/16".format(number)],
                                       "service_cidrs": ["10.{0}.0.0/16".format(number + 1)], "node_cidrs": ["10.{0}.0.0/24".format(number + 60)]}
@@ -27,13 +28,13 @@ def play(tmp_path, plays, nodes=None, **variables):
     }  # fmt: skip
     own = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}", "multicluster_lock": "none"}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": hosts, "vars": dict(own, **variables)}}))
-    (tmp_path / "book.yml").write_text(yaml.safe_dump([dict({"gather_facts": False}, **one) for one in plays]))
+    (tmp_path / "book.yml").write_text(yaml.safe_dump([dict({} if IMPORT in one else {"gather_facts": False}, **one) for one in plays]))
     environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", ANSIBLE_HOME=str(tmp_path / "home"))
     done = subprocess.run(
-        ["ansible-playbook", "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")],
+        ["ansible-playbook", "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml"), *(["--limit", limit] if limit else [])],
         env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode != 0, done.stdout + done.stderr
+    assert (done.returncode != 0) is fails, done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
@@ -108,3 +109,23 @@ def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
     told = [line for line in lines if line.startswith("FAILED")]
     assert len(told) == 7 and all(line.startswith("FAILED c1, c2: multicluster.network.") for line in told), lines
     assert "6 failed in c1, c2, first: services, cluster c1: " in told[-1] and lines[-1].endswith("; clusters at fault: c1, c2")
+
+
+def applied(changed):
+    """As site leaves it: the result of a capability that has just been carried out."""
+    change = {"action": "create", "kind": "Service", "id": "c1/a/b"}
+    result = {"changed": changed, "failures": [], "refused": [], "plan": {"create": int(changed), "changes": [change] if changed else []}}
+    done = {"ansible.builtin.set_fact": {"__service_mirror_r": result, "__coredns_r_section": dict(result, changed=False, plan={"changes": []})}}
+    return [{"hosts": "clusters", "tasks": [done]}, {IMPORT: "multicluster.network.verify"}]
+
+
+def test_what_was_written_is_read_again_and_what_wrote_nothing_is_not(tmp_path):
+    """The clusters do not answer, so whoever reads says so. An accepted write used to be its own proof."""
+    more = {"multicluster_capabilities": ["services", "dns"], "service_mirror_timeout": 5, "coredns_timeout": 5}
+    lines = play(tmp_path, applied(True), limit="clusters", **more)
+    assert any("broken inside --limit clusters" in line for line in lines), lines
+    read = [line for line in lines if "services: cluster c1" in line or "dns: cluster c1" in line]
+    assert read and not any("dns: cluster" in line for line in read), lines
+    lines = play(tmp_path, applied(False), limit="clusters", fails=False, **more)
+    assert "  all green inside --limit clusters" in lines and not any("cluster c1" in line for line in lines), lines
+    assert "  scope: --limit clusters: 0 of 2 nodes judged; not asked (outside --limit): nodes n1, n2" in lines
