@@ -27,6 +27,10 @@ from .._tenants.view import View, needed
 from .._tenants.work import Step
 
 Object = t.Mapping[str, t.Any]
+_UNSERVED = (
+    "the API server does not serve {0} in {1}: it is not the cluster that tenants_source or tenants_apinet means, tenants_profile is another, "
+    "or the kinds are to be installed (tenants_install_crds: true writes stand-ins)"
+)
 _WORDS = ((NotFound, words.NOT_FOUND), (Invalid, words.INVALID), (Forbidden, words.FORBIDDEN))
 
 
@@ -120,12 +124,19 @@ def gather(
         answers = fan_out(tasks, clusters.timeout + 5, operation="list")
     found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
     unread = [pair for pair in pairs if pair[0] not in stores]
+    unserved: t.Dict[t.Tuple[str, str], t.List[str]] = {}
     for (side, kind), outcome in zip(wanted, answers.values()):
         if outcome.error is None:
             found[side].extend(outcome.value)
         else:
             unread.append((side, kind))
+            if isinstance(outcome.error, NotFound):  # a namespace that is missing has empty lists
+                unserved.setdefault((side, options.profile.group_version(side, kind)), []).append(kind)
+                continue
             clusters.failures.append(dict(outcome.error.failure(), cluster=stores[side].client.cluster))
+    for (side, version), kinds in sorted(unserved.items()):
+        error = NotFound(stores[side].client.cluster, "list " + version, _UNSERVED.format(", ".join(sorted(kinds)), version), 404)
+        clusters.failures.append(error.failure())
     return View(found[SOURCE], found[APINET], options, unread)
 
 

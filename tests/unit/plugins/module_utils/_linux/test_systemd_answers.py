@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux import
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 
 ASKED = {
-    "reload": lambda: systemd.reload_units(),
+    "reload": systemd.reload_units,
     "restart": lambda: systemd.restart("x.service"),
     "show": lambda: systemd.stopped("x.service"),
     "retire": lambda: systemd.retire("x.service"),
