@@ -200,6 +200,8 @@ class Client:
                 raise self._error(errors.BadAnswer, operation, "the answer is no list")
             if not all(isinstance(item, dict) and isinstance(item.get("metadata"), dict) for item in found):
                 raise self._error(errors.BadAnswer, operation, "the list holds something that is no object")
+            for item in found:
+                self._check_form(item, operation)
             items.extend(found)
             if len(items) > self.limits.objects:
                 raise self._error(errors.TooLarge, operation, "more than {0} objects".format(self.limits.objects))
@@ -323,7 +325,23 @@ class Client:
             answer = self._request(verb, operation, method, path, query, body, content_type, deadline)
         if not isinstance(answer, dict):
             raise self._error(errors.BadAnswer, operation, "the answer is no object")
+        if "metadata" in answer:
+            self._check_form(answer, operation)
         return answer
+
+    def _check_form(self, obj: t.Mapping[str, t.Any], operation: str) -> None:
+        """What every object of Kubernetes is made of: who reads them later, often those of all clusters together, goes by it."""
+        meta = obj["metadata"]
+        if not isinstance(meta, dict):
+            raise self._error(errors.BadAnswer, operation, "an object's metadata is no object")
+        for part, name in ((obj, "spec"), (obj, "status"), (meta, "labels"), (meta, "annotations")):
+            # GET of a Status has a text there, which says how a deletion went
+            value = part.get(name)
+            if not (value is None or isinstance(value, dict) or (name == "status" and obj.get("kind") == "Status")):
+                raise self._error(errors.BadAnswer, operation, "{0} of the object {1} is no object".format(name, quoted(meta.get("name"))))
+        for name in ("name", "namespace", "uid", "resourceVersion"):
+            if not isinstance(meta.get(name, ""), str) or meta.get("name") == "":
+                raise self._error(errors.BadAnswer, operation, "the {0} of an object is {1}".format(name, quoted(meta.get(name))))
 
     def _check_patience(self, operation: str) -> None:
         """A server that takes its time with every single write would hold up all the others for hours, without ever failing."""

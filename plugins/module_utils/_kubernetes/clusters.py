@@ -25,7 +25,9 @@ def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
     """What a server sends against its own schema fails its cluster alone, wherever it is found out; the place is told."""
     try:
         return function()
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ArithmeticError, ValueError) as error:
+        if isinstance(error, ValueError) and not (type(error) is ValueError or isinstance(error, UnicodeError)):
+            raise  # a refusal of ours, which has its own words
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = "an object has a form that no API server sends ({0} {1}, {2} line {3})".format(
             type(error).__name__, quoted(error), os.path.basename(place.filename), place.lineno

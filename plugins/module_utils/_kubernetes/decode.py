@@ -73,9 +73,19 @@ def decode(body: bytes, depth: int) -> t.Any:
         raise ValueError("the answer nests deeper than {0} levels or is cut off".format(depth))
     with gc_paused():
         try:
-            return json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+            value = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+            if b"\\ud" in body or b"\\uD" in body:
+                json.dumps(value, ensure_ascii=False).encode("utf-8")  # half of a letter is no text: it could be neither hashed nor printed
+            return value
         except (ValueError, RecursionError):
             raise ValueError("the answer is no complete JSON document") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("a number without end is no JSON")
+    return number
 
 
 def _no_constant(name: str) -> t.NoReturn:

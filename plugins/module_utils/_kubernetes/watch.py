@@ -11,7 +11,6 @@ What it costs is bounded: one LIST, then one WATCH in every ``seconds``; outages
 
 from __future__ import annotations
 
-import json
 import random
 import socket
 import threading
@@ -22,7 +21,7 @@ import urllib.parse
 from .._values.refused import quoted
 from .access import AccessRefused, parse_access
 from .client import Client, Limits
-from .decode import deeper_than
+from .decode import decode
 from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
 from .transport import library, within
 
@@ -211,7 +210,7 @@ def _lines(client: Client, answer: t.Any, operation: str) -> t.Iterator[Data]:
 
 
 def _row(client: Client, line: bytes, operation: str) -> Data:
-    row = None if deeper_than(line, client.limits.depth) else _decoded(line)
+    row = _decoded(line, client.limits.depth)
     if not isinstance(row, dict):
         raise BadAnswer(client.cluster, operation, "a row that is no object")
     if row.get("type") == "ERROR":
@@ -222,9 +221,9 @@ def _row(client: Client, line: bytes, operation: str) -> Data:
     return row
 
 
-def _decoded(line: bytes) -> t.Any:
+def _decoded(line: bytes, depth: int) -> t.Any:
     try:
-        return json.loads(line)
+        return decode(line, depth)
     except ValueError:
         return None
 
