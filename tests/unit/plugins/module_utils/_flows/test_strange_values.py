@@ -38,6 +38,9 @@ KEYS = {GOOD: "SBaB+IXZbGZ2kiUWQdGyqdOZ0TFCdKjhcz2bLvSpOkA=", OTHER: "J+cMWxHk9U
         EVIL: "0XGDNkDc5bEJhPRQKJbKa8SzR5kRb5bcDw+C9mn9Pnc="}  # fmt: skip
 
 
+FIELDS = {"operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {"f:a": {}}}, "f:spec": {"f:ports": {}}}}
+
+
 def node(name: str) -> t.Any:
     number = RANGES[name]
     notes = {}
@@ -51,9 +54,7 @@ def node(name: str) -> t.Any:
                   "networking.talos.dev/kubespan-endpoints": "10.66.{0}.1:51820".format(number)})  # fmt: skip
     return {
         "metadata": {"name": "n1", "uid": "u-" + name, "resourceVersion": "5", "annotations": notes, "labels": {"kubernetes.io/hostname": "n1"},
-                     "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [
-                         {"manager": "kubelet", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {"f:a": {}}}}}
-                     ]},
+                     "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [dict(FIELDS, manager="kubelet")]},
         "spec": {"podCIDR": "10.{0}.1.0/24".format(number), "podCIDRs": ["10.{0}.1.0/24".format(number)], "taints": [{"key": "a", "effect": "NoSchedule"}]},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.66.{0}.1".format(number)}], "conditions": [{"type": "Ready", "status": "True"}]},
     }  # fmt: skip
@@ -64,7 +65,7 @@ def objects_of(name: str) -> t.Dict[str, t.List[t.Any]]:
     labels = {"mirror.semaphore.uw.io/mirror-service": "true", "policy.semaphore.uw.io/name": "web"}
     meta = {"name": "web", "namespace": "default", "uid": "s-" + name, "resourceVersion": "7", "labels": labels, "annotations": {"a": "b"},
             "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"kind": "ReplicaSet", "name": "w", "uid": "x", "controller": True}],
-            "managedFields": [{"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:ports": {}}}}]}  # fmt: skip
+            "managedFields": [dict(FIELDS, manager="kubectl")]}  # fmt: skip
     service = {"metadata": meta, "spec": {"type": "LoadBalancer", "clusterIP": "10.10{0}.0.9".format(number), "clusterIPs": ["10.10{0}.0.9".format(number)],
                                           "ipFamilies": ["IPv4"], "sessionAffinity": "None", "selector": {"app": "web"},
                                           "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]},
