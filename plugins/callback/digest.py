@@ -91,6 +91,7 @@ class Step:
         self.told = ""
         self.task = ""
         self.heard = 0
+        self.errors: t.Set[t.Tuple[str, str]] = set()
         self.worked = False
         self.wrote = False
         self.next_progress = 0.0
@@ -227,6 +228,10 @@ class CallbackModule(CallbackBase):
             for line in lines:
                 if ignore_errors and line in self._told:
                     continue  # a report has just shown it
+                if not ignore_errors and self._step is not None:
+                    if (who, line) in self._step.errors:
+                        continue  # told by the task that failed, and again by the one that ends the host
+                    self._step.errors.add((who, line))
                 self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", who, task.get_name(), line), C.COLOR_ERROR)
                 self._keep("FAILED {0}: {1}: {2}".format(who, task.get_name(), line))
         self._count(host, task, data)  # what fails for one cluster is done for the others

@@ -101,5 +101,5 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
         except (binascii.Error, ValueError):
             raw = b""
     if len(raw) != 32 or raw == bytes(32):
-        raise ValueRefused("bad_mesh_secret", "the mesh secret is not 32 bytes, other than zeros, in standard base64")
+        raise ValueRefused("bad_mesh_secret", "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one")
     return mesh_id, raw

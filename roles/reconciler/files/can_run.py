@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether this user of this host can do what the service and the timer do. Arguments: inventory, path of ansible-playbook."""
+"""Whether this user of this host can do what the service and the timer do. Arguments: inventory, path of ansible-playbook, kubeconfigs."""
 
 import importlib
 import os
@@ -18,7 +18,7 @@ REASONS = [
 ]
 
 
-def wrong(inventory, command):
+def wrong(inventory, command, *kubeconfigs):
     """What is missing, each with the variable that says where it should be."""
     found = []
     for name, reason in REASONS:
@@ -30,8 +30,11 @@ def wrong(inventory, command):
         found.append("{0} (reconciler_inventory) is not there, or the user may not read it".format(inventory))
     if not os.access(command, os.X_OK):
         found.append("{0} (reconciler_command) is not there, or the user may not run it".format(command))
+    for path in sorted(set(kubeconfigs)):
+        if not os.access(os.path.expanduser(path), os.R_OK):
+            found.append("the kubeconfig {0} (of reconciler_clusters) is not there, or the user may not read it".format(path))
     return found
 
 
 if __name__ == "__main__":
-    sys.stdout.write("; ".join(wrong(*sys.argv[1:3])))
+    sys.stdout.write("; ".join(wrong(*sys.argv[1:])))

@@ -298,6 +298,15 @@ def test_a_changed_line_says_of_which_object_it_is():
         " file /etc/x", "-  line 15", "+  line 15a"]  # fmt: skip
 
 
+def test_an_error_is_told_once_in_a_step_for_each_host():
+    """A task fails, is rescued, and another one ends the host with the same words; another step that fails like it is news."""
+    run = Run().play("Converge").task("Converge keys").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="no MAC")
+    run.task("Stop").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="other")
+    assert run.screen.lines == ["FAILED n1: Converge keys: no MAC", "FAILED n2: Converge keys: no MAC", "FAILED n2: Stop: other"]
+    run.play("Again").task("Converge keys").result("n1", "failed", msg="no MAC")
+    assert run.screen.lines[-1] == "FAILED n1: Converge keys: no MAC"
+
+
 def test_a_dictionary_is_lines_and_no_python():
     message = {"scope": {"limit": "", "nodes": 5, "not_asked": {"nodes": [], "capabilities": []}}, "verdict": "broken", "reasons": ["faro: a", "faro: b"],
                "parts": {"mesh": {"value": "broken", "reasons": 2}, "dns": {"value": "proven", "reasons": 0}}, "files": {}, "left": []}  # fmt: skip
