@@ -13,6 +13,8 @@ from .plan import Refusal
 
 #: Deletions that are never suspicious, and the share of what we own that is not either.
 FREE_DELETES, FREE_SHARE = 5, 0.20
+#: How the advice begins where most of what is missing is refused by a range of the inventory.
+_MEND_GRANT = "Mend the grant of cluster "
 #: A wrong range in the inventory refuses any part of a source, and then there is nothing to be deleted.
 _GRANT_FIRST = "Where this run refuses some of {0} as outside_grant, mend pod_cidrs of cluster {0} in the inventory. Otherwise: "
 
@@ -39,7 +41,7 @@ def check_budget(
 
     owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
     the source still wants; turned_away: why it wants so few, where that is known (of why_refused). It is to be mended,
-    so it stands in place of the way to delete nevertheless: a source whose objects are refused is not empty, and
+    so it stands in place of the way to delete nevertheless: a source whose objects a range of the inventory refuses is not empty, and
     only max_deletes, which is a number, has them deleted. claimed: whether they are claims, which a wrong grant refuses.
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
@@ -60,7 +62,7 @@ def check_budget(
                 kind, owned, turned_away or "Name {0} in confirm_empty if that is right.".format(source)
             ),
         )
-    if confirm_empty and remaining == 0 and turned_away and (max_deletes is None or deletes > max_deletes):
+    if confirm_empty and remaining == 0 and _MEND_GRANT in turned_away and (max_deletes is None or deletes > max_deletes):
         return Refusal(
             source,
             "delete_budget",
@@ -92,10 +94,12 @@ def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind
     count = len({row.object for row in rows})
     if count <= len(kept):
         return ""
+    granted = [row for row in rows if row.reason == "outside_grant" or row.reason.endswith("OutOfRange")]
     first = rows[0]
     mend = "Mend the {0}, or the variable that its refusal names.".format(kind)
-    if first.reason == "outside_grant" or first.reason.endswith("OutOfRange"):
-        mend = "Mend the grant of cluster {0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
+    if 2 * len({row.object for row in granted}) > count:  # one range is wrong, and not so many nodes at once
+        first = granted[0]
+        mend = _MEND_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
             first.object.partition("/")[0], kind
         )
     text = "{0} refused, the first is {1} [{2}]. {3}".format(

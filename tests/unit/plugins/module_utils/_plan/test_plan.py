@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget
+from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget, why_refused
 from ansible_collections.multicluster.network.plugins.module_utils._plan.diff import render
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
     Pending,
@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.pending
     is_pending,
     to_wire,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, Refusal, SHOWN_CHANGES
 from ansible_collections.multicluster.network.plugins.module_utils._plan.reconcile import reconcile
 
 PLAIN = st.recursive(
@@ -120,6 +120,18 @@ def test_budget(
     found = check_budget("gcp", "peers", owned, deletes, remaining, most, confirmed)
     assert (found is not None) == refused
     assert found is None or found.reason == "delete_budget"
+
+
+def test_a_source_that_a_range_refuses_is_not_confirmed_empty_and_one_of_liars_is() -> None:
+    """One wrong range refuses all alike. Nodes that are refused for what they say may go where that was confirmed."""
+    grant = [Refusal("gcp/n{0}".format(number), "outside_grant", "m") for number in range(3)]
+    liars = [Refusal("gcp/l1", "claimed_twice", "m"), Refusal("gcp/l2", "weak_key", "m")]
+    for rows, deletes in ((grant, False), (grant[:1], False), (grant + liars, False), (liars, True), (grant[:1] + liars, True), (grant[:2] + liars, True)):
+        why = why_refused(rows)
+        assert ("Mend the grant of cluster gcp" in why) is not deletes
+        assert (check_budget("gcp", "peers", 3, 3, 0, None, True, why) is None) is deletes
+    refusal = check_budget("gcp", "peers", 3, 3, 0, None, False, why_refused(liars))
+    assert refusal is not None and "confirm_empty" not in refusal.message
 
 
 def test_allowed_deletes() -> None:
