@@ -307,6 +307,6 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
     api, path, key = server.client(), LEASES + "/multicluster-run-labelled", run_lock.key_of("labelled", [server.access()])
     for number in range(3):
         renewed = api.merge_patch(path, {"metadata": {"labels": {"team": str(number)}}}, "tests")["spec"]["renewTime"]
-        until(lambda: api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost"))
+        until(lambda renewed=renewed: api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost"))
         assert not (run_lock.ask(key) or {}).get("lost")
     keeper.end()
