@@ -57,7 +57,7 @@ def wrap(owner, name, describe):
 
 
 def linked(name, **wanted):
-    what = "mtu" if "mtu" in wanted else "link up" if wanted.get("up") else "link"
+    what = "link up" if wanted.get("up") else "mtu" if "mtu" in wanted else "link"  # the kernel takes the MTU of a message first
     return dict(what=what)
 
 
@@ -108,7 +108,7 @@ def holds(targets, prefix):
 
 def test_enable_and_disable(site):
     names, unused = order(site)
-    for earlier, later in (("create link", "settings"), ("settings", "link up"), ("mtu", "link up"), ("link up", "routes"), ("address", "routes"),
+    for earlier, later in (("create link", "settings"), ("settings", "link up"), ("peers", "link up"), ("link up", "address"), ("address", "routes"),
                            ("routes", "rules"), ("rules", "nft")):
         if earlier in names:
             assert names.index(earlier) < names.index(later), names

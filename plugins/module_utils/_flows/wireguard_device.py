@@ -86,29 +86,35 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     if work.get("create"):
         implementation = create_wireguard_link(name, desired["implementation"])
         stats.add("netlink_writes")
-    if work.get("link"):
-        set_link(name, **work["link"])
+    link = dict(work.get("link", ()))
+    size = link.pop("mtu", None)
+    if link:
+        set_link(name, **link)
         stats.add("netlink_writes")
-    if not settings and not work.get("steps"):
-        _address_and_raise(name, work, stats)
-        return stats.as_dict()
-    device = open_device(name, implementation)
-    try:
-        device.configure(**settings)
-        _address_and_raise(name, work, stats)
-        device.apply(work.get("steps", ()))
-        stats.add("wireguard_writes", device.writes)
-    finally:
-        device.close()
+    if settings or work.get("steps"):
+        device = open_device(name, implementation)
+        try:
+            device.configure(**settings)
+            device.apply(work.get("steps", ()))
+            stats.add("wireguard_writes", device.writes)
+        finally:
+            device.close()
+    # a device goes up when it is complete, and has addresses (which make routes) when it is up; what must not be on it goes before
+    late = bool(work.get("add_addresses"))
+    if not late:
+        _change_addresses(name, work, stats)
+    rest = {field: value for field, value in (("mtu", size), ("up", work.get("up"))) if value is not None}
+    if rest:
+        set_link(name, **rest)
+        stats.add("netlink_writes")
+    if late:
+        _change_addresses(name, work, stats)
     return stats.as_dict()
 
 
-def _address_and_raise(name: str, work: Data, stats: Stats) -> None:
+def _change_addresses(name: str, work: Data, stats: Stats) -> None:
     changes = [work.get(action + "_addresses", ()) for action in ("add", "remove", "keep")]
     stats.add("netlink_writes", change_addresses(name, *changes))
-    if work.get("up") is not None:
-        set_link(name, up=work["up"])
-        stats.add("netlink_writes")
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t.Mapping[str, str]] = None) -> Data:
