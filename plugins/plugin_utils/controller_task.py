@@ -85,7 +85,7 @@ class ControllerAction(ActionBase):
 
     TRANSFERS_FILES = False
     _supports_async = True
-    module: t.ClassVar[types.ModuleType]
+    module: types.ModuleType
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""

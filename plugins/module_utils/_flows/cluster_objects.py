@@ -136,7 +136,7 @@ def apply(
     applied = clusters.write("apply objects", [name for name, todo in writes.items() if todo], one)
     done = Plan()
     done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
-    took_place = set()
+    took_place: t.Set[t.Any] = set()
     for name in sorted(applied):
         result = applied[name]
         took_place.update(id(write.change) for write in result.done)

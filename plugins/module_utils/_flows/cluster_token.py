@@ -50,7 +50,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[flo
 
 def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, File]:
     """The files as they are. Nothing is asked of a cluster."""
-    found = {}
+    found: t.Dict[str, File] = {}
     for name in clusters.clients:
         # the name becomes a file name: no slash, no dot
         parse_cluster_name(name)

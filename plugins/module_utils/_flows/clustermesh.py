@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._kubernetes.client import Client, segment
@@ -100,7 +101,8 @@ def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
 
 def plan_notes(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
     """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
-    whole, patches = Plan(), {}
+    whole = Plan()
+    patches: t.Dict[str, t.List[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
         wanted = plan.notes.get(name, {})
         doomed = our_notes(objects, settings.manager, wanted) if settings.state != "released" else {}
@@ -248,7 +250,7 @@ def _write_all(client: Client, writes: t.Sequence[PeerWrite], manager: str) -> t
     answers: t.Dict[int, t.Optional[KubeError]] = {}
     for phase in range(3):
         batch = [index for index, write in enumerate(writes) if _phase(write) == phase]
-        answers.update(zip(batch, in_flight([lambda index=index: one(writes[index]) for index in batch], WRITES)))
+        answers.update(zip(batch, in_flight([functools.partial(one, writes[index]) for index in batch], WRITES)))
     return [answers[index] for index in range(len(writes))]
 
 

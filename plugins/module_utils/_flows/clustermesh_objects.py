@@ -60,13 +60,18 @@ class Management:
         one._read()
         return one
 
+    @property
+    def _manager(self) -> Client:
+        """The management cluster's API server, for what runs only where there is one."""
+        return t.cast(Client, self._client)
+
     def _read(self) -> None:
         namespace, names = self._options.get("namespace"), self._options.get("names") or ()
         path = MANAGER_MESHES
         if namespace:
             path = "/apis/{0}/namespaces/{1}/clustermeshes".format(API_VERSION, segment(namespace))
         try:
-            objects = self._client.list(path).items
+            objects = self._manager.list(path).items
         except KubeError as error:
             self._clusters.fail(error)
             return
@@ -85,11 +90,11 @@ class Management:
                 continue
             if entry.get("local"):
                 # the same API server under the name that it has in the mesh, so that it is read and written once
-                if self._client.cluster in names:
+                if self._manager.cluster in names:
                     continue  # another entry is this cluster; without access of its own, this one is reported
-                self._clusters.clients.pop(self._client.cluster, None)
-                self._client.cluster = name
-                self._clusters.clients[name] = self._client
+                self._clusters.clients.pop(self._manager.cluster, None)
+                self._manager.cluster = name
+                self._clusters.clients[name] = self._manager
             elif entry.get("secret") and self._options.get("use_secrets"):
                 try:
                     self._clusters.clients[name] = self._from_secret(name, str(entry["secret"]), str(entry.get("key")))
@@ -103,7 +108,7 @@ class Management:
 
     def _from_secret(self, name: str, secret: str, key: str) -> Client:
         namespace, dummy, secret_name = secret.partition("/")
-        found = self._client.get("/api/v1/namespaces/{0}/secrets/{1}".format(segment(namespace), segment(secret_name)))
+        found = self._manager.get("/api/v1/namespaces/{0}/secrets/{1}".format(segment(namespace), segment(secret_name)))
         try:
             raw = base64.b64decode((found.get("data") or {})[key], validate=True)
         except (KeyError, binascii.Error, ValueError, TypeError):
@@ -168,7 +173,7 @@ class Management:
         )
         if not check:
             try:
-                self._client.merge_patch(path, body, "multicluster.network/" + self._fabric)
+                self._manager.merge_patch(path, body, "multicluster.network/" + self._fabric)
             except KubeError as error:
                 self._clusters.fail(error)
                 return

@@ -11,6 +11,7 @@ The cluster is asked through whichever of its API servers answers, since the add
 from __future__ import annotations
 
 import calendar
+import functools
 import time
 import typing as t
 
@@ -55,10 +56,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         if not setup.settings.values["eip_tag"]:
             continue  # switched off, and silent (ccm 11)
         try:
-            one = contained(name, "read the nodes", lambda name=name, setup=setup: Pass(given[name], setup, request, manager, check))
+            one = contained(name, "read the nodes", functools.partial(Pass, given[name], setup, request, manager, check))
             try:
                 work = one.leave if request.get("state") == "absent" else one.work
-                contained(name, "keep the address", lambda one=one, work=work: guarded(one.client, work))
+                contained(name, "keep the address", functools.partial(guarded, one.client, work))
             finally:
                 whole.extend(one.plan)
                 shown[name], requests[name] = one.shown, dict(sorted(one.client.stats.items()))

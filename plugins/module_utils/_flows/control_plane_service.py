@@ -11,7 +11,7 @@ import copy
 import typing as t
 
 from .._kubernetes.client import Client
-from .._kubernetes.errors import KubeError, NotFound
+from .._kubernetes.errors import NotFound
 from .._loadbalancers.external_service import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
 from .._loadbalancers.identities import CONTROL_PLANE_NAMESPACE, external_service_name
 from .._loadbalancers.setup import Setup
@@ -59,7 +59,7 @@ def converge(
     plan.changes += done.changes
     plan.refused += done.refused
     if done.failed:
-        raise t.cast(KubeError, done.failed[0])
+        raise done.failed[0]
 
 
 def _puts(

@@ -119,9 +119,10 @@ class Part:
 
         The kernel drops what it cannot route back through a device without an IPv4 address, also when the filter is loose.
         """
-        found = ["{0}/{1}".format(self.state["address"], parse_network(self.state["subnet"]).prefixlen)]
-        if host.reverse_path_filter("all") and self.state.get("node_address"):
-            found.append(self.state["node_address"] + "/32")
+        state = self.state or {}
+        found = ["{0}/{1}".format(state["address"], parse_network(state["subnet"]).prefixlen)]
+        if host.reverse_path_filter("all") and state.get("node_address"):
+            found.append(state["node_address"] + "/32")
         return found
 
     def _keep_endpoints(self) -> None:

@@ -373,7 +373,7 @@ class Run:
         if self.mode == "absent":
             return [item for item in self.state.services if counts(item, context.our_class)]
         known = {item.key: item for item in self.state.services}
-        return [known.get(key) or Service(*key.split("/", 1), type="") for key in self.request.get("services") or ()]
+        return [known.get(key) or Service(key.partition("/")[0], key.partition("/")[2], "") for key in self.request.get("services") or ()]
 
     def _give_back(self, action: Action) -> None:
         entry = self.ledger.get(action.id)
@@ -409,7 +409,7 @@ class Run:
         for service in sorted(self.state.services):
             if service.type != LOAD_BALANCER or not self.setup.balancer.enabled or not counts(service, self.setup.given.get("load_balancer_class") or ""):
                 continue
-            mine = (matches_of(self.held, owner, service.namespace, service.name) or [None])[0]
+            mine = next(iter(matches_of(self.held, owner, service.namespace, service.name)), None)
             has = address_of(service, self.setup.balancer.type)
             change = planned.get("{0}/{1}".format(self.setup.cluster, service.key))
             if change is not None and isinstance(change.after, dict):

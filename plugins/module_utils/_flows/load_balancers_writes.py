@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 
@@ -121,7 +122,7 @@ def put_all(
     ordered = sorted(puts, key=lambda put: put.stage)
     for dummy, group in itertools.groupby(ordered, lambda put: put.stage):
         batch = list(group)
-        for put, error in zip(batch, in_flight([lambda put=put: one(put) for put in batch], WRITES)):
+        for put, error in zip(batch, in_flight([functools.partial(one, put) for put in batch], WRITES)):
             if error is None:
                 result.changes.append(put.change)
             elif isinstance(error, Conflict) and (put.parent or leave_conflicts):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import typing as t
@@ -279,7 +280,7 @@ def _write_sets(client: Client, target: Target, writes: t.Sequence[Write], manag
 
     answers: t.List[t.Any] = []
     for dummy, group in itertools.groupby(writes, lambda write: write.manifest is None):
-        answers += in_flight([lambda write=write: one(write) for write in group], WRITES)
+        answers += in_flight([functools.partial(one, write) for write in group], WRITES)
     return answers
 
 

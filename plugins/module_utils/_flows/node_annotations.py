@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._kubernetes.client import Client, segment
@@ -126,4 +127,4 @@ def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.
             return error
         return None
 
-    return in_flight([lambda patch=patch: one(patch) for patch in patches], WRITES)
+    return in_flight([functools.partial(one, patch) for patch in patches], WRITES)

@@ -326,7 +326,7 @@ class _Work:
             device.keep_peers()
             wanted["purge"] = False
 
-    def _plan_routes(self) -> t.Tuple[Data, t.Any, Plan]:
+    def _plan_routes(self) -> t.Tuple[Data, t.Any, ip_routes.RoutePlan]:
         usable = {device.name for device in self.devices if not device.refused}
         request = {
             "devices": sorted(usable | {device.name for device in self.gone}),

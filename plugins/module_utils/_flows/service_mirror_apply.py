@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import typing as t
 
@@ -44,7 +45,7 @@ def hand_back(clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence
     """Do the writes of plan_release; returns the plan with only those changes that took place."""
 
     def one(name: str, client: Client) -> t.List[t.Any]:
-        return in_flight([lambda write=write: _patch(client, write, manager) for write in writes[name]], WRITES)
+        return in_flight([functools.partial(_patch, client, write, manager) for write in writes[name]], WRITES)
 
     done = Plan()
     done.refused, done.warnings = list(whole.refused), list(whole.warnings)

@@ -63,7 +63,9 @@ def _budget(view: View, kind: str, works: t.Sequence[Work], request: t.Mapping[s
     owned = len(view.every(APINET, kind))
     # the last one may go: its claimer was deleted on the very server that was listed
     refusal = check_budget(str(request["apinet"]), kind, owned, len(given), max(1, owned - len(given)), request.get("max_deletes"))
-    for work in given if refusal is not None else ():
+    if refusal is None:
+        return
+    for work in given:
         work.steps = []
         work.wait(refusal.reason, refusal.message)
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._kubernetes.client import Client, Resource
@@ -161,7 +162,7 @@ class Writer:
             return []
         if self._lease is not None and not self._lease.held:
             self._lease.acquire(self._wait)
-        return in_flight([lambda one=one: self._one(*one) for one in steps], WRITES)
+        return in_flight([functools.partial(self._one, *one) for one in steps], WRITES)
 
     def _one(self, step: Step, body: Object) -> t.Any:
         store = self._stores[step.side]

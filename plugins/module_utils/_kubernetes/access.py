@@ -66,6 +66,21 @@ class Access:
         "cluster", "server", "ca_pem", "ca_url", "ca_sha256", "token", "client_cert", "client_key", "proxy_url",
         "tls_server_name", "impersonate", "verify", "loader_config", "read_limit_mib", "credential",
     )  # fmt: skip
+    cluster: str
+    server: str
+    ca_pem: t.Optional[str]
+    ca_url: t.Optional[str]
+    ca_sha256: t.Optional[str]
+    token: t.Optional[str]
+    client_cert: t.Optional[bytes]
+    client_key: t.Optional[bytes]
+    proxy_url: t.Optional[str]
+    tls_server_name: t.Optional[str]
+    impersonate: t.Optional[t.Mapping[str, t.List[str]]]
+    verify: bool
+    loader_config: t.Optional[t.Dict[str, t.Any]]
+    read_limit_mib: t.Optional[int]
+    credential: t.Optional[str]
 
     def __init__(self, **values: t.Any) -> None:
         for name in self.__slots__:

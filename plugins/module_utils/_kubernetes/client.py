@@ -530,10 +530,10 @@ class Client:
         kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
         if status == 500 and "typed patch object" in str(told.get("message")):
             kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault
-        error = self._error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
-        if isinstance(error, errors.Conflict):
-            error.reason = str(told.get("reason", ""))[:64]
-        raise error
+        found = self._error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
+        if isinstance(found, errors.Conflict):
+            found.reason = str(told.get("reason", ""))[:64]
+        raise found
 
 
 def _seconds(text: t.Optional[str]) -> t.Optional[float]:

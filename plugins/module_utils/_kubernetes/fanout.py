@@ -64,7 +64,7 @@ def fan_out(
             now = time.monotonic()
             for name in [name for name, begun in running.items() if seconds is not None and now - begun >= seconds]:
                 begun = running.pop(name)
-                error = TimedOut(name, operation, "not done after {0:.3g} s".format(seconds))
+                error = TimedOut(name, operation, "not done after {0:.3g} s".format(seconds or 0))
                 outcomes[name] = Outcome(None, error, now - begun)
             while waiting and len(running) < max(1, parallel):
                 name = waiting.popleft()

@@ -26,12 +26,13 @@ class KubeModule(AnsibleModule):
     def _load_params(self) -> None:
         super()._load_params()
         if not hasattr(self, "no_log_values"):
-            self.no_log_values = set()
+            self.no_log_values: t.Set[str] = set()
         hide_secrets(self)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
         """As ever, with the user's variables beside the options that the message names."""
         super().fail_json(named(name_of(self), msg, getattr(self, "params", None) or ()), **kwargs)
+        raise SystemExit(1)  # for readers of types: the module has left before
 
 
 def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:

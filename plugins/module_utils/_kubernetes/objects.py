@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import typing as t
@@ -95,7 +96,7 @@ def _listed(
         if error.status == 404:
             return None
         raise
-    found = {}
+    found: t.Dict[Key, t.Mapping[str, t.Any]] = {}
     for item in listing.items:
         meta = item["metadata"]
         place = str(meta.get("namespace", "")) if resource.namespaced else ""
@@ -127,7 +128,7 @@ def apply_writes(client: Client, writes: t.Sequence[Write], manager: str, leave_
 
     for (dummy, kind), group in itertools.groupby(writes, lambda write: (write.manifest is None, write.key.kind)):
         batch = list(group)
-        answers = in_flight([lambda write=write: one(write) for write in batch], WRITES)
+        answers = in_flight([functools.partial(one, write) for write in batch], WRITES)
         for write, answer in zip(batch, answers):
             label = "{0} {1}".format(write.key.kind, write.change.id)
             if isinstance(answer, Conflict) and write.manifest is not None and write.uid is None:

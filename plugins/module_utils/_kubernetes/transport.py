@@ -37,7 +37,7 @@ class DeadlineSocket(ssl.SSLSocket):
     a connection, and the run, for ever (T21).
     """
 
-    def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:  # type: ignore[override]
+    def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:
         """As ssl.SSLSocket's, within the deadline."""
         deadline = getattr(_CURRENT, "deadline", None)
         timeout = self.gettimeout()
@@ -138,7 +138,7 @@ def _load_client_certificate(access: Access, context: ssl.SSLContext) -> None:
         for name, pem in (("cert", access.client_cert), ("key", access.client_key)):
             paths.append(os.path.join(folder, name))
             with open(os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(pem)
+                stream.write(pem or b"")
         # a password must never be asked for on a terminal
         context.load_cert_chain(paths[0], paths[1], password=lambda: b"")
     except (ssl.SSLError, ValueError, OSError):
@@ -157,7 +157,7 @@ class Transport(t.NamedTuple):
     """
 
     pool: t.Any
-    headers: t.Mapping[str, str]
+    headers: t.Any  # a dictionary, or urllib3's own where a name comes twice, whose values dict() would join
     host: t.Any
     base: str
 
@@ -264,6 +264,6 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
         raise BadAnswer(access.cluster, operation, "HTTP status {0}".format(answer.status), answer.status)
     if len(body) > CA_BYTES:
         raise TooLarge(access.cluster, operation, "more than {0} bytes".format(CA_BYTES))
-    if not hmac.compare_digest(hashlib.sha256(body).hexdigest(), access.ca_sha256):
+    if not hmac.compare_digest(hashlib.sha256(body).hexdigest(), access.ca_sha256 or ""):
         raise Untrusted(access.cluster, operation, "the bundle's SHA-256 is not ca_sha256")
     return body.decode("ascii", "replace")

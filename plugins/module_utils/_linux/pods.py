@@ -81,7 +81,7 @@ def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: 
 
 def _namespaces() -> t.Iterator[str]:
     seen = {_inode("/proc/self/ns/net")}
-    candidates = []
+    candidates: t.List[str] = []
     for folder in ("/run/netns", "/run/docker/netns"):
         try:
             candidates.extend(os.path.join(folder, name) for name in sorted(os.listdir(folder)))

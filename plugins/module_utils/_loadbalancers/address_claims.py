@@ -57,8 +57,8 @@ def check_address_claims(
                 rows.setdefault(str(address), []).append(service)
         except ValueRefused as error:
             refused[service.key] = error
-    for address, users in rows.items():
-        holder = _holder(address, users, reserved.get(address), rules)
+    for text, users in rows.items():
+        holder = _holder(text, users, reserved.get(text), rules)
         for service in users:
             if isinstance(holder, ValueRefused):
                 refused[service.key] = holder

@@ -36,7 +36,10 @@ class LoadBalancer(t.NamedTuple):
         """Whether anything of BGP and load balancing happens."""
         return self.type in (METALLB, KUBE_VIP, EMPTY)
 
-    uses_bgp = enabled
+    @property
+    def uses_bgp(self) -> bool:
+        """Whether BGP facts matter: wherever anything happens at all."""
+        return self.enabled
 
 
 def parse_load_balancer(text: object) -> LoadBalancer:

@@ -51,14 +51,14 @@ def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], ve
         if wanted and set(item.tags) == wanted:
             return item, False
     taken = sorted({int(parse_address(item.address)) for item in held if parse_address(item.address).version == version})
-    for item in pool.spans:
-        if item.version != version:
+    for span in pool.spans:
+        if span.version != version:
             continue
-        number = item.first
+        number = span.first
         for used in taken:  # sorted, so this walks past the taken ones at the front
             if used == number:
                 number += 1
-        if number <= item.last:
+        if number <= span.last:
             address = address_at(version, number)
             return Reservation(address, address, parse_address(address).max_prefixlen, tuple(tags)), True
     raise ValueRefused("quota", "no IPv{0} address of the pool is free; make the pool larger or release one".format(version))

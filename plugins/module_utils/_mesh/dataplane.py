@@ -108,7 +108,7 @@ def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, 
 
 def lost_peers(todo: Plan, wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
     """Ids of peers that a plan removes and whose ranges nobody else takes over: a rotated key is no loss."""
-    kept = [ipaddress.ip_network(cidr) for peer in wanted for cidr in peer["allowed_ips"]]
+    kept: t.List[t.Any] = [ipaddress.ip_network(cidr) for peer in wanted for cidr in peer["allowed_ips"]]
     lost = []
     for change in todo.of("delete", "peer"):
         ranges = [ipaddress.ip_network(cidr) for cidr in (change.before or {}).get("allowed_ips", ())]

@@ -53,7 +53,7 @@ def read_findings(given: object) -> t.List[Finding]:
     """Findings that were made where the whole inventory is known, as dictionaries."""
     rows = given if isinstance(given, (list, tuple)) else ()
     return [
-        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "word", "message")), level=str(row.get("level") or "error"))
+        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "word", "message")))._replace(level=str(row.get("level") or "error"))
         for row in rows
         if isinstance(row, dict)
     ]

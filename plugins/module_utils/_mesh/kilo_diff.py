@@ -115,7 +115,7 @@ def diff_peers(
     diff = PeerDiff([], {}, [], {})
     wanted = {str(peer["name"]): peer for peer in desired}
     diff.delete.extend(sorted(name for name in own if name not in wanted))
-    going = leaving.union(diff.delete)
+    going = leaving | set(diff.delete)
     for name in sorted(wanted):
         peer = wanted[name]
         if name in own:

@@ -35,7 +35,7 @@ class _Range(t.NamedTuple):
     mesh: int
     cluster: str
     text: str
-    index: int
+    place: int
 
 
 def mesh_id(mesh: t.Mapping[str, t.Any]) -> str:
@@ -89,11 +89,11 @@ def _may_overlap(first: _Range, second: _Range) -> bool:
 
 
 def _ordered(first: _Range, second: _Range) -> t.Tuple[_Range, _Range]:
-    return (first, second) if (first.mesh, first.index) <= (second.mesh, second.index) else (second, first)
+    return (first, second) if (first.mesh, first.place) <= (second.mesh, second.place) else (second, first)
 
 
 def _by_index(pair: t.Tuple[_Range, _Range]) -> t.Tuple[int, int, int, int]:
-    return pair[0].mesh, pair[1].mesh, pair[0].index, pair[1].index
+    return pair[0].mesh, pair[1].mesh, pair[0].place, pair[1].place
 
 
 def check_definition(mesh: t.Mapping[str, t.Any]) -> t.List[MeshFinding]:

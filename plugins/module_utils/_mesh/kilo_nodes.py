@@ -111,9 +111,9 @@ def find_duplicates(nodes: t.Iterable[Node], holders: t.Optional[t.Mapping[str, 
             owners[address] = name
     found: t.Dict[str, str] = {}
     for node in nodes:
-        name, claim = node.get("name"), _claimed(node)
-        if claim and owners.setdefault(claim, name) != name:
-            found[str(name)] = DUPLICATE
+        label, claim = str(node.get("name")), _claimed(node)
+        if claim and owners.setdefault(claim, label) != label:
+            found[label] = DUPLICATE
     return found
 
 

@@ -111,7 +111,7 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
     rest: t.List[t.Tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
     covered: t.Set[int] = set()
     for node in valid:
-        stands_for = [address for dummy, address in addresses(node, "InternalIP")]
+        stands_for: t.List[t.Any] = [address for dummy, address in addresses(node, "InternalIP")]
         wireguard = cidr_or_none(annotation(node, WIREGUARD_IP))
         pods = cidr_or_none(next(iter(pod_cidrs(node)), None))
         if wireguard is not None:

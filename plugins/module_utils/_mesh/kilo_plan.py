@@ -403,7 +403,9 @@ def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) 
     problem = next((finding.message for finding in sources.findings if ident in finding.meshes), None)
     if problem is not None:
         return Outcome(problem, [], [], {})
-    clusters, skipped, unreachable, lonely = [], [], {}, {}
+    clusters, lonely = [], {}
+    skipped: t.List[t.Any] = []
+    unreachable: t.Dict[str, str] = {}
     for entry in mesh["clusters"]:
         name = entry["name"]
         source = sources.plans.get((mesh["name"], name))

@@ -77,7 +77,7 @@ class Gathered(t.NamedTuple):
     has the Nodes of each cluster by name, as listed.
     """
 
-    nodes: t.Mapping[str, t.List[Node]]
+    nodes: t.Mapping[str, t.Sequence[Node]]
     peers: t.Mapping[str, t.List[t.Dict[str, t.Any]]]
     unreachable: t.Mapping[str, str]
     ready: t.Mapping[str, t.Container[str]] = {}
@@ -168,11 +168,15 @@ class Sources(t.NamedTuple):
     checked: Checked
 
 
+def _dict(value: object) -> t.Dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def flat_node(node: t.Any) -> t.Dict[str, t.Any]:
     """A Node object in the form that the rules take: name, annotations, labels, podCIDRs, addresses. Such a form passes as it is."""
     if not isinstance(node, dict):
         raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
-    metadata, spec, status = (node.get(key) if isinstance(node.get(key), dict) else {} for key in ("metadata", "spec", "status"))
+    metadata, spec, status = (_dict(node.get(key)) for key in ("metadata", "spec", "status"))
     if "name" in node:
         return dict(node)
     return {

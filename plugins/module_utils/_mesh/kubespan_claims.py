@@ -182,8 +182,8 @@ def _check_addresses(
             text = "address {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
             problem = ValueRefused("outside_grant", text.format(quoted(str(address)), affiliate["cluster"]))
         refused.append(_refusal(affiliate, problem))
-    for affiliate, dummy in rows:
-        affiliate["addresses"] = [text for dummy, dummy2, text in sorted(affiliate["addresses"])]
+    for row, unused in rows:
+        row["addresses"] = [text for dummy, dummy2, text in sorted(row["addresses"])]
     return [str(address) for address, labels in taken.items() if len(labels) > 1]
 
 

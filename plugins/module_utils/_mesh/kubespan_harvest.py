@@ -42,7 +42,7 @@ def gathered(
         rows = reports[host]
         said: t.Dict[t.Tuple[str, str], int] = {}
         for row in rows[:MAX_ENDPOINTS * len(seats)] if isinstance(rows, list) else ():
-            seat = seats.get(row.get("affiliate_id")) if isinstance(row, dict) and isinstance(row.get("affiliate_id"), str) else None
+            seat = seats.get(str(row["affiliate_id"])) if isinstance(row, dict) and isinstance(row.get("affiliate_id"), str) else None
             text = None if seat is None else _usable(row.get("endpoint"), overlay)
             if seat is None or text is None or said.get(seat, 0) >= PER_REPORTER:
                 continue

@@ -130,7 +130,7 @@ def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed
     """
     routes = []
     for version in (4, 6):
-        common = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": "global"}
+        common: t.Dict[str, t.Any] = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": "global"}
         routes.append(dict(common, type="unicast", dev=layout.device, metric=ROUTE_METRIC, mtu=mtu))
         if fail_closed:
             routes.append(dict(common, type="unreachable", dev=None, metric=FALLBACK_METRIC, mtu=None))

@@ -46,7 +46,7 @@ def parse_table(raw: t.Mapping[str, t.Any]) -> Data:
     if owner is not None and not (isinstance(owner, str) and _OWNER_NAME.match(owner)):
         raise ValueRefused("bad_name", "{0} is no name of an owner".format(quoted(owner)))
     refused: t.List[Refusal] = []
-    table = {
+    table: t.Dict[str, t.Any] = {
         "family": family,
         "name": _name(raw.get("name"), "table"),
         "sets": [_set(item, refused) for item in raw.get("sets") or ()],

@@ -39,28 +39,33 @@ def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> t.List[Da
     for span, row in places.rows():
         _ask(wanted, row, _first(span), None)
     for route in routes:
-        span = _span(route["dst"])
-        for row in places.around(span) if span is not None else ():
+        place = _span(route["dst"])
+        if place is None:
+            continue
+        for row in places.around(place):
             if route["dev"] != row["device"] or route["type"] != "unicast":
-                _ask(wanted, row, _first(span), route_text(route))
+                _ask(wanted, row, _first(place), route_text(route))
     sources = [dict(pod) for pod in pods]
     for rule in rules:
-        span = _span(rule.get("dst"))
-        for row in places.around(span) if span is not None else ():
-            _ask(wanted, row, _first(span), rule_text(rule))
+        place = _span(rule.get("dst"))
+        if place is not None:
+            for row in places.around(place):
+                _ask(wanted, row, _first(place), rule_text(rule))
         source = _span(rule.get("src"))
-        for pod in pods if source is not None and rule.get("dst") is None else ():
-            # a rule for some of the pods: the one that we have may not be among them
-            inside = _text(source[0], source[1] + (1 if source[2] - source[1] > 1 else 0))
+        if source is None or rule.get("dst") is not None:
+            continue
+        # a rule for some of the pods: the one that we have may not be among them
+        inside = _text(source[0], source[1] + (1 if source[2] - source[1] > 1 else 0))
+        for pod in pods:
             if (":" in inside) == (":" in pod["address"]):
                 sources.append({"address": inside, "iif": pod["iif"], "foreign": rule_text(rule), "invented": True})
     found = []
     for row in wanted.values():
         found.append(dict(row, src=None, iif=None, invented=False))
-        for source in sources:
-            if (":" in source["address"]) == (":" in row["dst"]):
-                more = {"foreign": row["foreign"] or source.get("foreign"), "invented": bool(source.get("invented"))}
-                found.append(dict(row, src=source["address"], iif=source["iif"], **more))
+        for origin in sources:
+            if (":" in origin["address"]) == (":" in row["dst"]):
+                more = {"foreign": row["foreign"] or origin.get("foreign"), "invented": bool(origin.get("invented"))}
+                found.append(dict(row, src=origin["address"], iif=origin["iif"], **more))
     return found
 
 

@@ -122,7 +122,7 @@ def _versions(family: t.Optional[str], of_networks: t.Sequence[int]) -> t.Tuple[
 
 
 def _table(value: object) -> int:
-    number = TABLES.get(value) or parse_decimal(value, "bad_table") if isinstance(value, (str, int)) else 0
+    number = TABLES.get(str(value)) or parse_decimal(value, "bad_table") if isinstance(value, (str, int)) else 0
     if not 1 <= number <= _ALL:
         raise ValueRefused("bad_table", "{0} is no routing table".format(quoted(value)))
     return number
@@ -168,8 +168,8 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
     for rule in wanted.values():
         places.setdefault(_where(rule), []).append(rule)
     ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
-    for rule in ours:
-        places.setdefault(_where(rule), [])
+    for own in ours:
+        places.setdefault(_where(own), [])
     purge = desired["purge"] or desired["state"] == "absent"
     for place in sorted(places, key=lambda place: (not places[place], place)):  # those that nothing replaces go last
         here = [rule for rule in ours if _where(rule) == place]
@@ -237,9 +237,9 @@ def _place(
             plan.create("rule", rule_id(rule), _view(rule))
         else:
             plan.update("rule", rule_id(rule), _view(before), _view(rule))
-    for rule in wrong:
-        if not any(_selects_same(rule, other) for other in missing):
-            plan.delete("rule", rule_id(rule), _view(rule))
+    for own in wrong:
+        if not any(_selects_same(own, other) for other in missing):
+            plan.delete("rule", rule_id(own), _view(own))
     if not gone:
         plan.steps.extend({"op": "add", "rule": rule} for rule in missing)
     elif not wanted:

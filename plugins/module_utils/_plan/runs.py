@@ -20,7 +20,10 @@ NAMES = 100
 
 def merge(events: t.Iterable[Data]) -> t.Dict[str, t.Any]:
     """Events of clusters and kinds as one: {clusters, kinds, names, count, types}; names begin with their cluster."""
-    clusters, kinds, names, types = set(), set(), set(), set()
+    clusters: t.Set[t.Any] = set()
+    kinds: t.Set[t.Any] = set()
+    names: t.Set[t.Any] = set()
+    types: t.Set[t.Any] = set()
     count = 0
     for event in events:
         clusters.add(str(event["cluster"]))

@@ -146,9 +146,9 @@ def check_groups(
         kept.append(group._replace(endpoints=tuple(endpoints)))
     refusals = []
     for word in sorted(bad):
-        texts = sorted(set(bad[word]))
-        more = " and {0} more".format(len(texts) - _SHOWN) if len(texts) > _SHOWN else ""
-        refusals.append(Refusal(label, word, "left out: {0}{1}".format("; ".join(texts[:_SHOWN]), more)))
+        told = sorted(set(bad[word]))
+        more = " and {0} more".format(len(told) - _SHOWN) if len(told) > _SHOWN else ""
+        refusals.append(Refusal(label, word, "left out: {0}{1}".format("; ".join(told[:_SHOWN]), more)))
     return kept, refusals
 
 

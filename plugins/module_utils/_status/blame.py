@@ -166,10 +166,10 @@ def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patter
     if touching:
         last = max(touching, key=_written)
         return str(last.get("manager"))[:128], last.get("time"), "by {0}".format(last.get("operation") or "Update")
-    last = max(others, key=_written) if others else None
+    newest = max(others, key=_written) if others else None
     note = "a field was removed, which leaves no owner" if change.get("action") == "update" else ""
-    if last is not None and note:
-        note += "; {0} wrote to it at {1}".format(str(last.get("manager"))[:128], last.get("time"))
+    if newest is not None and note:
+        note += "; {0} wrote to it at {1}".format(str(newest.get("manager"))[:128], newest.get("time"))
     return None, None, note
 
 
@@ -181,7 +181,8 @@ def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) ->
     """Whether a manager owns something inside the fields; of annotations only those of the patterns."""
     if not isinstance(tree, dict):
         return False
-    metadata = tree.get("f:metadata") if isinstance(tree.get("f:metadata"), dict) else {}
+    given = tree.get("f:metadata")
+    metadata: t.Dict[str, t.Any] = given if isinstance(given, dict) else {}
     for field in fields:
         if field in ("metadata", "annotations", "labels"):
             for part in ("f:annotations", "f:labels"):

@@ -45,9 +45,9 @@ def next_id(taken: t.Container[str], wanted: t.Any = None, lowest: int = MIN_ID,
         return str(number)
     size = highest - lowest + 1
     for offset in range(size):
-        number = str(lowest + (start + offset) % size)
-        if number not in taken:
-            return number
+        free = str(lowest + (start + offset) % size)
+        if free not in taken:
+            return free
     raise ValueRefused("full", "every ID from {0} to {1} is taken".format(lowest, highest))
 
 

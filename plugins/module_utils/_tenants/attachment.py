@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
@@ -40,13 +41,13 @@ class Wanted(t.NamedTuple):
 def plan_attachment(view: View, wanted: t.Sequence[Wanted], require_ready: bool = True) -> t.List[Work]:
     """One pass: twins where there are none, provider IDs once they are ready."""
     marked = _marked(view)
-    return [_turn(view, one, lambda work, one=one: _attach(work, one, marked.get(one.label, []), require_ready)) for one in wanted]
+    return [_turn(view, one, functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready)) for one in wanted]
 
 
 def plan_detachment(view: View, wanted: t.Sequence[Wanted]) -> t.List[Work]:
     """One pass: provider IDs that name our twins are cleared, and the twins go."""
     marked = _marked(view)
-    return [_turn(view, one, lambda work, one=one: _detach(work, one, marked.get(one.label, []))) for one in wanted]
+    return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in wanted]
 
 
 def _marked(view: View) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
@@ -135,8 +136,8 @@ def _network(work: Work) -> t.Optional[str]:
 def _check_free(work: Work, given: str) -> None:
     """Another's attachment is not overwritten while it lives."""
     other = interface_id_or_none(given, work.options.profile)
-    for twin in work.view.twins(NETWORK_INTERFACE) if other is not None else ():
-        if uid(twin) == other.uid and not deleting(twin) and _mark(twin) == "":
+    for twin in work.view.twins(NETWORK_INTERFACE):
+        if other is not None and uid(twin) == other.uid and not deleting(twin) and _mark(twin) == "":
             raise ValueRefused("attached_elsewhere", "another machine pool attached it as {0}".format(quoted(name(twin))))
 
 

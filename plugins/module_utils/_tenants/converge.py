@@ -165,7 +165,8 @@ def _apart(batch: t.Sequence[t.Tuple[Work, Step]]) -> t.Iterator[t.List[t.Tuple[
     rest = list(batch)
     while rest:
         seen: t.Set[t.Any] = set()
-        part, later = [], []
+        part: t.List[t.Any] = []
+        later: t.List[t.Any] = []
         for item in rest:
             places = {(item[1].side, item[1].key), id(item[0])}
             (later if places & seen else part).append(item)

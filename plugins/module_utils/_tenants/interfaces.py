@@ -85,29 +85,29 @@ def claim_twin(work: Work, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
     for twin in index.by_claimer.get(uid(source), ()):
         if not wanted or uid(twin) != wanted:
             release(work, twin, stops=False)
-    twin = index.by_uid.get(wanted) if wanted else None
     if not wanted:
         return None
-    if twin is None:
+    mine = index.by_uid.get(wanted)
+    if mine is None:
         work.wait("twin_unknown", "the network side has no interface with the uid in {0}".format(quoted(given)))
         return None
-    holder = claimer(NETWORK_INTERFACE, twin, profile)
+    holder = claimer(NETWORK_INTERFACE, mine, profile)
     if holder == uid(source):
         # the name in the labels is forced like on every other twin
         ours = link_labels(NETWORK_INTERFACE, source, profile)
-        if any(labels(twin).get(key) != value for key, value in ours.items()):
-            work.patch_twin(CLAIM, twin, {"metadata": {"labels": ours}}, stops=False)
-        return twin
-    if holder is not None or uid(twin) in index.taken:
+        if any(labels(mine).get(key) != value for key, value in ours.items()):
+            work.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
+        return mine
+    if holder is not None or uid(mine) in index.taken:
         work.wait("twin_claimed", "the interface is claimed by {0}".format(quoted(holder or "another one")))
         return None
-    if deleting(twin):
+    if deleting(mine):
         work.wait("twin_deleting", "the interface is being deleted on the network side")
         return None
-    index.taken.add(uid(twin))
+    index.taken.add(uid(mine))
     ours = link_labels(NETWORK_INTERFACE, source, profile)
-    work.patch_twin(CLAIM, twin, {"metadata": {"labels": ours}}, stops=False)
-    return twin
+    work.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
+    return mine
 
 
 def release_patch(work: Work) -> t.Dict[str, t.Any]:

@@ -41,9 +41,9 @@ def merged(current: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.Any
         key = list_key(path, wanted, current)
         if key is not None:
             known = {item[key]: item for item in current}
-            result = [merged(known.get(item[key]), item, path + ("-",)) for item in wanted]
+            rows = [merged(known.get(item[key]), item, path + ("-",)) for item in wanted]
             names = {item[key] for item in wanted}
-            return result + [item for item in current if item[key] not in names]
+            return rows + [item for item in current if item[key] not in names]
     return wanted
 
 

@@ -102,7 +102,7 @@ def _words(words: list, default: list | None = None) -> list:
     words = words[1:] if words[:1] == ["--"] else words
     if not words and default is None:
         raise LabError("which command?")
-    return words or default
+    return words or default or []
 
 
 def _exec(lab: Lab, options) -> None:

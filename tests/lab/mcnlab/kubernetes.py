@@ -41,7 +41,7 @@ def binaries(state: pathlib.Path | None = None) -> pathlib.Path:
     if result.returncode or not lines:
         raise LabError("no Kubernetes programs; see above")
     found = pathlib.Path(lines[-1])
-    if pinned and pinned != found:
+    if pinned is not None and state is not None and pinned != found:
         raise LabError(f"lab {state.name!r} was started with {pinned.name}, not with {found.name}: end it first, or use another name")
     return found
 

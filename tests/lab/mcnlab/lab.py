@@ -126,7 +126,7 @@ class Lab:
                 # Booting is work for the processor: two at a time leave some for the API servers.
                 planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
                 nodes = [boots.submit(self._node_up, machine) for machine in self.machines]
-                failures = [f.exception() for f in [*planes, *nodes] if f.exception()]
+                failures = [error for error in (f.exception() for f in [*planes, *nodes]) if error is not None]
             inventory.write(self)
             if failures:
                 raise failures[0]

@@ -65,7 +65,8 @@ def spawn(owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, comman
 def marked(owner: pathlib.Path) -> tuple:
     """(inits of nodes, all other processes) that carry this lab's mark, as process ids."""
     wanted = f"{MARK}={owner}".encode()
-    inits, others = [], []
+    inits: list[int] = []
+    others: list[int] = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:

@@ -28,7 +28,7 @@ def of_node(machine) -> dict:
     """Links, addresses, routes of all tables, rules, nft ruleset, units, and changed files of a running node."""
     node = machine.node
 
-    def tool(*command) -> object:
+    def tool(*command) -> list:
         text = process.run(machine.enter(list(command))).stdout.strip()
         return json.loads(text) if text else []
 

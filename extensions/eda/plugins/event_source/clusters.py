@@ -93,7 +93,7 @@ def _flow(name: str) -> types.ModuleType:
     if _PACKAGE not in sys.modules:
         folder = pathlib.Path(__file__).resolve().parents[4] / "plugins" / "module_utils"
         package = types.ModuleType(_PACKAGE)
-        package.__path__ = [str(folder)]  # type: ignore[attr-defined]
+        package.__path__ = [str(folder)]
         sys.modules[_PACKAGE] = package
     return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
 
