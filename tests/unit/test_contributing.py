@@ -1,0 +1,40 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What CONTRIBUTING.md and tests/README.md name is there: paths and commands, every room, every folder of tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+PAGES = {"CONTRIBUTING.md": REPO, "tests/README.md": REPO / "tests"}
+COMMANDS = set(re.findall(r"^(\w+)\(\) \{ ## ", (REPO / "tests" / "run").read_text(), re.M)) | {"exec", "help"}
+
+
+def quoted(page: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", (REPO / page).read_text())
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_paths_and_commands_exist(page: str) -> None:
+    texts = quoted(page)
+    paths = [text for text in texts if re.match(r"(?:tests|plugins|docs|roles|playbooks|meta|changelogs|unit|fixtures|conformance)/[\w./]+$", text)]
+    assert [path for path in paths if not (REPO / path).exists() and not (PAGES[page] / path).exists()] == []
+    asked = [match[1] for match in (re.search(r"tests/run (\w+)", text) for text in texts) if match]
+    assert len(paths) > 3 and asked and set(asked) <= COMMANDS
+
+
+def test_every_room_has_its_row() -> None:
+    rooms = {path.name for path in (REPO / "plugins" / "module_utils").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    named = {part for text in quoted("CONTRIBUTING.md") for part in text.split("/")}
+    assert rooms - named == set()
+
+
+def test_every_folder_of_tests_has_its_row() -> None:
+    folders = {path.name for path in (REPO / "tests").iterdir() if path.is_dir() and path.name not in ("__pycache__", "output")}
+    assert folders - set(quoted("tests/README.md")) == set()
