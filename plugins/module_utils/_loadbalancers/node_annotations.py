@@ -89,12 +89,12 @@ def _numbered(pattern: str, index: int) -> str:
     return pattern.replace(MARK, str(index), 1)
 
 
-def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], bool]]:
+def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], object]]:
     """What tells our own numbered keys, which go once nobody wants them: those of routers that are gone, and withheld passwords."""
     return [
         re.compile(re.escape(before) + ("(?:0|[1-9][0-9]{0,5})" if mark else "") + re.escape(after) + r"\Z").match
         for before, mark, after in (pattern.partition(MARK) for pattern in scheme.indexed().values())
-    ]  # type: ignore[return-value]
+    ]
 
 
 def plan_node_annotations(
