@@ -27,6 +27,8 @@ def wrong_settings(settings: t.Any) -> t.List[str]:
         if str(key) not in known:
             near = difflib.get_close_matches(str(key), sorted(known), 1, 0.6)
             found.append("{0} is no setting{1}".format(quoted(key), "; did you mean {0}?".format(near[0]) if near else ""))
+        elif isinstance(settings[key], str) and settings[key] not in known[str(key)].get("choices", [settings[key]]):
+            found.append("{0}: {1} is none of {2}".format(key, quoted(settings[key]), ", ".join(known[str(key)]["choices"])))
     checks: t.Tuple[t.Tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
         ("load_balancer", known_load_balancer, str), ("pool", parse_pool, (list, tuple)),
     )  # fmt: skip

@@ -89,6 +89,7 @@ WRONG = {
     ),
     "a namespace that is none": ({"load_balancer": "metallb:///A_B/c"}, "load_balancer: \"metallb:///A_B/c\": "),
     "a prefix that is too long": ({"pool": ["203.0.113.0/33"]}, "pool: \"203.0.113.0/33\" has a prefix longer than 32 bits"),
+    "a provider that is none": ({"provider": "equinix"}, "provider: \"equinix\" is none of static, equinix_metal"),
     "no dictionary": ("empty://", "it is a dictionary, such as {load_balancer: "),
 }  # fmt: skip
 

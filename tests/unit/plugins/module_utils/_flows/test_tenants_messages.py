@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 CLUSTERS = [{"name": "oslo"}, {"name": "rome"}]
@@ -24,3 +25,23 @@ def test_a_public_prefix_that_is_none():
     with pytest.raises(ValueRefused) as raised:
         tenants_side.allocate({"clusters": CLUSTERS, "apinet": "rome", "fabric": "f", "public_prefixes": ["198.51.100.0"]})
     assert raised.value.word == "bad_cidr" and raised.value.message.startswith("tenants_public_prefixes: '198.51.100.0'")
+
+
+class Nowhere:
+    """An API server that has no such namespace."""
+
+    cluster = "rome"
+
+    def __getattr__(self, verb):
+        def refuse(*unused, **unused_too):
+            raise KubeError("rome", verb, "namespaces \"nowhere\" not found", 404)
+
+        return refuse
+
+
+def test_a_network_side_without_its_namespace():
+    with pytest.raises(KubeError) as raised:
+        tenants.TwinsLease(Nowhere(), "nowhere", "lock", "manager").acquire()
+    row = raised.value.failure()
+    assert (row["cluster"], row["reason"], row["status"]) == ("rome", "not_found", 404)
+    assert row["message"] == "the namespace nowhere for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
