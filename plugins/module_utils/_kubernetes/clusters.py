@@ -26,8 +26,8 @@ def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
     try:
         return function()
     except (AttributeError, IndexError, KeyError, TypeError, ArithmeticError, ValueError) as error:
-        if isinstance(error, ValueError) and not (type(error) is ValueError or isinstance(error, UnicodeError)):
-            raise  # a refusal of ours, which has its own words
+        if isinstance(error, ValueRefused):
+            raise  # it has its own words
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = "an object has a form that no API server sends ({0} {1}, {2} line {3})".format(
             type(error).__name__, quoted(error), os.path.basename(place.filename), place.lineno

@@ -12,8 +12,9 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_read import read_state
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters, contained
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 FORMS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "forms_of_answers.json").read_text("utf-8"))
 
@@ -29,6 +30,26 @@ class Server:
 
     def list(self, path: str, **more: t.Any) -> Listing:
         return Listing([], "1")
+
+
+@pytest.mark.parametrize("late", [ValueError("'' is no object name"), OverflowError("inf"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")], ids=repr)
+def test_what_is_found_out_late_fails_its_cluster_alone_and_a_refusal_keeps_its_word(late: Exception) -> None:
+    clusters = Clusters([])
+    clusters.clients = t.cast(t.Any, {"evil": 1, "good": 2})
+
+    def work(name: str, unused: t.Any) -> str:
+        if name == "evil":
+            raise late
+        return name
+
+    assert clusters.write("look", ["evil", "good"], work) == {"good": "good"}
+    assert [(one["cluster"], one["reason"]) for one in clusters.failures] == [("evil", "bad_answer")] and clusters.failures[0]["message"].isprintable()
+    with pytest.raises(ValueRefused):
+        contained("evil", "look", _refuse)
+
+
+def _refuse() -> None:
+    raise ValueRefused("bad_cidr", "no")
 
 
 @pytest.mark.parametrize("row", FORMS["objects"], ids=lambda row: row["why"])
