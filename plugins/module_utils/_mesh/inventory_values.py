@@ -14,8 +14,7 @@ from .._values.refused import quoted
 from .fabric_variables import Finding
 
 #: What Ansible takes as yes or no.
-_SMALL = ("yes", "no", "y", "n", "true", "false", "on", "off", "t", "f", "1", "0", "1.0", "0.0")
-_BOOLS = frozenset(form for word in _SMALL for form in (word, word.capitalize(), word.upper()))
+_BOOLS = frozenset("yes Yes YES no No NO y Y n N true True TRUE false False FALSE on On ON off Off OFF t T f F 1 0 1.0 0.0".split())
 
 Rows = t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]]
 
