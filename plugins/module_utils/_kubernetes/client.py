@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import socket
 import ssl
 import threading
 import time
@@ -479,15 +480,22 @@ class Client:
             why = getattr(tls[0], "verify_message", "") or getattr(tls[0], "reason", "") or type(tls[0]).__name__
             return self._error(errors.Untrusted, operation, "TLS failed: {0}".format(quoted(why)))
         exceptions = urllib3.exceptions
-        if any(isinstance(one, (exceptions.TimeoutError, TimeoutError)) for one in chain):
+        # a name that is not known and a port where nobody listens are kinds of urllib3's TimeoutError too, and take no time
+        refused = any(isinstance(one, exceptions.NewConnectionError) for one in chain)
+        waited = [one for one in chain if isinstance(one, (exceptions.TimeoutError, TimeoutError)) and not isinstance(one, exceptions.NewConnectionError)]
+        if waited:
             connecting = any(isinstance(one, exceptions.ConnectTimeoutError) for one in chain)
             limit = min(self.limits.connect_seconds, seconds) if connecting else seconds
             kind = errors.Unreachable if connecting else errors.TimedOut
-            text = "no connection within {0:.3g} s" if connecting else "no answer within {0:.3g} s" + self._whose(operation, seconds)
-            return self._error(kind, operation, text.format(limit), retryable=False)
+            where = " to {0}".format(self.access.server) if connecting else ""
+            told = "no {0}{1} within {2:.3g} s".format("connection" if connecting else "answer", where, limit)
+            return self._error(kind, operation, told if connecting else told + self._whose(operation, seconds), retryable=False)
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
-        return self._error(errors.Unreachable, operation, "{0} ({1})".format(self.access.server, quoted(why)))
+        told = "{0} ({1})".format(self.access.server, quoted(why))
+        if any(isinstance(one, socket.gaierror) for one in chain):
+            told += "; this controller finds no address for the name: see kubeconfig or api_url of clusters/{0}, or its DNS".format(self.cluster)
+        return self._error(errors.Unreachable, operation, told, retryable=False if refused else None)
 
     def _whose(self, operation: str, seconds: float) -> str:
         """Whose limit such a time is: one of the user's, or one that is built in."""

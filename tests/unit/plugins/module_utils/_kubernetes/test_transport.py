@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import socket
 import ssl
 import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Unreachable
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.transport import tls_context
 from urllib3.util.ssl_ import ALPN_PROTOCOLS
 
@@ -24,3 +29,39 @@ def test_connections_do_not_change_the_context_under_each_other(monkeypatch: pyt
     assert calls == [["http/1.1"]]
     context.set_alpn_protocols(["h2"])
     assert calls[-1] == ["h2"]
+
+
+def unreachable(server: str) -> str:
+    client = Client(parse_access({"name": "aws", "api_url": server, "token": "x" * 20}))
+    with pytest.raises(Unreachable) as caught:
+        client.get("/version")
+    assert not caught.value.retryable
+    return caught.value.message
+
+
+def test_a_port_where_nobody_listens_is_no_matter_of_time() -> None:
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        server = "https://127.0.0.1:{0}".format(bound.getsockname()[1])
+        assert unreachable(server) == "{0} ('Connection refused')".format(server)
+
+
+def test_a_name_that_nobody_knows_is_told_with_the_variable() -> None:
+    told = unreachable("https://api.aws.invalid:6443")
+    assert told.startswith("https://api.aws.invalid:6443 ('") and " within " not in told
+    assert told.endswith("finds no address for the name: see kubeconfig or api_url of clusters/aws, or its DNS")
+
+
+def test_a_server_that_does_not_take_the_connection_is_told_by_its_address() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        server = "https://127.0.0.1:{0}".format(full.getsockname()[1])
+        with contextlib.ExitStack() as stack:
+            for _number in range(3):  # the kernel queues one or two, and lets the next ones wait
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(full.getsockname())
+            client = Client(parse_access({"name": "aws", "api_url": server, "token": "x" * 20}), limits=Limits(connect_seconds=0.5))
+            with pytest.raises(Unreachable, match="no connection to " + re.escape(server) + " within 0.5 s"):
+                client.get("/version")
