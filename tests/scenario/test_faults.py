@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 
 import pytest
 
 from harness import yaml
-from service_lab import LABEL, client
+from service_lab import LABEL, client, until
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa\n    forward . /etc/resolv.conf\n}\n"
@@ -148,6 +149,83 @@ def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
         assert row[capability].startswith("failed") and row["mesh"] == "ok" and row[{"services": "dns", "dns": "services"}[capability]] == "ok", row
         assert row["verify"] != "not asked"  # the last capability still had its turn
     assert_right(fabric, CLUSTERS if capability != "dns" else [])
+    assert_heals(fabric)
+
+
+#: What is wrong with each: two options of the wrong kind, and clusters that do not serve the kinds of tenants.
+LATER = {
+    "policy": {"policy_sync_timeout": "soon"}, "loadbalancers": {"load_balancers_lock_timeout": "soon"},
+    "tenants": {"tenants_source": "aws", "tenants_apinet": "gcp"},
+}  # fmt: skip
+
+
+def test_three_capabilities_that_fail_at_once_stop_no_other(fabric):
+    spoil(fabric)
+    run = site(fabric, multicluster_capabilities=[*ON["multicluster_capabilities"], *LATER], **{k: v for one in LATER.values() for k, v in one.items()})
+    assert run.rc == 2, run.out[-3000:]
+    for row in table(run).values():
+        assert {name: row[name] for name in ("mesh", "services", "dns")} == dict.fromkeys(("mesh", "services", "dns"), "ok"), row
+        assert all(row[name].startswith("failed") for name in LATER), row
+    assert_right(fabric)
+    assert_heals(fabric)
+
+
+def test_a_node_that_cannot_announce_stops_no_other(fabric):
+    """The speaker of one node fails: nodes and capabilities after it have their turn."""
+    spoil(fabric)
+    tree = yaml.safe_load(fabric.inventory.read_text())
+    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}
+    tree["all"]["children"]["aws_nodes"]["hosts"]["aws-node-2"].update(bgp_speaker_asn="many", bgp_speaker_neighbors=[{"address": "10.66.23.1", "asn": 65530}])
+    inventory = fabric.state / "inventory" / "announcing.yml"
+    inventory.write_text(yaml.safe_dump(tree))
+    asked = dict(ON, multicluster_capabilities=[*ON["multicluster_capabilities"], "loadbalancers"])
+    try:
+        run = fabric.play("site", inventory=inventory, variables=asked)
+    finally:
+        inventory.unlink()
+    assert run.rc == 2 and table(run)["aws"]["loadbalancers"] == "failed: node aws-node-2", run.out[-3000:]
+    assert {row[name] for row in table(run).values() for name in ("mesh", "services", "dns")} == {"ok"} and table(run)["gcp"]["loadbalancers"] == "ok"
+    assert_right(fabric)
+    assert_heals(fabric)
+
+
+def test_a_lock_that_is_taken_away_ends_the_run_by_its_name(fabric):
+    """Without it nothing more may be written; what was done until then is told."""
+    fabric.kubectl("gcp", "-n", "kube-system", "delete", "lease", "multicluster-run-default", "--ignore-not-found")
+
+    def steal():
+        until(lambda: "multicluster-run-default" in fabric.kubectl("gcp", "-n", "kube-system", "get", "leases", "-o", "name"), 300)
+        body = {"spec": {"holderIdentity": "a thief", "leaseDurationSeconds": 600}}
+        client(fabric, "gcp").merge_patch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-run-default", body, "drill")
+
+    spoil(fabric)
+    thief = threading.Thread(target=steal)
+    thief.start()
+    run = site(fabric, multicluster_lock="fabric")
+    thief.join()
+    assert run.rc == 2 and "another run has it now: 'a thief' since" in run.out, run.out[-3000:]
+    assert "lease_lost" in [line for line in run.out.splitlines() if "first:" in line][-1], run.out[-3000:]
+    fabric.kubectl("gcp", "-n", "kube-system", "delete", "lease", "multicluster-run-default")
+    assert_heals(fabric)
+
+
+def test_all_nodes_lost(fabric):
+    """A wrong key or user: what the clusters' APIs hold converges all the same, and the table tells."""
+    spoil(fabric, nodes=())
+    tree = yaml.safe_load(fabric.inventory.read_text())
+    for name, group in tree["all"]["children"].items():
+        if name != "clusters":
+            group["vars"]["ansible_netns_leader"] = "/nowhere"
+    inventory = fabric.state / "inventory" / "all-lost.yml"
+    inventory.write_text(yaml.safe_dump(tree))
+    try:
+        runs = [fabric.play(book, inventory=inventory, variables=ON) for book in ("site", "verify")]
+    finally:
+        inventory.unlink()
+    found = table(runs[0])
+    assert runs[0].rc != 0 and all(row["mesh"].startswith("failed: node ") and row["services"] == row["dns"] == "ok" for row in found.values()), found
+    assert runs[1].rc != 0 and all(row["verify"].startswith("failed") for row in table(runs[1]).values()), runs[1].out[-3000:]
+    assert_right(fabric, nodes=())
     assert_heals(fabric)
 
 
