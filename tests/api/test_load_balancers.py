@@ -400,6 +400,8 @@ def test_settings_out_of_the_originals_secret(server, api):
 
 def test_switched_off_means_nothing_at_all(server, api):
     make_service(api, "web")
-    result = load_balancers.run(request_for(server, load_balancer="metallb-system:config"))
-    assert not result["changed"] and any("disabled" in text for text in result["warnings"])
+    with pytest.raises(ValueError, match="names no load balancer"):
+        load_balancers.run(request_for(server, load_balancer="metallb-system:config"))
+    result = load_balancers.run(request_for(server, load_balancer=""))
+    assert not result["changed"] and not result["failures"]
     assert result["stats"]["requests"]["aws"] == {}

@@ -365,6 +365,8 @@ class LeaseServer:
 
     def answer(self, handler: t.Any, unused: int) -> None:
         self.number += 1
+        if self.mood == "removed" and handler.command == "PATCH":
+            self.lease = None
         if self.mood == "held":
             self.lease["metadata"]["resourceVersion"] = str(self.number)  # renewed, whenever somebody looks
         if handler.command == "POST" and self.lease is None and self.mood != "strange":
@@ -372,7 +374,7 @@ class LeaseServer:
             handler.send_json(self.lease, 201)
         elif handler.command == "GET" and self.lease is not None:
             handler.send_json(self.lease)
-        elif handler.command == "PATCH" and self.mood != "stolen":
+        elif handler.command == "PATCH" and self.mood not in ("stolen", "removed"):
             handler.send_json(self.lease)
         else:
             handler.send_json({"message": "no"}, 404 if handler.command == "GET" else 409)

@@ -248,7 +248,7 @@ class _Keeping:
                 try:
                     lease.check()
                 except LeaseLost as error:
-                    if "another run" in error.message:
+                    if "could not be renewed" not in error.message:
                         lost[cluster] = "cluster {0}: {1}".format(cluster, error.message)
             if lost and not is_outnumbered(len(lost), len(self.leases)):
                 self._info["lost"] = lost[min(lost)]
