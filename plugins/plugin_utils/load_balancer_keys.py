@@ -20,15 +20,17 @@ VARIABLE = "load_balancers_settings"
 def wrong_settings(settings: t.Any) -> t.List[str]:
     """What to mend in the variable of one cluster, each as a sentence about it."""
     if not isinstance(settings, t.Mapping):
-        return ["it is a dictionary, such as {{load_balancer: \"empty://\", pool: [203.0.113.0/27]}}, not {0}".format(quoted(settings))]
+        return ["it is a dictionary, such as {{load_balancer: \"empty://\", pool: [203.0.113.0/27]}}, not a {0}".format(type(settings).__name__)]
     found = []
     known = settings_spec()
     for key in settings:
         if str(key) not in known:
             near = difflib.get_close_matches(str(key), sorted(known), 1, 0.6)
             found.append("{0} is no setting{1}".format(quoted(key), "; did you mean {0}?".format(near[0]) if near else ""))
-        elif isinstance(settings[key], str) and settings[key] not in known[str(key)].get("choices", [settings[key]]):
-            found.append("{0}: {1} is none of {2}".format(key, quoted(settings[key]), ", ".join(known[str(key)]["choices"])))
+            continue
+        option = known[str(key)]
+        if option["type"] == "str" and isinstance(settings[key], str) and settings[key] not in option.get("choices", [settings[key]]):
+            found.append("{0}: {1} is none of {2}".format(key, quoted(settings[key]), ", ".join(option["choices"])))
     checks: t.Tuple[t.Tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
         ("load_balancer", known_load_balancer, str), ("pool", parse_pool, (list, tuple)),
     )  # fmt: skip
