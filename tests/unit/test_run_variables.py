@@ -140,7 +140,7 @@ def test_every_row_is_complete():
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
         assert set(row) <= {"description", "default", "of", "command_line", "choices", "type"} and row["description"].endswith("."), name
-        assert row.get("type", "bool") in inventory_values.TYPES, name
+        assert row.get("type", "bool") in inventory_values._CHECKS, name
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
     assert not set(TABLE["foreign"]) & KNOWN.names

@@ -24,7 +24,6 @@ FOLDED = {
     "_kubernetes/access.py",  # a fingerprint in hexadecimal digits
     "_linux/host.py",  # the state of a link
     "_loadbalancers/address_states.py", "_plan/outcome.py", "_tenants/load_balancers.py", "_tenants/profile.py",  # our own words
-    "_mesh/inventory_values.py",  # our own words
     "_mesh/kilo_peers.py",  # an object's name, which has to be the original's
     "_mesh/fabric_variables.py", "_mesh/inventory_names.py",  # for "did you mean"
     "_status/redact.py",  # hexadecimal digits
