@@ -103,7 +103,7 @@ def test_a_tenant_comes_and_leaves(lab, inventory):
 def test_what_is_missing_is_named(lab, inventory):
     """With the role's variable. Nothing was said where no side was named."""
     mark = lab.mark()
-    assert "Set tenants_source and tenants_apinet to the clusters that are the two sides" in play(inventory, "tenants.yml", "-e", "tenants_source=", code=2)
+    assert "Set tenants_source and tenants_apinet to the clusters that are the two sides" in play(inventory, "tenants.yml", "-e", "tenants_apinet=", code=2)
     assert lab.writes(mark) == {SOURCE: [], APINET: []}
 
 
