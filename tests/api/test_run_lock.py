@@ -292,11 +292,6 @@ def test_who_lost_its_lease_is_told(server, monkeypatch):
     keeper.end()
     assert api.get(LEASES + "/multicluster-run-lost")["spec"]["holderIdentity"] == "thief"
     api.delete(LEASES + "/multicluster-run-lost")
-    keeper = Keeper([server.access()], "lost")
-    assert keeper.answer()["held"]
-    api.delete(LEASES + "/multicluster-run-lost")
-    until(lambda: "somebody removed it" in (run_lock.ask(key) or {}).get("lost", ""))
-    keeper.end()
 
 
 def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
