@@ -24,19 +24,19 @@ MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 DRIVER = """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-sys.path.append(ask["beside"])
+sys.path.append({0!r})
 from zygote import run
 flow = importlib.import_module(ask["flow"])
 started = time.monotonic()
 try:
-    answer = {"result": run(flow, *ask["arguments"])}
+    answer = dict(result=run(flow, *ask["arguments"]))
 except Exception as error:
-    answer = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
+    answer = dict(error=str(error), kind=type(error).__name__, package=getattr(error, "package", None))
     answer["fields"] = getattr(error, "fields", dict)()
 answer["seconds"] = time.monotonic() - started
 answer["pyroute2"] = "pyroute2" in sys.modules
 print(json.dumps(answer))
-"""
+""".format(str(pathlib.Path(__file__).parent))
 
 
 #: How many times slower than a normal machine this one is; set in the emulated one, where flows run in a warm process.
@@ -110,8 +110,7 @@ class Node:
 
     def flow(self, name, *arguments):
         """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        beside = str(pathlib.Path(__file__).parent)
-        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments, "beside": beside}
+        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments}
         answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)

@@ -107,7 +107,8 @@ class Host:
 
     def decide(self, ident, how="confirm"):
         """What the module does for state confirmed or reverted."""
-        driver = DRIVER.replace("flow.run(", "flow.{0}(".format(how))
+        driver = DRIVER.replace("run(flow, ", "flow.{0}(".format(how))
+        assert driver != DRIVER
         done = subprocess.run(
             self.node.command(sys.executable, "-B", "-c", driver),
             input=json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "arguments": ["mesh", ident]}),
