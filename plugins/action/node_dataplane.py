@@ -15,7 +15,6 @@ import typing as t
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
 
-
 #: What a shell answers for a program that is not there or cannot be run, and for one that SIGKILL ended.
 _NOT_STARTED, _KILLED = (126, 127), (137, -9)
 

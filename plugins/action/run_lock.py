@@ -17,10 +17,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
-from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import check_names
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 display = Display()

@@ -75,7 +75,6 @@ from ansible import constants as C
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
 
-
 #: Warnings beyond these are counted.
 WARNINGS = 30
 

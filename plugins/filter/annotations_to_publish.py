@@ -48,7 +48,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import dataplane, kubespan_plan
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan as kubespan_plan, publishing
 
 
 def annotations_to_publish(
@@ -69,7 +69,7 @@ def annotations_to_publish(
             harvested[str(host)] = result["kubespan"].get("harvested")
     if mesh.get("mode") == kubespan_plan.MODE:
         return kubespan_plan.annotations_to_publish(mesh, announced, harvested)
-    return dataplane.annotations_to_publish(mesh, keys)
+    return publishing.annotations_to_publish(mesh, keys)
 
 
 class FilterModule:

@@ -39,8 +39,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_values import cidr_contains as compare
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_values import parse_cidr
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import cidr_contains as compare, parse_cidr
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

@@ -46,7 +46,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import CLUSTER_VARIABLES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 
 #: What a node's host may carry for this collection.
 NODE_VARIABLES = ("multicluster_cluster", "node_name")

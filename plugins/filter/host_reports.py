@@ -44,7 +44,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import publishing
 
 
 def host_reports(hostvars: t.Any, hosts: t.Sequence[str], register: str = "__node_dataplane_r_converge") -> t.Dict[str, t.Any]:
@@ -54,7 +54,7 @@ def host_reports(hostvars: t.Any, hosts: t.Sequence[str], register: str = "__nod
         given = hostvars[host]
         if register in given:
             results[str(host)] = given[register]
-    return dataplane.host_reports(results)
+    return publishing.host_reports(results)
 
 
 class FilterModule:

@@ -35,8 +35,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_values import host_route as route
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_values import parse_ip
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import host_route as route, parse_ip
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

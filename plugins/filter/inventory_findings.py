@@ -52,11 +52,16 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import Finding
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_groups import check_capabilities, check_groups, check_machines, placer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known, check_choices, check_names
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_sources import check_sources
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_values import check_types
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.groups import (
+    check_capabilities,
+    check_groups,
+    check_machines,
+    placer,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.sources import check_sources
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.values import check_types
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings

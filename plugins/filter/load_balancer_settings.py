@@ -49,7 +49,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import GRANTS
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings

@@ -48,7 +48,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.refusals import lines
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines
 
 
 def mesh_refused(

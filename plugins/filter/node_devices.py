@@ -40,7 +40,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_topology import node_part
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part
 
 
 def node_devices(mesh: t.Mapping[str, t.Any], host: str) -> t.List[t.Dict[str, t.Any]]:

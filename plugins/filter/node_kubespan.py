@@ -45,7 +45,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_plan import node_kubespan as part_of
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import node_kubespan as part_of
 
 
 def node_kubespan(

@@ -36,7 +36,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_values import parse_cidr as parse
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_cidr as parse
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

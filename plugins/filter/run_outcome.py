@@ -63,7 +63,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import refusals
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import refusals
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import Told, judge
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.

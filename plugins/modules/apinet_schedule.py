@@ -97,8 +97,8 @@ stats:
   sample: {requests: {fabric: {create: 2, delete: 1, list: 16, patch: 2}}, seconds: 0.1}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants_side
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants_args import runner_spec, side_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import side as tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.arguments import runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

@@ -143,8 +143,7 @@ sessions:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import bgp_speaker
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 

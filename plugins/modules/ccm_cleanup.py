@@ -159,8 +159,8 @@ stats:
   sample: {requests: {}, provider_calls: 2}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_cleanup
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import cleanup_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_cleanup
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import cleanup_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

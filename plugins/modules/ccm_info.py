@@ -108,8 +108,8 @@ stats:
   sample: {requests: {aws: {get: 1, list: 4}}, seconds: 0.1}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import device_spec, settings_options
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_info
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import device_spec, settings_options
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

@@ -103,8 +103,8 @@ stats:
   sample: {requests: {aws: {list: 1}}, seconds: 0.1}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_nodes
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import device_spec, writer_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import device_spec, writer_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

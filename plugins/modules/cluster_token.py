@@ -122,7 +122,7 @@ stats:
   sample: {requests: {aws: {token: 1}}, seconds: 0.02}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec

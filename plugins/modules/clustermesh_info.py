@@ -208,7 +208,7 @@ stats:
   sample: {requests: {eu: {list: 2}, us: {list: 2}}, seconds: 0.1}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh_info
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import info as clustermesh_info
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

@@ -272,7 +272,7 @@ stats:
 
 import json
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state

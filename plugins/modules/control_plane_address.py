@@ -143,8 +143,8 @@ stats:
   sample: {requests: {aws: {get: 5, list: 2}}}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import control_plane_address
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import writer_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import writer_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

@@ -170,8 +170,7 @@ stats:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ip_rules
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import ip_rules
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

@@ -161,8 +161,8 @@ stats:
   sample: {requests: {aws: {get: 1, list: 3}}, provider_calls: {aws: 0}, seconds: 0.05}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import common_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import common_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

@@ -120,7 +120,7 @@ stats:
 
 import json
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state

@@ -155,7 +155,7 @@ stats:
 
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec

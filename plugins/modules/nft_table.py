@@ -200,8 +200,7 @@ stats:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import nft_table
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import nft_table
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

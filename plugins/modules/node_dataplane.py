@@ -440,8 +440,7 @@ stats:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import boot, node_dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import boot, dataplane as node_dataplane
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 DEVICE = {

@@ -162,8 +162,7 @@ errors:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_probe
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import probe as node_probe
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 

@@ -101,8 +101,7 @@ node:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_status
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import status as node_status
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 

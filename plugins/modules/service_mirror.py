@@ -231,10 +231,10 @@ stats:
 
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import InventoryRefused
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 

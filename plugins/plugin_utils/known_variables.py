@@ -11,7 +11,7 @@ import pathlib
 import typing as t
 
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.inventory_names import Known
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known
 
 #: The collection as it is installed.
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import settings_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import settings_spec
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.load_balancer_setting import known_load_balancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from conftest import ApiServer, slices_version
 
 LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}

@@ -13,7 +13,11 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_attach, tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import (
+    attach as tenants_attach,
+    converge as tenants,
+    side as tenants_side,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, CLUSTER_KINDS, ONMETAL, SOURCE, plural
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_cleanup
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_cleanup
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from test_load_balancers_equinix import PROJECT, TOKEN, double, uid

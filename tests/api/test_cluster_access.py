@@ -11,7 +11,7 @@ import os
 import stat
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token, node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token, node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete, Unauthorized

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
 
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}, "data": {"a": "1", "n": 5}}
 ROLE = {

@@ -19,8 +19,11 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import clustermesh, clustermesh_info
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric_watch import Watch
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import (
+    converge as clustermesh,
+    info as clustermesh_info,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 

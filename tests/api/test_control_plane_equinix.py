@@ -14,7 +14,7 @@ import time
 import urllib.parse
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_nodes, control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, control_plane_address
 from test_load_balancers_equinix import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for
 
 __all__ = ["double"]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import coredns
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import fabric_preflight, fabric_status
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    preflight as fabric_preflight,
+    status as fabric_status,
+)
 from mirror_clusters import (  # pylint: disable=unused-import
     BASE,
     DEFINITION,

@@ -11,7 +11,11 @@ import json
 
 import pytest
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, load_balancers, load_balancers_read
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+    read as load_balancers_read,
+)
 
 NAMESPACE = "lb-test"
 SERVICES = "/api/v1/namespaces/{0}/services".format(NAMESPACE)

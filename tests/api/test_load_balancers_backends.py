@@ -14,7 +14,8 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import cluster_objects, cluster_token, load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 

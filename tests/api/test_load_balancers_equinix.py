@@ -15,7 +15,12 @@ import time
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import ccm_info, ccm_nodes, load_balancers, load_balancers_equinix
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    ccm_info,
+    ccm_nodes,
+    converge as load_balancers,
+    equinix as load_balancers_equinix,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags

@@ -16,8 +16,9 @@ import random
 import subprocess
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import metallb_config, yaml_text
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config
 from test_load_balancers_backends import ADVERTISEMENTS, BGP, CONFIG, METALLB, PEERS, POOLS, SECRETS, api, kinds, run, service
 
 __all__ = ["api", "kinds"]

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets, outages
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import outages
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from set_kinds import LABEL, namespace, path_of, pod, remove, serve, withdraw

@@ -16,9 +16,9 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
-from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Half a minute together; `tests/run continuous` has them.

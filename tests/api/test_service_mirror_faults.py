@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import service_mirror
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from faulty_server import FAULTS, Faulty, revive, timeout
 from mirror_clusters import NAMESPACE, endpoints, namespace, other, service, two  # pylint: disable=unused-import
 

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import outages, service_mirror
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import outages
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from mirror_clusters import FLUENTD, PODS, dead, fluentd, other, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]

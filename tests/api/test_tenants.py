@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants_store import ApiStore
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.store import ApiStore
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from tenant_servers import NAMESPACE, TEAM, source
 

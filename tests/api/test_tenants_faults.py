@@ -10,7 +10,7 @@ import random
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.lease import Lease, LeaseHeld, LeaseLost
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from faulty_server import Faulty

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants_info
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import info as tenants_info
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from tenant_servers import FULL, NAMESPACE, TEAM, attachments, nodes, routing, seed, source
 

@@ -38,7 +38,7 @@ def elements(count, changed, changes=CHANGES):
 DRIVER = inspect.getsource(elements).replace("=CHANGES", "") + """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-flow = importlib.import_module({0!r} + "_flows.nft_table")
+flow = importlib.import_module({0!r} + "_flows.node.nft_table")
 spans = elements(ask["count"], ask["changed"], {2})
 chain = {{"name": "out", "type": "filter", "hook": "output", "priority": 0, "policy": "accept", "rules": [
     [{{"match": "daddr", "family": 4, "set": {1!r}}}, {{"verdict": "accept"}}]]}}

@@ -21,7 +21,7 @@ COMMON = """
 import base64, hashlib, importlib, ipaddress, json, sys, time
 load = lambda name: importlib.import_module({0!r} + name)
 count, mesh_id = int(sys.argv[1]), "a mesh"
-subnet = load("kubespan_identity").mesh_subnet(mesh_id)
+subnet = load("kubespan.identity").mesh_subnet(mesh_id)
 
 
 def record(number):
@@ -35,7 +35,7 @@ def record(number):
 """.format(PREFIX)
 PARTS = {
     "fabric": """
-encode, plan_mesh, load_fabric = load("kubespan_annotations").encode, load("kubespan_plan").plan_mesh, load("fabric").load_fabric
+encode, plan_mesh, load_fabric = load("kubespan.annotations").encode, load("topology.kubespan").plan_mesh, load("fabric.inventory").load_fabric
 names = ["n%d" % number for number in range(count)]
 clusters = {"c": {"pod_cidrs": ["10.144.0.0/12", "fd00::/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.96.0.0/11"], "wireguard_port": 1}}
 clusters["d"] = {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.6.0.0/16"], "wireguard_port": 2}
@@ -51,7 +51,7 @@ spent = time.process_time() - started
 assert len(planned["kubespan"]["affiliates"]) == count and not planned["refused"], planned["refused"][:3]
 """,
     "node": """
-Mesh, received, targets = load("kubespan_peers").Mesh, load("kubespan_endpoints").received_endpoints, load("kubespan_targets").targets
+Mesh, received, targets = load("kubespan.peers").Mesh, load("kubespan.endpoints").received_endpoints, load("kubespan.targets").targets
 records = [record(number) for number in range(count)]
 started = time.process_time()
 peers = [(peer.allowed_ips, received(peer.endpoints, None)) for peer in Mesh(records).specs(records[0]["node_id"]).peers.values()]

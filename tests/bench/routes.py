@@ -21,7 +21,7 @@ import tempfile
 import time
 
 TABLES = {"ours": 1001, "theirs": 1002}
-FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.ip_routes"
+FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.ip_routes"
 DRIVER = """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)

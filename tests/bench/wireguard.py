@@ -24,7 +24,7 @@ import time
 
 OURS, THEIRS = "wgours", "wgtheirs"
 PORTS = {OURS: 51821, THEIRS: 51822}
-FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.wireguard_device"
+FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.wireguard_device"
 
 DRIVER = """
 import importlib, json, sys, time

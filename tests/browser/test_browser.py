@@ -9,11 +9,9 @@ import json
 import os
 import pathlib
 
-import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus
-
 import fabrics
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus
 from chromium import Chromium
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-
 from ansible_collections.multicluster.network.tests.conformance import run
 
 EDGES = sorted((pathlib.Path(__file__).resolve().parent / "vectors" / "edges").glob("*.json"))

@@ -13,7 +13,6 @@ import sys
 import typing as t
 
 import pytest
-
 from ansible_collections.multicluster.network.tests.conformance import run
 from ansible_collections.multicluster.network.tests.conformance.compare import covers, equal
 from ansible_collections.multicluster.network.tests.conformance.judges import judge

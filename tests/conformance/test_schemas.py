@@ -12,7 +12,6 @@ import re
 import typing as t
 
 import pytest
-
 from ansible_collections.multicluster.network.tests.conformance import run
 
 HERE = pathlib.Path(__file__).resolve().parent

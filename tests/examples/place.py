@@ -19,12 +19,11 @@ import sys
 import time
 import typing as t
 
+import examples
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
-
-import examples
 
 HERE = pathlib.Path(__file__).parent
 LAB = examples.REPOSITORY / "tests" / "lab" / "lab.py"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import threading
 
-import pytest
-
 import examples
+import pytest
 from place import Place
 
 #: MCN_EXAMPLES names some of the modules, for whoever works on them.

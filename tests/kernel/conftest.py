@@ -75,7 +75,7 @@ def flow_environment():
 def warm_answer(question):
     """Ask the warm process, one for the whole session; it ends with its standard input."""
     if not _WARM:
-        words = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("zygote.py")), MODULE_UTILS + "_flows."]
+        words = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("zygote.py")), MODULE_UTILS + "_flows.node."]
         _WARM.append(
             subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=flow_environment())
         )
@@ -110,7 +110,7 @@ class Node:
 
     def flow(self, name, *arguments):
         """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        question = {"flow": MODULE_UTILS + "_flows." + name, "arguments": arguments}
+        question = {"flow": MODULE_UTILS + "_flows.node." + name, "arguments": arguments}
         answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)

@@ -11,7 +11,6 @@ import re
 import sys
 
 import pytest
-
 from conftest import SLOW
 
 OTHER = {"a": "b", "b": "a"}
@@ -51,7 +50,7 @@ class Site:
             }
 
     def run(self, name, check=False, **change):
-        return self.nodes[name].flow("node_dataplane", dict(self.wants[name], **change), check)
+        return self.nodes[name].flow("dataplane", dict(self.wants[name], **change), check)
 
     def join(self):
         """Both announce, then both know each other."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-
 from test_kubespan import MESH
 
 PRINTED = pathlib.Path(__file__).with_name("talos_kubespan.nft").read_text("utf-8")
@@ -53,7 +52,7 @@ def alpha_fixture(node, implementation):
             pod_cidrs=["10.244.1.0/24"], config={"advertiseKubernetesNetworks": True}, implementation=implementation, watcher=False,
         )
         wanted = {"fabric": "mesh", "persist": True, "max_deletes": None, "devices": [], "kubespan": dict(given, **change)}
-        return node.flow("node_dataplane", wanted, False)
+        return node.flow("dataplane", wanted, False)
 
     node.converge = converge
     return node

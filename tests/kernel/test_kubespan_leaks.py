@@ -15,7 +15,6 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import MODULE_UTILS, SLOW, flow_environment
 from test_kubespan import PODS, PODS6, Site, targets_of, watch
 
@@ -42,8 +41,8 @@ print(changed)
 #: A rule that is replaced, as a repair does it.
 RULES = """
 import sys, importlib
-rules = importlib.import_module(sys.argv[1] + "_linux.rules")
-routing = importlib.import_module(sys.argv[1] + "_mesh.kubespan_routing")
+rules = importlib.import_module(sys.argv[1] + "_linux.netlink.rules")
+routing = importlib.import_module(sys.argv[1] + "_mesh.kubespan.routing")
 for number in range(int(sys.argv[2])):
     for version in (4, 6):
         rule = routing.wanted_rule(version)
@@ -97,7 +96,7 @@ def repeat(site, wishes, repeats=REPEATS):
     before = site.traffic.count("sent")
     done = subprocess.run(
         site.nodes["a"].command(sys.executable, "-B", "-c", LOOP),
-        input=json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "wishes": wishes, "repeats": repeats}),
+        input=json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "wishes": wishes, "repeats": repeats}),
         capture_output=True, text=True, check=False, env=flow_environment(), timeout=(60 + 5 * repeats) * SLOW,
     )
     assert done.returncode == 0, done.stderr

@@ -14,10 +14,12 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import MODULE_UTILS, SLOW, flow_environment
-from test_kubespan import PODS, MESH
-from test_kubespan import site_fixture  # noqa: F401 pylint: disable=unused-import
+from test_kubespan import (
+    MESH,
+    PODS,
+    site_fixture,  # noqa: F401 pylint: disable=unused-import
+)
 from test_kubespan_leaks import other
 
 OTHER_SECRET = "AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
@@ -25,10 +27,10 @@ DRIVER = """
 import importlib, json, sys
 load = lambda name: importlib.import_module({0!r} + name)
 ask = json.load(sys.stdin)
-flow, device_flow, links = load("_flows.node_dataplane"), load("_flows.wireguard_device"), load("_linux.links")
-kubespan, nft, rules = load("_flows.kubespan"), load("_linux.nft"), load("_linux.rules")
-socket_device, netlink_device = load("_linux.wg_socket").UserspaceDevice, load("_linux.wg_netlink").KernelDevice
-open_device = load("_linux.wireguard").open_device
+flow, device_flow, links = load("_flows.node.dataplane"), load("_flows.node.wireguard_device"), load("_linux.host.links")
+kubespan, nft, rules = load("_flows.node.kubespan"), load("_linux.nftables.table"), load("_linux.netlink.rules")
+socket_device, netlink_device = load("_linux.wireguard.control_socket").UserspaceDevice, load("_linux.wireguard.netlink").KernelDevice
+open_device = load("_linux.wireguard.device").open_device
 seen = []
 
 

@@ -30,8 +30,8 @@ DRIVER = """
 import importlib, ipaddress, json, os, signal, socket, subprocess, sys, time
 ask = json.load(sys.stdin)
 load = lambda name: importlib.import_module({0!r} + name)
-nft_table, ip_rules = load("_flows.nft_table"), load("_flows.ip_rules")
-rules, routes = load("_linux.rules"), load("_linux.routes")
+nft_table, ip_rules = load("_flows.node.nft_table"), load("_flows.node.ip_rules")
+rules, routes = load("_linux.netlink.rules"), load("_linux.netlink.routes")
 generations, kubespan_nft, routing, ranges = (load("_mesh.kubespan_" + name) for name in ("generations", "nft", "routing", "ranges"))
 targets = {1!r}
 

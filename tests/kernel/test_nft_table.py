@@ -30,8 +30,9 @@ STRUCTURED = """
 import importlib, json, sys
 ask = json.load(sys.stdin)
 load = lambda name: importlib.import_module({0!r} + name)
-flow, nft, kubespan_nft, generations = load("_flows.nft_table"), load("_linux.nft"), load("_mesh.kubespan_nft"), load("_mesh.kubespan_generations")
-ranges, addresses = load("_mesh.kubespan_ranges"), load("_values.addresses")
+flow, nft = load("_flows.node.nft_table"), load("_linux.nftables.table")
+kubespan_nft, generations = load("_mesh.kubespan.nft"), load("_mesh.kubespan.generations")
+ranges, addresses = load("_values.prefix_sets"), load("_values.addresses")
 members = ranges.PrefixSet.of(addresses.parse_network(text if "/" in text else text + ("/128" if ":" in text else "/32")) for text in ask["elements"])
 table = kubespan_nft.table(generations.make_layout(**ask.get("layout", {{}})), ask.get("mtu", 1420), generations.generation(ask.get("generation", "current")))
 for item in table["sets"]:

@@ -48,7 +48,7 @@ class Site:
             }
 
     def run(self, name, check=False, **change):
-        return self.nodes[name].flow("node_dataplane", dict(self.wants[name], **change), check)
+        return self.nodes[name].flow("dataplane", dict(self.wants[name], **change), check)
 
     def ping(self, address, source=PODS["a"] + ".1"):
         """True when every packet came back."""

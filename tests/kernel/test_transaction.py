@@ -20,7 +20,6 @@ import sys
 import time
 
 import pytest
-
 from conftest import DRIVER, MODULE_UTILS, SLOW, FlowFailed, flow_environment
 from test_kubespan import MESH
 from test_kubespan_example import AFFILIATES
@@ -60,7 +59,7 @@ class Host:
             node.run("mount", "-t", "tmpfs", "tmpfs", folder)
 
     def run(self, desired, check=False):
-        return self.node.flow("node_dataplane", desired, check)
+        return self.node.flow("dataplane", desired, check)
 
     def seen(self):
         """Kernel and files, without counters, handshakes and what changes by itself."""
@@ -111,7 +110,7 @@ class Host:
         assert driver != DRIVER
         done = subprocess.run(
             self.node.command(sys.executable, "-B", "-c", driver),
-            input=json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "arguments": ["mesh", ident]}),
+            input=json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "arguments": ["mesh", ident]}),
             capture_output=True, text=True, check=False, env=flow_environment(), timeout=PATIENCE,
         )
         answer = json.loads(done.stdout)
@@ -226,7 +225,7 @@ def test_what_fails_half_way_is_put_back_at_once(host):
 
 SQUATTER = "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); " \
            "print('held', flush=True); time.sleep(600)"
-HOLDER = "import time; from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock; " \
+HOLDER = "import time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock; " \
          "HostLock('multicluster.network/mesh', 60).__enter__(); print('held', flush=True); time.sleep(600)"
 
 
@@ -444,7 +443,7 @@ def kill_after(host, desired, seconds):
         host.node.command(sys.executable, "-B", "-c", DRIVER), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, env=flow_environment(), start_new_session=True,
     )
-    process.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node_dataplane", "arguments": [desired, False]}).encode())
+    process.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "arguments": [desired, False]}).encode())
     process.stdin.close()
     time.sleep(seconds)
     running = process.poll() is None

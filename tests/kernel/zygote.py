@@ -20,7 +20,7 @@ import time
 import traceback
 
 LIBRARY = "pyroute2"
-FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "kubespan_preflight", "kubespan_watch", "node_dataplane")
+FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "kubespan_preflight", "kubespan_watch", "dataplane")
 
 
 class Hidden:

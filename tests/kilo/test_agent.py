@@ -14,7 +14,6 @@ import re
 import subprocess
 
 import pytest
-
 from agents import LATE, G
 
 ACROSS = [("eu-1-pod-1", "us-2-pod-1"), ("us-1-pod-1", "eu-2-pod-1")]

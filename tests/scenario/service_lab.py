@@ -15,7 +15,6 @@ import time
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-
 from harness import LAB
 
 LABEL = "mirror.semaphore.uw.io/mirror-service"

@@ -20,7 +20,6 @@ import time
 
 import pytest
 import yaml
-
 from harness import REPO
 from service_lab import make_fluentd, make_pod, remove_pod, until
 

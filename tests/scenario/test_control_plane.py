@@ -12,8 +12,7 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import control_plane_address
-
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import control_plane_address
 from control_plane_lab import EIP, MOVE, PORT, PREFIX, SERVERS, TOKEN, Plane, certificates
 
 

@@ -13,7 +13,6 @@ import pathlib
 import re
 
 import pytest
-
 from harness import REPO
 from service_lab import client, make_fluentd
 from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels

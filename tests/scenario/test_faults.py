@@ -14,7 +14,6 @@ import re
 import threading
 
 import pytest
-
 from harness import yaml
 from service_lab import LABEL, client, until
 

@@ -21,9 +21,9 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
-from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 
 KILLS = int(os.environ.get("MCN_KILLS", "6"))
 FROM = int(os.environ.get("MCN_KILLS_FROM", "0"))

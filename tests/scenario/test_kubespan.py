@@ -9,8 +9,7 @@ import json
 import pathlib
 import re
 
-from test_rollback import CONTROLLER, TIMER, assert_taken_back, state
-from test_rollback import play as ssh_play
+from test_rollback import CONTROLLER, TIMER, assert_taken_back, play as ssh_play, state
 
 #: What a node of the worked example prints.
 PRINTED = pathlib.Path(__file__).resolve().parents[1] / "kernel" / "talos_kubespan.nft"

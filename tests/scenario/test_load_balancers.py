@@ -17,7 +17,6 @@ import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-
 from harness import LAB
 
 ROUTER, NODES = "10.66.23.1", {"aws-node-1": "10.66.23.31", "aws-node-2": "10.66.23.32"}

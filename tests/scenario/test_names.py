@@ -18,7 +18,6 @@ import pathlib
 
 import pytest
 import yaml
-
 from harness import REPO
 from service_lab import client, in_pod, make_fluentd, only, pods_serve, running, until
 

@@ -13,11 +13,10 @@ import contextlib
 import json
 import re
 
+import felix_double as felix
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.filter.policy_selector import policy_selector
-
-import felix_double as felix
 from harness import REPO
 from service_lab import client, pod_address, running, until
 

@@ -15,7 +15,6 @@ import json
 import tarfile
 
 import yaml
-
 from service_lab import client
 from test_kubespan import MESH
 

@@ -9,7 +9,6 @@ import json
 import re
 
 import pytest
-
 from service_lab import LABEL, client, make_fluentd, make_pod, only, pods_serve, remove_pod, source_has, until
 from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels
 

@@ -21,7 +21,6 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
-
 from control_plane_lab import EIP, GATEWAY, MOVE, NET, PORT, PREFIX, SERVERS, TOKEN, Plane, ip
 from harness import LAB, REPO
 

@@ -11,7 +11,6 @@ import threading
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
-
 from service_lab import LABEL, client
 from test_mesh import _foreign_node
 

@@ -15,7 +15,7 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible_collections.multicluster.network.plugins.filter.fabric_definition import fabric_definition
 from ansible_collections.multicluster.network.plugins.filter.inventory_findings import inventory_findings
-from ansible_collections.multicluster.network.plugins.module_utils._flows import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
 
 
 def read(sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Tuple[t.Any, t.Dict[str, t.List[str]]]:

@@ -11,10 +11,10 @@ import re
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_args import settings_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import settings_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric_variables import CLUSTER_VARIABLES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -16,8 +16,11 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import kubernetes, ports  # noqa: E402  # pylint: disable=wrong-import-position
-from mcnlab import lab as labs  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import (  # noqa: E402  # pylint: disable=wrong-import-position
+    kubernetes,
+    lab as labs,  # pylint: disable=wrong-import-position
+    ports,
+)
 from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
 
 NAMES = ("etcd", "api")

@@ -10,20 +10,27 @@ import typing as t
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._io.json_api import JsonApi, Manners
+from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+    endpoints as kilo_endpoints,
+    meshes as kilo_meshes,
+    values as kilo_values,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    kilo_endpoints, kilo_meshes, kilo_values, kubespan_annotations, kubespan_endpoints, kubespan_identity, node_listing, semaphore_peers,
-)  # fmt: skip
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import node_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
+    annotations as kubespan_annotations,
+    endpoints as kubespan_endpoints,
+    identity as kubespan_identity,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import peers as semaphore_peers  # fmt: skip
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
 from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, ascii_text, keys, names, numbers, selectors
 from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import Fields
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 MANNERS = Manners(str, lambda status, method, path: "api", lambda status, method: False)
 KEY = "2BTwBcDdDWTsTSr3wPkFVyQUUzZcNUOKQYSNuVLUsCM="

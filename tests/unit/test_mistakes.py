@@ -11,9 +11,8 @@ import typing as t
 
 import inventories
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import inventory_names
-from hypothesis import given
-from hypothesis import strategies as st
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names as inventory_names
+from hypothesis import given, strategies as st
 
 GOOD = """\
 clusters:
@@ -272,8 +271,8 @@ def test_an_inventory_with_a_password_says_nothing_of_itself(tmp_path):
     vault = "$ANSIBLE_VAULT;1.1;AES256\n3333\n"
     inventories.write(tmp_path, {"base/hosts.yml": GOOD, "more/hosts.ini": "[spare]\nx1\n"})
     inventories.write(tmp_path, {"more/group_vars/spare.yml": vault})
-    from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
     from ansible.parsing.dataloader import DataLoader
+    from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 
     found = read_sources([str(tmp_path / "base"), str(tmp_path / "more")], DataLoader())
     assert found[str(tmp_path / "base")]["aws-1"].cluster == "aws"

@@ -14,10 +14,49 @@ import typing as t
 import pytest
 
 UTILS = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "module_utils"
-PURE = ("_values", "_plan", "_mesh", "_services", "_policy", "_loadbalancers", "_tenants", "_status")
-EDGES = ("_kubernetes", "_linux", "_io")
+_BASE = ("_values", "_plan")
+_NETLINK = ("_values", "_linux", "_linux/netlink")
+#: Every room and the rooms whose files it may import besides its own: there are no circles, and no exceptions.
+PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+    "_values": (),
+    "_plan": ("_values",),
+    "_dataplane": _BASE,
+    "_mesh/semaphore": _BASE,
+    "_mesh/kubespan": (*_BASE, "_dataplane"),
+    "_mesh/fabric": (*_BASE, "_dataplane", "_mesh/semaphore"),
+    "_kilo": (*_BASE, "_mesh/fabric"),
+    "_mesh/topology": (*_BASE, "_kilo", "_mesh/fabric", "_mesh/kubespan", "_mesh/semaphore"),
+    "_services": _BASE,
+    "_policy": _BASE,
+    "_loadbalancers": _BASE,
+    "_tenants": _BASE,
+    "_status": _BASE,
+}
+EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+    "_kubernetes": (*_BASE, "_module"),
+    "_io": (*_BASE, "_module"),
+    "_linux": ("_values",),
+    "_linux/netlink": ("_values", "_linux"),
+    "_linux/wireguard": _NETLINK,
+    "_linux/nftables": _NETLINK,
+    "_linux/host": (*_NETLINK, "_dataplane", "_linux/wireguard", "_linux/nftables"),
+}
+_API = (*PURE_ROOMS, "_module", "_kubernetes", "_io", "_linux", "_linux/host")
+FLOW_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+    "_flows/node": (*_BASE, "_dataplane", "_mesh/kubespan", "_loadbalancers", "_io", *(room for room in EDGE_ROOMS if room.startswith("_linux"))),
+    "_flows/fabric": _API,
+    "_flows/services": (*_API, "_flows/fabric"),
+    "_flows/load_balancers": (*_API, "_flows/fabric"),
+    "_flows/tenants": (*_API, "_flows/fabric"),
+    "_flows/clustermesh": (*_API, "_flows/fabric"),
+}
+ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}
+PURE = tuple(sorted({room.split("/")[0] for room in PURE_ROOMS}))
+EDGES = tuple(sorted({room.split("/")[0] for room in EDGE_ROOMS}))
 #: Rooms that also run on nodes, where there is no Ansible.
-ON_NODES = ("_values", "_plan", "_mesh", "_linux")
+ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flows/node")
+#: Files side by side that a reader still takes in.
+MOST_FILES = 30
 #: Libraries of pure rooms; those of the second line only inside functions.
 PURE_LIBRARIES = ("netaddr",)
 PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
@@ -87,49 +126,56 @@ def is_standard(name: str) -> bool:
     return name == "__future__" or (name in names if names is not None else name not in ("ansible", "netaddr", "yaml"))
 
 
+def room_of(name: str) -> str:
+    """The room of a path below module_utils, as text with slashes."""
+    parts = name.split("/")
+    for length in range(len(parts), 0, -1):
+        if "/".join(parts[:length]) in ROOMS:
+            return "/".join(parts[:length])
+    return parts[0]
+
+
+@pytest.mark.parametrize("path", files(*PURE, *EDGES, "_flows"), ids=lambda path: str(path.relative_to(UTILS)))
+def test_a_room_imports_only_what_lies_below_it(path: pathlib.Path) -> None:
+    own = room_of(str(path.relative_to(UTILS).parent))
+    assert own in ROOMS, "a new room: say in this test what it may import"
+    wrong = []
+    for item in imports_of(path):
+        if item.relative and room_of(item.target.replace(".", "/")) not in (own, *ROOMS[own]):
+            wrong.append(show(path, item))
+        elif not item.relative and top(item) == "ansible_collections":
+            wrong.append(show(path, item))
+    assert not wrong
+
+
+def test_rooms_have_no_circles() -> None:
+    done: t.Set[str] = set()
+    todo = dict(ROOMS)
+    while todo:
+        ready = [room for room, below in todo.items() if all(other in done or other == "_module" for other in below)]
+        assert ready, "these rooms stand above each other: {0}".format(", ".join(sorted(todo)))
+        done.update(ready)
+        todo = {room: below for room, below in todo.items() if room not in done}
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in files(*PURE, *EDGES, "_flows")}), ids=lambda folder: str(folder.relative_to(UTILS)))
+def test_a_folder_can_be_read_at_a_glance(folder: pathlib.Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= MOST_FILES
+
+
 @pytest.mark.parametrize("path", files(*PURE), ids=lambda path: str(path.relative_to(UTILS)))
-def test_pure_rooms(path: pathlib.Path) -> None:
-    own = path.relative_to(UTILS).parts[0]
+def test_pure_rooms_know_no_library_of_io(path: pathlib.Path) -> None:
     wrong = []
     for item in imports_of(path):
         if item.relative:
-            allowed = top(item) in ("_values", "_plan", own)
-        elif is_standard(top(item)):
+            continue
+        if is_standard(top(item)):
             allowed = top(item) not in IMPURE_MODULES
         else:
             allowed = top(item) in PURE_LIBRARIES or (item.lazy and top(item) in PURE_LAZY_LIBRARIES)
         if not allowed:
             wrong.append(show(path, item))
     assert not wrong
-
-
-@pytest.mark.parametrize("path", files("_values"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_values_know_nobody(path: pathlib.Path) -> None:
-    assert not [show(path, item) for item in imports_of(path) if item.relative and top(item) != "_values"]
-
-
-@pytest.mark.parametrize("path", files(*EDGES), ids=lambda path: str(path.relative_to(UTILS)))
-def test_edges_know_no_domain(path: pathlib.Path) -> None:
-    own = path.relative_to(UTILS).parts[0]
-    allowed = {"_values", "_plan", own}
-    if own not in ON_NODES:
-        allowed.add("_module")  # how a module ends knows no domain either
-    wrong = []
-    for item in imports_of(path):
-        if not item.relative:
-            if top(item) == "ansible_collections":
-                wrong.append(show(path, item))
-        elif top(item) not in allowed and not (own == "_linux" and item.target.startswith("_mesh.")):
-            wrong.append(show(path, item))
-    assert not wrong
-
-
-@pytest.mark.parametrize("path", files("_linux"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_linux_takes_only_pure_rules_of_the_mesh(path: pathlib.Path) -> None:
-    """_linux may use constants and pure rules of _mesh, never what knows the fabric."""
-    fabric = ("fabric", "claims", "semaphore", "calico", "node_listing")
-    names = [item for item in imports_of(path) if item.relative and item.target.startswith("_mesh.")]
-    assert not [show(path, item) for item in names if item.target.split(".")[1].startswith(fabric)]
 
 
 @pytest.mark.parametrize("path", files("_flows"), ids=lambda path: str(path.relative_to(UTILS)))

@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import inventory_values
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import values as inventory_values
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options, run_variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -17,7 +17,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins" / "module_utils"
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_troubleshooting.rst").read_text("utf-8")
 SAID = "\n".join(re.findall(r"(?m)^   \* - (.*)$", GUIDE))
-MESH = ("fabric_checks", "fabric_variables", "inventory_names", "inventory_groups", "inventory_sources", "claims", "semaphore_topology", "semaphore_peers")
+MESH = (
+    "fabric/checks", "fabric/variables", "fabric/names", "fabric/groups", "fabric/sources", "fabric/claims",
+    "topology/semaphore", "semaphore/peers",
+)
 #: Words of checks that people do not meet: another one comes first, or a module alone says them.
 INNER = {"name_invalid"}
 #: Names of calls whose reason word is an argument, and which one.
@@ -39,7 +42,10 @@ def words(path: pathlib.Path) -> t.Set[str]:
     return {word for word in found if re.fullmatch(r"[a-z]+(_[a-z]+)+", word)}
 
 
-@pytest.mark.parametrize("path", [UTILS / "_mesh" / (name + ".py") for name in MESH] + [UTILS / "_status" / "preflight.py"], ids=lambda path: path.stem)
+FILES = [*(UTILS / "_mesh" / (name + ".py") for name in MESH), UTILS / "_status" / "preflight.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: "{0}/{1}".format(path.parent.name, path.stem))
 def test_every_word_has_its_row(path):
     assert words(path), "the words are said in another way now"
     missing = {word for word in words(path) - INNER if "``{0}``".format(word) not in SAID}

@@ -30,33 +30,36 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
 
 import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._flows import kubespan_node, node_contests, node_guard, persistence, run_lock  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, token_file  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits, Resource  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux import secret_files, settings  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.lock_file import LockFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import metallb_config, reservations, service_plan  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock_file import LockFile  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import key_files as secret_files  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cluster_uids import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reserved_ranges import Reserved  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_topology  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import open_claims  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.refusals import lines  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import members_of, name_sets  # noqa: E402
@@ -567,13 +570,15 @@ def test_lookalikes() -> None:
 
 def test_the_stage_has_no_switch() -> None:
     """No module, role or plan takes anything that leaves the claims stage out."""
-    for path in (TESTS.parent / "plugins" / "module_utils" / "_mesh").glob("*claims*.py"):
+    stages = sorted((TESTS.parent / "plugins" / "module_utils" / "_mesh").rglob("*claims*.py"))
+    assert len(stages) == 2, stages
+    for path in stages:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
                 given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
                 assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet"}, path
-    for planner in ("semaphore_topology.py", "kubespan_plan.py"):
-        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / planner).read_text("utf-8"))
+    for planner in ("semaphore.py", "kubespan.py"):
+        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / planner).read_text("utf-8"))
         (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_mesh"]
         calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
         assert calls and not any(isinstance(node, ast.If) for node in calls), planner
@@ -687,9 +692,9 @@ def test_passwords_and_tokens_are_no_log() -> None:
 
 def test_passwords_of_sessions_are_withheld() -> None:
     assert metallb_config.Options().passwords == metallb_config.WITHHOLD
-    spec = dict(_options(ast.parse((MODULES.parent / "module_utils" / "_flows" / "load_balancers_args.py").read_text("utf-8"))))
+    spec = dict(_options(ast.parse((MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8"))))
     assert spec["bgp_pass"]["no_log"] is True
-    text = (MODULES.parent / "module_utils" / "_flows" / "load_balancers_args.py").read_text("utf-8")
+    text = (MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8")
     assert 'publish_bgp_password={"type": "bool", "default": False' in text
     setup = ast.parse((MODULES.parent / "module_utils" / "_loadbalancers" / "setup.py").read_text("utf-8"))
     tests = [node.test for node in ast.walk(setup) if isinstance(node, ast.IfExp) and "PLAIN" in ast.dump(node.body)]

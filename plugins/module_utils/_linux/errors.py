@@ -11,7 +11,6 @@ import errno
 import os
 import typing as t
 
-
 #: The mend is a variable of the inventory, for most hosts are reached by an ordinary user.
 NEEDS_ROOT = "this needs root: set ansible_become: true for the host; in a container it needs CAP_NET_ADMIN too"
 

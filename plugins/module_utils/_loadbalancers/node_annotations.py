@@ -15,7 +15,7 @@ from .._plan.annotations import Patch, plan_annotations
 from .._plan.plan import Plan
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
-from .bgp import NodeBgp
+from .bgp.values import NodeBgp
 from .identities import DEFAULT_DOMAIN
 
 LEGACY, INDEXED, BOTH = "legacy", "indexed", "both"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .bgp import NodeBgp, ProjectBgp
+from .bgp.values import NodeBgp, ProjectBgp
 from .instances import Device
 from .reservations import Assignment, Reservation
 

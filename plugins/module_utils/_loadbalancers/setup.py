@@ -11,13 +11,13 @@ import typing as t
 
 from .._values.addresses import parse_network
 from .._values.refused import ValueRefused, quoted
-from . import metallb_config, metallb_resources
-from .bgp import NodeBgp
-from .bgp_claims import BgpGrants
+from .bgp.claims import BgpGrants
+from .bgp.values import NodeBgp
 from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
 from .ledger import Ledger
 from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, known_load_balancer, parse_load_balancer
 from .locations import Places
+from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
 from .reservations import Owner
 from .reserved_ranges import Reserved

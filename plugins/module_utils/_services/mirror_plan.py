@@ -21,7 +21,6 @@ from .offers import Listed, Offers, Options
 from .slices import SERVICE_NAME
 from .sweeps import MARKS, MIRROR, Scope, mark_of, marked, stale
 
-
 _NO_WORDS: t.FrozenSet[str] = frozenset()
 
 

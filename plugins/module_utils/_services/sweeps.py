@@ -20,8 +20,7 @@ from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
 from .mirror_writes import Settled
 from .offers import Offers, Options
-from .slices import MANAGED_BY as SLICE_MANAGED_BY
-from .slices import SERVICE_NAME
+from .slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME
 
 #: The labels by which our objects, and the original program's, are known.
 MARKS = (MIRRORED, PREFIX_LABEL, GLOBAL, MIRRORED_SLICE, CLUSTER_LABEL, SERVICE_NAME, SLICE_MANAGED_BY)

@@ -16,8 +16,8 @@ import typing as t
 
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
-from .style import SCRIPT, STYLE
 from .scope import behind, line
+from .style import SCRIPT, STYLE
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN
 
 Data = t.Mapping[str, t.Any]

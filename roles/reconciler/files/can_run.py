@@ -12,7 +12,7 @@ REASONS = [
     ("ansible", "ansible-core is not installed for this Python (reconciler_python)"),
     ("kubernetes", "the Python library kubernetes is not installed for this Python (reconciler_python)"),
     (
-        "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler",
+        "ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.reconciler",
         "the collection is not below reconciler_collections_path, or the user may not read it",
     ),
 ]

@@ -19,10 +19,12 @@ import types
 import typing as t
 import urllib.parse
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_bgp, load_balancers_equinix
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    bgp as load_balancers_bgp,
+    equinix as load_balancers_equinix,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    bgp,
     equinix_records,
     garbage,
     identities,
@@ -37,6 +39,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     setup,
     static_pool,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

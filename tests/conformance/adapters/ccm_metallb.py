@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import load_balancers_backends as backends
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import backends
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    bgp,
-    metallb_config,
-    metallb_names,
-    metallb_resources,
-    setup,
-    yaml_text,
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import setup, yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import (
+    config as metallb_config,
+    names as metallb_names,
+    resources as metallb_resources,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    kilo_diff,
-    kilo_endpoints,
-    kilo_meshes,
-    kilo_nodes,
-    kilo_peers,
-    kilo_plan,
-    kilo_sources,
-    kilo_status,
-    kilo_values,
+from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+    diff as kilo_diff,
+    endpoints as kilo_endpoints,
+    meshes as kilo_meshes,
+    nodes as kilo_nodes,
+    peers as kilo_peers,
+    plan as kilo_plan,
+    sources as kilo_sources,
+    status as kilo_status,
+    values as kilo_values,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

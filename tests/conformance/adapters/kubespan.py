@@ -15,26 +15,23 @@ import fractions
 import ipaddress
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wg_values import new_dump, new_peer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    constants,
-    device_plan,
-    device_wanted,
-    kubespan_annotations,
-    kubespan_config,
-    kubespan_endpoints,
-    kubespan_filters,
-    kubespan_generations,
-    kubespan_identity,
-    kubespan_merge,
-    kubespan_mtu,
-    kubespan_peers,
-    kubespan_ranges,
-    kubespan_routing,
-    kubespan_states,
-    kubespan_targets,
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import constants, device_plan, device_wanted
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
+    annotations as kubespan_annotations,
+    config as kubespan_config,
+    endpoints as kubespan_endpoints,
+    filters as kubespan_filters,
+    generations as kubespan_generations,
+    identity as kubespan_identity,
+    mtu as kubespan_mtu,
+    peers as kubespan_peers,
+    routing as kubespan_routing,
+    states as kubespan_states,
+    targets as kubespan_targets,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values import keys, private_keys, x25519
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan_merge
+from ansible_collections.multicluster.network.plugins.module_utils._values import keys, prefix_sets as kubespan_ranges, private_keys, x25519
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Unhandled

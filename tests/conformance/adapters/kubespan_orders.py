@@ -15,9 +15,9 @@ import contextlib
 import typing as t
 from unittest import mock
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import kubespan, nft_table, wireguard_device
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wg_values import new_dump, new_peer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_routing
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import kubespan, nft_table, wireguard_device
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 
 from ..outcome import Unhandled
 
@@ -113,7 +113,7 @@ class Host:
         return len(add) + len(remove)
 
     def apply_rules(self, steps: t.Sequence[Data]) -> int:
-        """As _linux.rules."""
+        """As _linux.netlink.rules."""
         self.writes.extend(["rules"] if steps else [])
         return len(steps)
 

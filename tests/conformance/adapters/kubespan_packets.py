@@ -139,10 +139,14 @@ class Host:
         """Our table, rules and routes, by the code that the modules call."""
         if self._applied == (generation, mtu):
             return
-        from ansible_collections.multicluster.network.plugins.module_utils._flows import nft_table
-        from ansible_collections.multicluster.network.plugins.module_utils._linux import routes, rules
-        from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_generations, kubespan_nft, kubespan_routing
-        from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+        from ansible_collections.multicluster.network.plugins.module_utils._flows.node import nft_table
+        from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import routes, rules
+        from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
+            generations as kubespan_generations,
+            nft as kubespan_nft,
+            routing as kubespan_routing,
+        )
+        from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 
         layout, gen = kubespan_generations.Layout(), kubespan_generations.generation(generation)
         run("ip", "link", "set", "kubespan", "mtu", str(mtu))

@@ -16,20 +16,22 @@ import pathlib
 import tempfile
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_annotations
-from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wg_values import new_dump, new_peer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    dataplane,
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import (
     device_plan,
     device_wanted,
-    fabric,
     key_plan,
+    parts as dataplane,
     route_set,
-    semaphore_annotations,
-    semaphore_device,
-    semaphore_topology,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import inventory as fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import (
+    annotations as semaphore_annotations,
+    device as semaphore_device,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.names import check_interface_name, parse_cluster_name
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

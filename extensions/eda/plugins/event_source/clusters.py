@@ -108,7 +108,7 @@ def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
 
 async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
     """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
-    flow, watch, runs, lock = (_flow(name) for name in ("_flows.fabric_watch", "_kubernetes.watch", "_plan.runs", "_flows.run_lock"))
+    flow, watch, runs, lock = (_flow(name) for name in ("_flows.fabric.watch", "_kubernetes.watch", "_plan.runs", "_flows.fabric.run_lock"))
     stop, loop = threading.Event(), asyncio.get_running_loop()
     clusters = [dict(entry) for entry in args.get("clusters") or ()]
     rows = watched(args)

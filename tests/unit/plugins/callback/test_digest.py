@@ -14,8 +14,7 @@ import types
 import pytest
 from ansible_collections.multicluster.network.plugins.callback.digest import CallbackModule
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 class Screen:

@@ -16,8 +16,7 @@ from ansible_collections.multicluster.network.plugins.filter.load_balancer_setti
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 NAMES = [item for item in SETTINGS if item.name != "bgp_node_selector"]
 VALUES = {"text": st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=20), "boolean": st.booleans()}

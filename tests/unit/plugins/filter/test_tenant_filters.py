@@ -12,8 +12,7 @@ import typing as t
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 SOURCE = {"kind": "VirtualIP", "metadata": {"namespace": "team-a", "name": "vip-1", "uid": "u-1"}}
 PART = st.text(st.characters(blacklist_characters="/", blacklist_categories=("Cs",)))

@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import persistence
-from ansible_collections.multicluster.network.plugins.module_utils._linux import bundle
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import bundle
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(persistence.__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(persistence.__file__))))
 
 
 def imports_of(name):
@@ -48,15 +48,15 @@ def closure(start):
 
 
 def test_the_archive_holds_exactly_what_its_entry_imports():
-    assert sorted(persistence.BOOT_FILES) == sorted(closure("_flows/boot.py"))
+    assert sorted(persistence.BOOT_FILES) == sorted(closure("_flows/node/boot.py"))
 
 
 def test_the_archive_runs_without_ansible_and_the_collection(tmp_path):
     archive = tmp_path / "dataplane.pyz"
-    archive.write_bytes(bundle.build(persistence.BOOT_FILES, "_flows.boot"))
+    archive.write_bytes(bundle.build(persistence.BOOT_FILES, "_flows.node.boot"))
     ran = subprocess.run([sys.executable, "-I", str(archive)], capture_output=True, text=True, check=False, cwd=str(tmp_path))
     assert ran.returncode == 2 and "usage" in ran.stderr
 
 
 def test_the_same_sources_give_the_same_bytes():
-    assert bundle.build(persistence.BOOT_FILES, "_flows.boot") == bundle.build(persistence.BOOT_FILES, "_flows.boot")
+    assert bundle.build(persistence.BOOT_FILES, "_flows.node.boot") == bundle.build(persistence.BOOT_FILES, "_flows.node.boot")

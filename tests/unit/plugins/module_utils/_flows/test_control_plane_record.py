@@ -10,7 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import control_plane_address
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 

@@ -11,12 +11,11 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_run import Run
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.run import Run
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8"))
 MANAGER = "multicluster.network/t"

@@ -13,18 +13,19 @@ import pathlib
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_contests
-from ansible_collections.multicluster.network.plugins.module_utils._flows.kubespan_node import SEAT
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_plan, semaphore_topology
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.contests import Claimant, Record, settle
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_annotations import KEYS, NODE_ID, PUBLIC_KEY, encode
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_address
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.contests import Claimant, Record, settle
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.kubespan_node import SEAT
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import KEYS, NODE_ID, PUBLIC_KEY, encode
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import (
+    kubespan as kubespan_plan,
+    semaphore as semaphore_topology,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+from hypothesis import given, settings, strategies as st
 
 TABLE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "stolen_identities.json").read_text("utf-8"))
 MESH = "our mesh"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows import node_dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane as node_dataplane
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
 
 

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import persistence
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 
 STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}], "key_files": []}

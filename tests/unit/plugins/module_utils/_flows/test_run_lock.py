@@ -18,11 +18,10 @@ import time
 
 import pytest
 from ansible.errors import AnsibleActionFail
-
 from ansible_collections.multicluster.network.plugins.action import run_lock as action
-from ansible_collections.multicluster.network.plugins.module_utils._flows import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
-from ansible_collections.multicluster.network.plugins.module_utils._linux import processes
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
 NOBODY = pwd.getpwnam("nobody").pw_uid

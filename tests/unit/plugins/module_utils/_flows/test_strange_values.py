@@ -11,19 +11,14 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import (
-    cluster_nodes,
-    clustermesh,
-    load_balancers,
-    mesh_plan,
-    network_sets,
-    node_annotations,
-    service_mirror,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_nodes, mesh_plan, node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror, network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import decode
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_hosts import Grant
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "strange_values.json").read_text("utf-8"))
 VALUES = [json.loads(text) for text in HOSTILE["values"]] + [10 ** HOSTILE["digits"], "x" * HOSTILE["letters"]]

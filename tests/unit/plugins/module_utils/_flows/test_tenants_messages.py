@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants, side as tenants_side
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -21,8 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS, access_spec, hide_secrets
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.kubeconfig import parse_kubeconfig, secret_leaves
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 TOKEN = "eyJhbGciOi.very-secret_token~+/=="
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

@@ -10,7 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_read import read_state
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.read import read_state
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters, contained
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
@@ -66,4 +66,4 @@ def test_one_cluster_with_a_strange_object_does_not_stop_the_others(row: t.Any, 
     assert found == {"good": "u"}
     (failure,) = clusters.failures
     assert failure["cluster"] == "evil" and failure["reason"] == "bad_answer" and failure["message"].isprintable() and len(failure["message"]) < 400
-    assert "load_balancers_read.py" in failure["message"]
+    assert "read.py" in failure["message"]

@@ -17,8 +17,7 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import client as client_of
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import client as client_of, errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import fan_out

@@ -8,10 +8,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import nft, rules, wg_netlink
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import os_reason
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import NetlinkRefused
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import NetlinkRefused
+from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import table as nft
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
 
 SAYS = {
     "a file": lambda number: os_reason(OSError(number, "")),

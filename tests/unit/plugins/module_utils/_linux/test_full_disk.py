@@ -9,7 +9,6 @@ import os
 import resource
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, read_state, write_state
 
 

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import settings
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.guard import folder_mode
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.guard import folder_mode
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings
 
 
 @pytest.fixture(name="host")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import netlink, nft_codec, nft_rules, route_codec, rules, wg_netlink
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import attribute
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink, route_codec, rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import attribute
+from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import codec as nft_codec, rules as nft_rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
+from hypothesis import given, strategies as st
 
 raw = st.binary(max_size=24)
 leaf = st.tuples(st.integers(0, 20), st.just(b"") | raw)

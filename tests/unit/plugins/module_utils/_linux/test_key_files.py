@@ -11,11 +11,10 @@ import os
 import stat
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import wireguard_key
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import wireguard_key
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.keys import KeyFile
-from ansible_collections.multicluster.network.plugins.module_utils._linux.secret_files import write_new
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.key_files import write_new
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 

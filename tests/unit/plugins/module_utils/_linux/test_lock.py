@@ -16,13 +16,11 @@ import sys
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import lock, processes
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.lock import HostLock
-from ansible_collections.multicluster.network.plugins.module_utils._linux.lock_file import LockFile, read_record
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock, processes
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock_file import LockFile, read_record
+from hypothesis import given, strategies as st
 
 NAME = "multicluster.network/test-lock-{0}".format(os.getpid())
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
@@ -30,7 +28,7 @@ NOBODY = pwd.getpwnam("nobody").pw_uid
 #: Takes the name of earlier releases as a user, says so, and sleeps.
 SQUATTER = "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); " \
            "print('held', flush=True); time.sleep(600)"
-HOLDER = "import sys, time; from ansible_collections.multicluster.network.plugins.module_utils._linux import lock; lock.FOLDER = sys.argv[2]; " \
+HOLDER = "import sys, time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock; lock.FOLDER = sys.argv[2]; " \
          "lock.HostLock(sys.argv[1], 0).__enter__(); print('held', flush=True); time.sleep(600)"
 
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pyroute2.netlink.nfnetlink import nftsocket
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import netlink, nft, nft_codec, nft_rules
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_statements
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_nft, kubespan_ranges
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_generations import GENERATIONS, Layout
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink
+from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import (
+    codec as nft_codec,
+    rules as nft_rules,
+    table as nft,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import nft as kubespan_nft
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import GENERATIONS, Layout
+from ansible_collections.multicluster.network.plugins.module_utils._values import prefix_sets as kubespan_ranges
+from hypothesis import given, settings, strategies as st
+from pyroute2.netlink.nfnetlink import nftsocket
 
 LENGTHS = {4: 4, 6: 16}
 names = st.text("abcdefghijklmnopqrstuvwxyz0123456789_", min_size=1, max_size=31)
@@ -170,7 +175,7 @@ def test_what_is_not_understood_equals_nothing():
     counter = nft_codec.nest(1, netlink.attribute(1, b"counter\0") + nft_codec.nest(2, netlink.attribute(1, bytes(8))))
     found = nft_rules.decode_rule(nft_codec.nest(nft_rules.RULE_EXPRESSIONS, counter))
     assert found["rule"] == [{"unknown": "counter", "data": netlink.attribute(1, bytes(8)).hex()}]
-    assert kubespan_nft.rule_text(found["rule"]).startswith("[counter ")
+    assert nft_statements.rule_text(found["rule"]).startswith("[counter ")
     # a comparison that no statement has
     odd = [("cmp", {"sreg": 9, "op": 0, "data": b"x"})]
     assert nft_rules.decompile(odd)[0]["unknown"] == "cmp"

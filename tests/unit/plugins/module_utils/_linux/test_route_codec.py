@@ -10,11 +10,9 @@ import ipaddress
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import route_codec
+from hypothesis import given, strategies as st
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import route_codec
 
 
 @st.composite

@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import route_codec
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import route_codec
+from hypothesis import given, strategies as st
 
 numbers = st.integers(1, 2**32 - 1)
 

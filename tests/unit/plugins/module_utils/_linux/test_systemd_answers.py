@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import deadman, systemd
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import deadman, systemd
 
 ASKED = {
     "reload": systemd.reload_units,

@@ -10,12 +10,14 @@ import base64
 import socket
 import struct
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pyroute2.netlink.generic.wireguard import wgmsg
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import netlink, wg_netlink, wg_socket
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import (
+    control_socket as wg_socket,
+    netlink as wg_netlink,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import fingerprint
+from hypothesis import given, settings, strategies as st
+from pyroute2.netlink.generic.wireguard import wgmsg
 
 keys = st.binary(min_size=32, max_size=32).map(lambda raw: base64.b64encode(raw).decode())
 ports = st.integers(1, 65535)

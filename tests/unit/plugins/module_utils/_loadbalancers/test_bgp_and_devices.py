@@ -7,16 +7,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    bgp,
-    equinix_records,
-    instances,
-    provider,
-)
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import node_annotations as na
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import equinix_records, instances, node_annotations as na, provider
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 NODE = bgp.NodeBgp("n1", "10.66.1.5", 65000, 65530, ("169.254.255.9", "169.254.255.10"), "Abcdef1234")
 P = "metal.equinix.com/"

@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import external_service as ext
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import patience
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, external_service as ext, patience
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
     Assignment,
     Reservation,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 EIP = "192.0.2.9"
 RULES = cp.Rules("tag", node_port=6443)

@@ -9,8 +9,8 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp_claims import BgpGrants
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.frr_config import (
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.claims import BgpGrants
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import (
     commands,
     established,
     parse_speaker,
@@ -21,8 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8"))
 GOOD = {"asn": 65000, "source_ip": "10.66.23.31", "neighbors": [{"address": "10.66.23.1", "asn": 65530}], "prefixes": ["203.0.113.1"]}

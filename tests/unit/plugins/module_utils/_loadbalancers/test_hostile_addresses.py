@@ -12,13 +12,13 @@ import pathlib
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_claims,
-    bgp_claims,
     cluster_uids,
     equinix_records,
     reservations,
     service_plan,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import claims as bgp_claims
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, ledger_data, merged, parse_ledger
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 
 def entry(ident, device="", address=None, retain=False):

@@ -10,13 +10,11 @@ import copy
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import metallb_config as mc
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import metallb_resources as mr
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import metallb_names, yaml_text
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as mc, names as metallb_names, resources as mr
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 N1 = NodeBgp("n1", "10.0.0.1", 65000, 65530, ("169.254.255.1", "169.254.255.2"))
 N2 = N1._replace(name="n2", source_ip="10.0.0.2")

@@ -18,8 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 OWNER = reservations.Owner("metal-ccm", "uid-1")
 CONTEXT = service_plan.Context(OWNER, Places("da"), backend="metallb", gc_orphans=True)

@@ -19,8 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 TWO = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}
 

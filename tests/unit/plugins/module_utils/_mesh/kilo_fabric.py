@@ -11,8 +11,8 @@ import copy
 import hashlib
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import MeshPlan, plan_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered, Settings
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import MeshPlan, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered, Settings
 
 G = "kilo.squat.ai/"
 NUMBERS = {"eu": 20, "us": 30, "ap": 40}

@@ -11,11 +11,9 @@ import pathlib
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.claims import check_claims
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import check_claims
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from hypothesis import given, strategies as st
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "mesh_claims.json"
 TABLE = json.loads(FIXTURE.read_text("utf-8"))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.constants import is_our_alias
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.device_plan import plan_device
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.device_wanted import parse_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.constants import is_our_alias
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_plan import plan_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_wanted import parse_device
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

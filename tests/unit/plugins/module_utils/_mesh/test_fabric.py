@@ -11,11 +11,9 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import calico
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import Fabric, errors, load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, errors, load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import calico
+from hypothesis import given, strategies as st
 
 SEED: t.Dict[str, t.Any] = {
     "name": "seed",

@@ -10,11 +10,9 @@ import json
 import pathlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.journal import is_plain_path, is_state, parse_journal
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.journal import is_plain_path, is_state, parse_journal
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 CODE = "/usr/local/lib/multicluster-network/mesh"
 FOUND = json.loads((pathlib.Path(__file__).parents[4] / "fixtures" / "hostile" / "journals.json").read_text())

@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.key_plan import parse_key_wanted, plan_key
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.key_plan import parse_key_wanted, plan_key
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.private_keys import decode_key_text
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

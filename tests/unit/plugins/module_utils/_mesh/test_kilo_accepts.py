@@ -14,10 +14,8 @@ import re
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_accepts import names_of, refused_by_kilo
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.accepts import names_of, refused_by_kilo
+from hypothesis import given, strategies as st
 from kilo_fabric import G, empty, entry, key_of, live, nodes, planned, reasons
 
 # --- what the agent's own validation takes, told by its rules alone: none of our parsers is asked -------------------------------

@@ -9,13 +9,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    kilo_diff,
-    kilo_endpoints,
-    kilo_meshes,
-    kilo_nodes,
-    kilo_peers,
+from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+    diff as kilo_diff,
+    endpoints as kilo_endpoints,
+    meshes as kilo_meshes,
+    nodes as kilo_nodes,
+    peers as kilo_peers,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -10,12 +10,9 @@ import ipaddress
 import json
 import typing as t
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import plan_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered
-
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
+from hypothesis import given, settings, strategies as st
 from kilo_fabric import SETTINGS, G, empty, entry, key_of, live, nodes, planned, reasons
 
 #: Addresses that are something to somebody: internal, external, pods, services, WireGuard, host ranges, nobody's.

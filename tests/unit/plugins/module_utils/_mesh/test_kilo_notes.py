@@ -9,11 +9,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_endpoints import with_kilo_endpoint
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_notes import our_notes
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_report import report
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import with_kilo_endpoint
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.notes import our_notes
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
 from kilo_fabric import MESHES, SETTINGS, G, empty, entry, key_of, live, nodes, planned, reasons
 
 KEEPALIVE, INTERNAL = G + "persistent-keepalive", G + "force-internal-ip"

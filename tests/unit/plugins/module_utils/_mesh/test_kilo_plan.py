@@ -14,13 +14,11 @@ import time
 import typing as t
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_peers import peer_labels
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_plan import plan_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_report import report
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo_sources import Gathered
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_labels
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
-
 from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, key_of, live, node, nodes, planned, reasons
 
 ROWS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kilo_claims.json").read_text())["rows"]

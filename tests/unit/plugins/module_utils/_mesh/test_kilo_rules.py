@@ -9,19 +9,17 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import (
-    kilo_diff,
-    kilo_endpoints,
-    kilo_meshes,
-    kilo_nodes,
-    kilo_peers,
-    kilo_status,
-    kilo_values,
+from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+    diff as kilo_diff,
+    endpoints as kilo_endpoints,
+    meshes as kilo_meshes,
+    nodes as kilo_nodes,
+    peers as kilo_peers,
+    status as kilo_status,
+    values as kilo_values,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 G = "kilo.squat.ai/"
 

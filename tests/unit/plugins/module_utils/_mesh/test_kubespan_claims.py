@@ -11,14 +11,12 @@ import pathlib
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node_contests import settle_affiliates
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_claims import check_affiliates
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.contests import settle_affiliates
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from hypothesis import given, settings, strategies as st
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kubespan_affiliates.json"
 TABLE = json.loads(FIXTURE.read_text("utf-8"))

@@ -9,19 +9,16 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_mtu as mtu
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_nft as nft
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_routing as routing
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_generations import generation, make_layout
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_subnet
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_preflight import conflicts
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_targets import targets
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_statements
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import mtu, nft, routing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.preflight import conflicts
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.targets import targets
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, settings, strategies as st
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 BETA = ["10.244.2.0/24", "192.0.2.12/32", "fd7a:6197:edb7:2302:5054:ff:feaa:2/128"]
@@ -41,7 +38,7 @@ MARKING = [
 
 
 def rule_texts(table: t.Mapping[str, t.Any]) -> t.Dict[str, t.List[str]]:
-    return {chain["name"]: [nft.rule_text(row) for row in chain["rules"]] for chain in table["chains"]}
+    return {chain["name"]: [nft_statements.rule_text(row) for row in chain["rules"]] for chain in table["chains"]}
 
 
 def test_the_table_of_the_example() -> None:

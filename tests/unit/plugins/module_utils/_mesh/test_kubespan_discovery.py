@@ -9,17 +9,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_annotations as notes
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_config as config
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_endpoints as endpoints
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_filters as filters
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_merge as merging
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_generations import generation
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import annotations as notes, config, endpoints, filters
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan_merge as merging
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, settings, strategies as st
 
 CURRENT, SEED = generation("current"), generation("v1.3")
 V4 = st.integers(0, 0xFFFFFFFF).map(lambda n: str(parse_address(".".join(str(n >> s & 255) for s in (24, 16, 8, 0)))))

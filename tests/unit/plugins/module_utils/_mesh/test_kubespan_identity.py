@@ -10,11 +10,9 @@ import ipaddress
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_identity as identity
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import identity
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, settings, strategies as st
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 

@@ -11,12 +11,10 @@ import time
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Mesh, PeerSpecs
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh, PeerSpecs
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from hypothesis import given, settings, strategies as st
 
 Data = t.Dict[str, t.Any]
 

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_annotations import encode
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_identity import mesh_address
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_plan import (
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import encode
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
     annotations_to_publish,
     node_kubespan,
     plan_mesh,

@@ -10,13 +10,11 @@ import ipaddress
 import time
 import typing as t
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_ranges as ranges
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_targets as targets
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import set_delta
+from ansible_collections.multicluster.network.plugins.module_utils._values import prefix_sets as ranges
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from hypothesis import given, settings, strategies as st
 
 SPANS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12)), max_size=8).map(
     lambda rows: [(first, first + size) for first, size in rows]
@@ -102,14 +100,14 @@ def test_prefixes_are_minimal(nets: t.Any) -> None:
 @given(SPANS, SPANS)
 def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
     have, want = ranges.merged(first), ranges.merged(second)
-    delta = targets.set_delta(have, want)
+    delta = set_delta.set_delta(have, want)
     assert tuple(sorted((set(have) - set(delta.delete)) | set(delta.add))) == want
     assert bool(delta) == (have != want)
 
 
 def test_a_delta_names_whole_elements() -> None:
     # somebody else's set without merging: both halves go, the whole comes
-    delta = targets.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
+    delta = set_delta.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
     assert delta == ([(0, 9), (10, 19)], [(0, 19)])
 
 

@@ -10,15 +10,11 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_state_file as state_file
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_states as states
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_status as status_texts
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_peers import Peer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_ranges import PrefixSet
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan_states import DOWN, UNKNOWN, UP, Status
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import state_file, states, status as status_texts
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import DOWN, UNKNOWN, UP, Status
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from hypothesis import given, settings, strategies as st
 
 E1, E2, E3 = "10.0.0.1:51820", "10.0.0.2:51820", "[2001:db8::3]:51820"
 KEY = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="

@@ -9,13 +9,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.dataplane import with_own_port
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import Fabric, load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.listen_ports import announced_ports, listen_ports
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_annotations import key_of
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_topology import plan_mesh
-from hypothesis import given
-from hypothesis import strategies as st
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import with_own_port
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.listen_ports import announced_ports, listen_ports
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_mesh
+from hypothesis import given, strategies as st
 
 
 def clusters(**ports: t.Any) -> t.Dict[str, t.Dict[str, t.Any]]:

@@ -11,11 +11,10 @@ import json
 import pathlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_nft, nft_plan, nft_wanted
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan, nft_wanted
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import nft as kubespan_nft
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 HOSTILE = json.loads((pathlib.Path(__file__).parents[4] / "fixtures" / "hostile" / "nft_rules.json").read_text("utf-8"))
 OWNER = "multicluster.network/demo"

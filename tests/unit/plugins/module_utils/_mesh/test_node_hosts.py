@@ -10,11 +10,9 @@ import ipaddress
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_hosts import Grant, node_hosts
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_listing import read_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import read_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant, node_hosts
+from hypothesis import given, strategies as st
 
 GRANTS = {"aws": Grant(["10.66.23.0/24", "fd00:66::/64"]), "gcp": Grant(["10.22.22.0/24"])}
 

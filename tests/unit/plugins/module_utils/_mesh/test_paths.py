@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import paths
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import paths
+from hypothesis import given, strategies as st
 
 DEVICES = ("wireguard.gcp", "wireguard.azr", "eth0")
 

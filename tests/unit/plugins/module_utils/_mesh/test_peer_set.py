@@ -10,15 +10,9 @@ import base64
 import ipaddress
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.peer_set import (
-    endpoint_drifted,
-    plan_peers,
-    sorted_cidrs,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_set import endpoint_drifted, plan_peers, sorted_cidrs
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from hypothesis import given, settings, strategies as st
 
 NOW = 1_800_000_000.0
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(1, 6)]

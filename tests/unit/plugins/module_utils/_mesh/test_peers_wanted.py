@@ -9,15 +9,9 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.peers_wanted import (
-    names_to_resolve,
-    parse_peers,
-    usable,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peers_wanted import names_to_resolve, parse_peers, usable
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from hypothesis import given, strategies as st
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2, 6)]
 GOOD = {"public_key": KEYS[0], "endpoint": "192.0.2.1:51820", "allowed_ips": ["10.4.7.9/24"], "persistent_keepalive": 25}

@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import pytest
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.route_set import parse_route_set, plan_routes
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.route_set import parse_route_set, plan_routes
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._linux import rules as kernel_rules
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import kubespan_routing, rule_set
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import rule_set
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import rules as kernel_rules
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 
 class Kernel:

@@ -9,13 +9,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_annotations
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_device as device
-from ansible_collections.multicluster.network.plugins.module_utils._mesh import semaphore_peers as peers
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import annotations as semaphore_annotations, device, peers
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 PUB, END = "aws.wireguard.semaphore.uw.io/pubKey", "aws.wireguard.semaphore.uw.io/endpoint"

@@ -11,15 +11,13 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.dataplane import peer_budget, state_to_keep
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import Fabric, load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.node_listing import MAX_NODES
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore_topology import node_part, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import peer_budget, state_to_keep
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
+from hypothesis import given, strategies as st
 
 AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="
 GCP_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="

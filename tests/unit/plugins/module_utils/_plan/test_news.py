@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.debounce import NAMES, Debounce
 from ansible_collections.multicluster.network.plugins.module_utils._plan.news import Change, Memory, essence, is_own
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 
 def node(name="n1", **more):

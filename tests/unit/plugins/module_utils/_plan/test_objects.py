@@ -13,8 +13,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan import annotations, object_plan, objects
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 US = "multicluster.network/t"
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, Told, judge
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomplete", "cause": "unreachable", "message": "connection refused", "status": None}
 

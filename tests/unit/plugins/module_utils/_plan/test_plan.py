@@ -10,9 +10,6 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget, why_refused
 from ansible_collections.multicluster.network.plugins.module_utils._plan.diff import render
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
@@ -21,8 +18,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.pending
     is_pending,
     to_wire,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, Refusal, SHOWN_CHANGES
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal
 from ansible_collections.multicluster.network.plugins.module_utils._plan.reconcile import reconcile
+from hypothesis import given, strategies as st
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.builds(Pending, st.text(max_size=5)),

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import RESOURCES
 from ansible_collections.multicluster.network.plugins.module_utils._plan.runs import NAMES, Runs, merge
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 KINDS = {"nodes": ["Node"], "services": ["Service"], "endpointslices": ["EndpointSlice", "Endpoints"]}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import types
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers_backends import SYNC, Wanted, _budget
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.dataplane import peer_budget
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import peer_budget
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import SYNC, Wanted, _budget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import plan_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan

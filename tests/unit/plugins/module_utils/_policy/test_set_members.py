@@ -10,7 +10,7 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows import network_sets
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import (
     Member,
@@ -24,8 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._policy.selec
 from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_release, plan_sets
 from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "network_sets.json").read_text("utf-8"))
 NOW = 1_700_000_000.0

@@ -10,12 +10,10 @@ import json
 import pathlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups, check_service
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group, from_endpoints, from_slice
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "service_endpoints.json"
 TABLE = json.loads(FIXTURE.read_text("utf-8"))

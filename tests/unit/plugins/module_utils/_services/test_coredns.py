@@ -11,11 +11,9 @@ import pathlib
 
 import pytest
 import re2
-from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_corefile as corefile
-from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules as rules
+from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_corefile as corefile, coredns_rules as rules
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "dns_names.json").read_text("utf-8"))
 RULES = rules.rewrite_rules(HOSTILE["clusters"], "sys-semaphore")

@@ -10,8 +10,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_merge as merging
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, owned_blocks
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 BLOCKS = owned_blocks(Options("gcp", ("aws",), "sys-semaphore", True))
 OTHER = owned_blocks(Options("gcp", ("azure",), "sys-semaphore"))

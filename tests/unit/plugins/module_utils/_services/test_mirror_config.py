@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_config
 
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
@@ -19,6 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.mir
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_writes import recreated
 from ansible_collections.multicluster.network.plugins.module_utils._services.offers import Listed, Options, read_offers
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
+from hypothesis import given, settings, strategies as st
 
 MANAGER = field_manager("t")
 NS = "sys-semaphore"

@@ -10,9 +10,6 @@ import copy
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.filter.mirror_name import mirror_name
 from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, slices
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
@@ -20,6 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.mir
 from ansible_collections.multicluster.network.plugins.module_utils._services.offers import Listed, Offers, Options, read_offers
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
+from hypothesis import given, strategies as st
 
 NS = "sys-semaphore"
 LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}

@@ -7,11 +7,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._services import names
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._status import blame, drift, packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -11,7 +11,6 @@ import re
 import sys
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._plan import outcome
 from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, history, model, page, prometheus, report
 

@@ -12,7 +12,6 @@ import re
 import sys
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, model, page, prometheus
 
 TESTS = pathlib.Path(__file__).resolve().parents[4]

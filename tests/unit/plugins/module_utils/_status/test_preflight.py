@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import ERROR, WARNING, Limits, find
 
 GOOD = {

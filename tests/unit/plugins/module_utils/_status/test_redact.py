@@ -13,11 +13,9 @@ import tarfile
 import urllib.parse
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows import support_bundle
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import support_bundle
 from ansible_collections.multicluster.network.plugins.module_utils._status import redact
+from hypothesis import given, strategies as some
 
 PUBLIC = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 PRIVATE = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9nO2E="

@@ -11,7 +11,6 @@ import pathlib
 import sys
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, mesh_verdict, report
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, told
 

@@ -19,8 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.opti
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import needed
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from .tenant_world import NAMESPACE, NOW, OPTIONS, World, interface, interface_twin, machines, source, tenant
 

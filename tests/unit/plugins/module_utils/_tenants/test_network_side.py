@@ -15,8 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.netw
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from .tenant_world import NAMESPACE, World, interface_twin, machines, node, source, tenant
 

@@ -18,8 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, key_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from .tenant_world import NOW
 

@@ -11,8 +11,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants impo
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options, selected
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import IRONCORE, ONMETAL
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 PART = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs",)), max_size=30)
 LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)

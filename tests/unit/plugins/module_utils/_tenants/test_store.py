@@ -16,8 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.fiel
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from .store_contract import CONTRACT
 from .tenant_world import OPTIONS, World, machines, source, tenant

@@ -10,9 +10,6 @@ import ipaddress
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
     address_number,
     contains,
@@ -29,6 +26,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.addre
     special_kind,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
+from hypothesis import given, strategies as st
 
 BAD_ADDRESSES = [
     "",

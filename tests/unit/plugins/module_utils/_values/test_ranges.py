@@ -9,9 +9,6 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
     contains,
     overlaps,
@@ -22,6 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.range
     RangeSet,
     overlapping_pairs,
 )
+from hypothesis import given, strategies as st
 
 
 @st.composite

@@ -10,9 +10,6 @@ import base64
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ansible_collections.multicluster.network.plugins.module_utils._values import selectors
 from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import Fields, parse_json
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import (
@@ -28,6 +25,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.names
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.numbers import parse_decimal, parse_port
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hypothesis import given, strategies as st
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 

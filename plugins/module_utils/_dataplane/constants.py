@@ -1,0 +1,37 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Numbers and marks by which this collection knows its own things on a host (decision 32)."""
+
+from __future__ import annotations
+
+import typing as t
+
+#: rtnetlink's protocol number of our routes and rules. Not in /etc/iproute2/rt_protos of any distribution; 4 to 99
+#: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
+ROUTE_PROTOCOL = 109
+
+#: Every link of ours has an alias that is this word, or begins with it and a slash or a blank.
+OWNER = "multicluster.network"
+
+MAIN_TABLE = 254
+
+
+def is_our_alias(alias: object, wanted: t.Optional[str] = None) -> bool:
+    """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.
+
+    wanted: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another
+    owner's; one that carries the bare mark belongs to whoever asks.
+    """
+    if not isinstance(alias, str):
+        return False
+    mark = alias.split(" ")[0]
+    if mark != OWNER and not mark.startswith(OWNER + "/"):
+        return False
+    return wanted is None or mark in (OWNER, wanted.split(" ")[0])
+
+
+#: Rules that every host has; nobody touches them.
+KERNEL_PRIORITIES = (0, 32766, 32767)

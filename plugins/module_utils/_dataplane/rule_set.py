@@ -1,0 +1,317 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (decision 32; kubespan 17).
+
+Where rules of one priority change, copies of the new ones stand in at a priority beside it while the old ones are
+replaced: no packet finds the place empty, and the kernel, which deletes the first rule that has what is named, can only
+meet the rule that is meant.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._plan.plan import Plan
+from .._values.addresses import parse_network
+from .._values.names import check_interface_name
+from .._values.numbers import parse_decimal
+from .._values.refused import ValueRefused, quoted
+from .constants import KERNEL_PRIORITIES, ROUTE_PROTOCOL
+
+Data = t.Dict[str, t.Any]
+
+TABLES = {"main": 254, "default": 253, "local": 255}
+_TABLE_NAMES = {number: name for name, number in TABLES.items()}
+ACTIONS = {"lookup": "to_table", "blackhole": "blackhole", "unreachable": "unreachable", "prohibit": "prohibit"}
+FAMILIES = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}
+_SELECTORS = ("src", "dst", "iif", "oif", "fwmark", "fwmask", "invert")
+_ALL = 0xFFFFFFFF
+_MARK = re.compile(r"(?:0[xX][0-9a-fA-F]{1,8}|0|[1-9][0-9]{0,9})\Z")
+#: What we neither write nor want in a rule of ours.
+_FURTHER = ("tos", "suppress_ifgroup", "ipproto", "sport", "dport", "uidrange", "goto", "l3mdev", "other")
+
+
+class RulePlan(Plan):
+    """A plan and its ``steps`` for _linux.netlink.rules.apply_rules, in order. rules: the set as it will be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: t.List[Data] = []
+        self.rules: t.List[Data] = []
+
+
+def parse_rule_set(raw: t.Mapping[str, t.Any]) -> Data:
+    """``{state, protocol, first, last, rules: [raw], adopt, purge}`` with its defaults. Raises ValueRefused."""
+    protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
+    if not 5 <= protocol <= 255:
+        raise ValueRefused("bad_protocol", "{0} is not between 5 and 255; lower numbers are not ours".format(protocol))
+    limits = (raw.get("priority_min"), 1), (raw.get("priority_max"), _ALL)
+    first, last = (parse_decimal(default if value is None else value, "bad_priority") for value, default in limits)
+    if not 1 <= first <= last <= _ALL:
+        raise ValueRefused("bad_priority", "priorities from {0} to {1} are no range".format(first, last))
+    return {
+        "state": raw.get("state") or "present",
+        "protocol": protocol,
+        "first": first,
+        "last": last,
+        "rules": list(raw.get("rules") or ()),
+        "adopt": bool(raw.get("adopt")),
+        "purge": raw.get("purge") is not False,
+    }
+
+
+def parse_mark(text: object) -> t.Tuple[int, int]:
+    """``0x40/0x60``, ``0x40`` or ``64`` as (mark, mask). Word: bad_mark."""
+    parts = str(text).split("/") if isinstance(text, (str, int)) and not isinstance(text, bool) else []
+    if not 1 <= len(parts) <= 2 or not all(_MARK.match(part) for part in parts):
+        raise ValueRefused("bad_mark", "{0} is no mark, and no mark with a mask".format(quoted(text)))
+    mark, mask = int(parts[0], 0), int(parts[1], 0) if len(parts) == 2 else _ALL
+    if max(mark, mask) > _ALL or mark & ~mask:
+        raise ValueRefused("bad_mark", "{0} matches no packet: the mark must lie within its mask, and 32 bits".format(quoted(text)))
+    return mark, mask
+
+
+def parse_rule(raw: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> t.List[Data]:
+    """One wanted rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
+    priority = parse_decimal(raw.get("priority"), "bad_rule")
+    if priority in KERNEL_PRIORITIES or not desired["first"] <= priority <= desired["last"]:
+        raise ValueRefused("bad_rule", "priority {0} is not ours to use".format(priority))
+    action = raw.get("action") or "lookup"
+    if action not in ACTIONS:
+        raise ValueRefused("bad_rule", "{0} is not an action".format(quoted(action)))
+    networks = {name: parse_network(raw[name], "bad_rule") for name in ("src", "dst") if raw.get(name)}
+    versions = _versions(raw.get("family"), [network.version for network in networks.values()])
+    mark, mask = parse_mark(raw["fwmark"]) if raw.get("fwmark") not in (None, "") else (None, None)
+    suppress = raw.get("suppress_prefixlength")
+    if suppress is not None and parse_decimal(suppress, "bad_rule") > 128:
+        raise ValueRefused("bad_rule", "{0} is no prefix length".format(quoted(suppress)))
+    if action != "lookup" and (suppress is not None or raw.get("table") is not None):
+        raise ValueRefused("bad_rule", "only a rule that looks up a table has a table or suppress_prefixlength")
+    rule = {
+        "priority": priority,
+        "action": ACTIONS[action],
+        "table": _table(raw.get("table")) if action == "lookup" else None,
+        "protocol": desired["protocol"],
+        "fwmark": mark,
+        "fwmask": mask,
+        "src": str(networks["src"]) if "src" in networks else None,
+        "dst": str(networks["dst"]) if "dst" in networks else None,
+        "iif": check_interface_name(raw["iif"]) if raw.get("iif") else None,
+        "oif": check_interface_name(raw["oif"]) if raw.get("oif") else None,
+        "invert": bool(raw.get("invert")),
+        "suppress_prefixlength": None if suppress is None else int(suppress),
+    }
+    for name in ("src", "dst"):  # a dump does not tell "from all" from a rule without
+        if name in networks and networks[name].prefixlen == 0:
+            rule[name] = None
+    return [dict(rule, version=version) for version in versions]
+
+
+def _versions(family: t.Optional[str], of_networks: t.Sequence[int]) -> t.Tuple[int, ...]:
+    family = family or ("both" if not of_networks else "ipv{0}".format(of_networks[0]))
+    if family not in FAMILIES:
+        raise ValueRefused("bad_rule", "{0} is not a family".format(quoted(family)))
+    if any((version,) != FAMILIES[family] for version in of_networks):
+        raise ValueRefused("bad_rule", "src and dst must be of the rule's one family")
+    return FAMILIES[family]
+
+
+def _table(value: object) -> int:
+    number = TABLES.get(str(value)) or parse_decimal(value, "bad_table") if isinstance(value, (str, int)) else 0
+    if not 1 <= number <= _ALL:
+        raise ValueRefused("bad_table", "{0} is no routing table".format(quoted(value)))
+    return number
+
+
+def rule_id(rule: t.Mapping[str, t.Any]) -> str:
+    """``32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)``, in the spelling of ip."""
+    words = ["{0}:".format(rule["priority"])] + (["not"] if rule.get("invert") else [])
+    words.append("from {0}".format(rule.get("src") or "all"))
+    words += ["to " + rule["dst"]] if rule.get("dst") else []
+    if rule.get("fwmark") is not None:
+        mask = "" if rule.get("fwmask") in (None, _ALL) else "/0x{0:x}".format(rule["fwmask"])
+        words.append("fwmark 0x{0:x}{1}".format(rule["fwmark"], mask))
+    words += ["{0} {1}".format(name, rule[name]) for name in ("iif", "oif") if rule.get(name)]
+    action = rule.get("action") or "to_table"
+    words.append("lookup {0}".format(_TABLE_NAMES.get(rule["table"], rule["table"])) if action == "to_table" else action)
+    if rule.get("suppress_prefixlength") is not None:
+        words.append("suppress_prefixlength {0}".format(rule["suppress_prefixlength"]))
+    return "{0} (IPv{1})".format(" ".join(words), rule["version"])
+
+
+def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> RulePlan:
+    """Compare. desired: of parse_rule_set; actual: {4: [...], 6: [...]}, all rules of the host."""
+    plan = RulePlan()
+    wanted = _wanted(plan, desired)
+    adopted: t.List[t.Mapping[str, t.Any]] = []
+    inseparable = _inseparable(desired, wanted, actual) if desired["adopt"] else frozenset()
+    for key in list(wanted):
+        rule = wanted[key]
+        foreign = _foreign(desired, rule, actual)
+        if key in inseparable:
+            message = "the kernel would delete another rule of the same priority in place of the one to take over; remove one of them first"
+            plan.refuse(rule_id(rule), "not_ours", message)
+            del wanted[key]
+        elif foreign and not desired["adopt"]:
+            same = all(_does_same(other, rule) for other in foreign)
+            message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
+            plan.refuse(rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none"))
+            del wanted[key]
+        else:
+            adopted.extend(foreign)
+    places: t.Dict[t.Tuple[int, int], t.List[Data]] = {}
+    for rule in wanted.values():
+        places.setdefault(_where(rule), []).append(rule)
+    ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
+    for own in ours:
+        places.setdefault(_where(own), [])
+    purge = desired["purge"] or desired["state"] == "absent"
+    for place in sorted(places, key=lambda place: (not places[place], place)):  # those that nothing replaces go last
+        here = [rule for rule in ours if _where(rule) == place]
+        theirs = [rule for rule in adopted if _where(rule) == place]
+        taken = {priority for version, priority in places if version == place[0]} | {rule["priority"] for rule in actual[place[0]]}
+        _place(plan, places[place], here, theirs, taken, purge)
+    plan.rules = sorted(plan.rules, key=lambda rule: (rule["version"], rule["priority"], rule_id(rule)))
+    return plan
+
+
+def _foreign(desired: t.Mapping[str, t.Any], rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Mapping[str, t.Any]]:
+    return [r for r in actual[rule["version"]] if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)]
+
+
+def _inseparable(
+    desired: t.Mapping[str, t.Any], wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
+) -> t.Set[t.Any]:
+    """Wanted rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
+    refused: t.Set[t.Any] = set()
+    while True:
+        taken = {key: _foreign(desired, rule, actual) for key, rule in wanted.items() if key not in refused}
+        gone = [rule for rules in taken.values() for rule in rules]
+        more = {
+            key
+            for key, rules in taken.items()
+            for rule in rules
+            if any(
+                other not in gone and _where(other) == _where(rule) and _would_hit(rule, other)
+                for other in actual[wanted[key]["version"]]
+            )
+        }
+        if not more:
+            return refused
+        refused |= more
+
+
+def _would_hit(request: t.Mapping[str, t.Any], rule: t.Mapping[str, t.Any]) -> bool:
+    return all(_nothing(value) or rule.get(name) == value for name, value in request.items())
+
+
+def _place(
+    plan: RulePlan,
+    wanted: t.Sequence[Data],
+    ours: t.Sequence[t.Mapping[str, t.Any]],
+    adopted: t.Sequence[t.Mapping[str, t.Any]],
+    taken: t.Container[int],
+    purge: bool,
+) -> None:
+    """The rules of one family and priority. taken: priorities at which nobody can stand in."""
+    right = [rule for rule in wanted if any(_same(rule, other) for other in ours)]
+    missing = [rule for rule in wanted if rule not in right]
+    wrong = [rule for rule in ours if not any(_same(other, rule) for other in wanted)]
+    plan.unchanged += len(right)
+    plan.rules.extend(wanted)
+    kept: t.List[Data] = []
+    if not purge:
+        kept = [dict(rule) for rule in wrong if not any(_selects_same(rule, other) for other in wanted)]
+        wrong = [rule for rule in wrong if rule not in kept]
+        plan.rules.extend(_view(rule) for rule in kept)
+    # of two rules of which one says more, that one first: it would be taken for the other
+    gone = sorted([*wrong, *adopted], key=_says, reverse=True)
+    for rule in missing:
+        before = next((other for other in gone if _selects_same(other, rule)), None)
+        if before is None:
+            plan.create("rule", rule_id(rule), _view(rule))
+        else:
+            plan.update("rule", rule_id(rule), _view(before), _view(rule))
+    for own in wrong:
+        if not any(_selects_same(own, other) for other in missing):
+            plan.delete("rule", rule_id(own), _view(own))
+    if not gone:
+        plan.steps.extend({"op": "add", "rule": rule} for rule in missing)
+    elif not wanted:
+        plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in gone)
+    else:
+        beside = _free_place(wanted[0]["priority"], taken)
+        stand_ins = [dict(rule, priority=beside) for rule in [*wanted, *kept]]
+        plan.steps.extend({"op": "add", "rule": rule} for rule in stand_ins)
+        plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True))
+        plan.steps.extend({"op": "add", "rule": rule} for rule in [*wanted, *kept])
+        plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(stand_ins, key=_says, reverse=True))
+
+
+def _wanted(plan: Plan, desired: t.Mapping[str, t.Any]) -> t.Dict[t.Tuple[t.Any, ...], Data]:
+    wanted: t.Dict[t.Tuple[t.Any, ...], Data] = {}
+    for index, raw in enumerate(desired["rules"] if desired["state"] == "present" else ()):
+        try:
+            rules = parse_rule(raw, desired)
+        except ValueRefused as error:
+            plan.refuse("rules[{0}]".format(index), error.word, error.message)
+            continue
+        for rule in rules:
+            key = _where(rule) + tuple(rule[name] for name in _SELECTORS)
+            if key in wanted and wanted[key] != rule:
+                message = "another rule of this set with the same priority selects the same packets"
+                plan.refuse(rule_id(rule), "claimed_twice", message)
+            else:
+                wanted[key] = rule
+    return wanted
+
+
+def _where(rule: t.Mapping[str, t.Any]) -> t.Tuple[int, int]:
+    return rule["version"], rule["priority"]
+
+
+def _ours(rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
+    if rule["priority"] in KERNEL_PRIORITIES:
+        return False
+    return rule.get("protocol") == desired["protocol"] and desired["first"] <= rule["priority"] <= desired["last"]
+
+
+def _free_place(priority: int, taken: t.Container[int]) -> int:
+    """The nearest priority that no rule of the family has, the next one if it can be."""
+    for distance in range(1, 1 << 16):
+        for place in (priority + distance, priority - distance):
+            if 0 < place <= _ALL and place not in taken and place not in KERNEL_PRIORITIES:
+                return place
+    raise ValueRefused("bad_rule", "no priority near {0} is free".format(priority))
+
+
+def _says(rule: t.Mapping[str, t.Any]) -> int:
+    """How much a rule says."""
+    return sum(not _nothing(value) for value in rule.values())
+
+
+def _nothing(value: t.Any) -> bool:
+    return value is None or value is False or value == [] or value == ""
+
+
+def _selects_same(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    if any(not _nothing(rule.get(name)) for rule in (one, other) for name in _FURTHER if name != "goto"):
+        return False
+    return all((one.get(name) or None) == (other.get(name) or None) if name == "invert" else one.get(name) == other.get(name) for name in _SELECTORS)
+
+
+def _does_same(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    return all(one.get(name) == other.get(name) for name in ("action", "table", "suppress_prefixlength", "goto"))
+
+
+def _same(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    return _selects_same(one, other) and _does_same(one, other) and one.get("protocol") == other.get("protocol")
+
+
+def _view(rule: t.Mapping[str, t.Any]) -> Data:
+    names = ("version", "priority", "action", "table", "protocol", "suppress_prefixlength") + _SELECTORS
+    return {name: rule.get(name) for name in names}

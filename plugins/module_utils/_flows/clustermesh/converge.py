@@ -1,0 +1,292 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Kilo's cluster mesh in one pass: one LIST of nodes and one of Peers per cluster, one plan, then only differences."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..._kilo.accepts import names_of
+from ..._kilo.diff import next_delay
+from ..._kilo.notes import our_notes
+from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, PeerWrite, plan_mesh
+from ..._kilo.sources import Gathered, Settings
+from ..._kilo.values import PEERS
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import BadAnswer, Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
+from ..._kubernetes.fanout import in_flight
+from ..._kubernetes.objects import WRITES, take_alone
+from ..._linux.host.resolve import resolve
+from ..._mesh.fabric.node_listing import read_listing
+from ..._plan.annotations import Patch, plan_annotations
+from ..._plan.object_plan import CONFLICT
+from ..._plan.objects import field_manager
+from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
+from ..fabric import node_annotations
+from .objects import Management
+
+NODES = "/api/v1/nodes"
+#: When a cluster failed for one of these, its other list is not tried.
+_GONE = frozenset(("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused"))
+_OPTIONS = (
+    "endpoint_policy", "internal_ip_routes", "own_endpoint_routes", "roaming_keepalive", "all_pod_cidrs", "group_locations", "anchor_choice",
+    "learnt_endpoints", "kilo_endpoints", "node_keepalive", "force_internal_ip", "strict_keys", "strict_endpoints", "keep_transient", "state",
+    "adopt", "max_deletes", "purge_meshes",
+)  # fmt: skip
+
+
+def settings_of(request: t.Mapping[str, t.Any]) -> Settings:
+    """The planner's options from a module's; what is not given has its default. Raises ValueError for a bad fabric name."""
+    given = {name: request[name] for name in _OPTIONS if request.get(name) is not None}
+    return Settings(
+        field_manager(request["fabric"]),
+        confirm_empty=frozenset(request.get("confirm_empty") or ()),
+        node_cidrs=request.get("node_cidrs") or {},
+        **given,
+    )
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result, and ``whole`` for its plan file. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    settings = settings_of(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    management = Management.of(request, clusters)
+    meshes = list(request.get("meshes") or ()) + management.meshes
+    leaving = [mesh for mesh in meshes if settings.state != "present" or mesh.get("deleting")]
+    staying = [mesh for mesh in meshes if settings.state == "present" and not mesh.get("deleting")]
+    gathered, refused = gather(clusters, meshes, nodes_too=bool(staying) or settings.state == "absent")
+    settings = looked_up(settings, gathered, clusters.timeout)
+    plan = plan_mesh(staying, gathered, settings)
+    if leaving:
+        state = settings.state if settings.state != "present" else "absent"
+        plan = _joined(plan, plan_mesh(leaving, gathered, settings._replace(state=state)))
+    plan.plan.refused.extend(refused)
+    whole = plan.plan
+    management.first_steps(whole, settings.state, check)
+    noted, patches = plan_notes(plan, gathered, settings)
+    done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
+    done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
+    state = "bootstrap" if plan.bootstrapping else "synced" if staying else "done"
+    management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
+    clusters.failures.extend(without_peers(plan))
+    result = done.result()
+    result.update(
+        targets=shown(plan),
+        whole=shown(plan, None),
+        anchors=plan.anchors,
+        adoptable=plan.adoptable,
+        next_delay=next_delay(state, bool(clusters.failures)),
+        failures=clusters.failures,
+        stats=clusters.stats(),
+        diff=done.diff(),
+        warnings=done.warnings,
+    )
+    return result
+
+
+def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
+    """Two plans over the same targets; the second takes meshes away, and its writes go first."""
+    first.plan.extend(second.plan)
+    writes = {name: second.writes.get(name, []) + first.writes.get(name, []) for name in {**first.writes, **second.writes}}
+    adoptable = dict(first.adoptable)
+    for name, count in second.adoptable.items():
+        adoptable[name] = adoptable.get(name, 0) + count
+    return first._replace(writes=writes, adoptable=adoptable)
+
+
+def plan_notes(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+    """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
+    whole = Plan()
+    patches: t.Dict[str, t.List[Patch]] = {}
+    for name, objects in sorted(gathered.objects.items()):
+        wanted = plan.notes.get(name, {})
+        doomed = our_notes(objects, settings.manager, wanted) if settings.state != "released" else {}
+        for state, notes in (("present", wanted), ("absent", doomed)):
+            part, todo = plan_annotations(name, notes, objects, settings.manager, state=state, adopt=settings.adopt)
+            part.unchanged = 0  # the result counts Peers
+            whole.extend(part)
+            patches.setdefault(name, []).extend(todo)
+    return whole, patches
+
+
+def without_peers(plan: MeshPlan) -> t.List[t.Dict[str, t.Any]]:
+    """A failure for each cluster that no other one can reach."""
+    return [
+        {"cluster": name, "operation": "find endpoints", "reason": "NodeNoEndpoint", "message": plan.lonely[name], "status": None}
+        for name in sorted(plan.lonely)
+    ]
+
+
+# --- gather ---------------------------------------------------------------------------------------------------------
+
+
+def gather(
+    clusters: Clusters, meshes: t.Sequence[t.Mapping[str, t.Any]], nodes_too: bool = True
+) -> t.Tuple[Gathered, t.List[Refusal]]:
+    """Everything that is read, and nodes that are no nodes. What failed is in ``clusters.failures`` and ``unreachable``."""
+
+    def read(name: str, client: Client) -> t.Dict[str, t.Any]:
+        found: t.Dict[str, t.Any] = {}
+        for path in (NODES, PEERS) if nodes_too else (PEERS,):
+            try:
+                found[path] = client.list(path)
+            except ListIncomplete as error:
+                found.setdefault("errors", []).append(error)
+                if error.cause in _GONE:
+                    break
+        return found
+
+    answers = clusters.read("list nodes and peers", read)
+    unreachable = {failure["cluster"]: failure["reason"] for failure in clusters.failures}
+    nodes: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    ready: t.Dict[str, t.Set[str]] = {}
+    objects: t.Dict[str, t.Dict[str, t.Any]] = {}
+    refused: t.List[Refusal] = []
+    for name, answer in answers.items():
+        for error in answer.get("errors", ()):
+            clusters.fail(error)
+            unreachable[name] = error.cause
+        if PEERS in answer:
+            peers[name] = answer[PEERS].items
+        if NODES in answer:
+            listing = read_listing(name, {"nodes": answer[NODES].items})
+            if listing.failure is not None:
+                clusters.failures.append(dict(listing.failure, operation="read nodes", status=None))
+                unreachable[name] = listing.failure["reason"]
+                continue
+            refused.extend(listing.refused)
+            nodes[name] = [listing.nodes[node] for node in sorted(listing.nodes)]
+            objects[name] = {str(node["metadata"].get("name")): node for node in answer[NODES].items if isinstance(node.get("metadata"), dict)}
+            ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
+    for name in _without_access(clusters, meshes, unreachable):
+        message = "it is in a mesh, and there is no access to it: add it to clusters"
+        clusters.failures.append(
+            {"cluster": name, "operation": "use the cluster", "reason": "no_access", "message": message, "status": None}
+        )
+        unreachable[name] = "no_access"
+    return Gathered(nodes, peers, unreachable, ready, objects), refused
+
+
+def _without_access(
+    clusters: Clusters, meshes: t.Sequence[t.Mapping[str, t.Any]], unreachable: t.Mapping[str, str]
+) -> t.List[str]:
+    entries = [entry for mesh in meshes for entry in mesh.get("clusters") or () if isinstance(entry, dict)]
+    names = {str(entry.get("name")) for entry in entries}
+    return sorted(name for name in names if name not in clusters.clients and name not in unreachable)
+
+
+def _is_ready(node: t.Mapping[str, t.Any]) -> bool:
+    status = node.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(
+        isinstance(item, dict) and item.get("type") == "Ready" and item.get("status") == "True"
+        for item in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Settings:
+    """The settings with the addresses of all DNS names of endpoints, where the run is strict about them."""
+    if not settings.strict_endpoints or settings.state != "present":
+        return settings
+    return settings._replace(resolved=resolve(names_of(gathered.nodes, gathered.peers), seconds))
+
+
+# --- apply ----------------------------------------------------------------------------------------------------------
+
+
+def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: bool = False) -> Plan:
+    """Do the writes, all targets side by side; returns the plan with only those changes that took place.
+
+    Somebody who came between makes a write fail; with leave_conflicts it is refused.
+    """
+
+    def one(name: str, client: Client) -> t.List[t.Optional[KubeError]]:
+        return _write_all(client, plan.writes[name], manager)
+
+    answers = clusters.write("write peers", [name for name, todo in plan.writes.items() if todo], one)
+    done = Plan()
+    done.refused, done.warnings, done.unchanged = list(plan.plan.refused), list(plan.plan.warnings), plan.plan.unchanged
+    failed: t.Set[int] = set()
+    for name in sorted(plan.writes):
+        for write, error in zip(plan.writes[name], answers.get(name, ())):
+            if error is None:
+                continue
+            failed.add(id(write.change))
+            label = "Peer {0}".format(write.change.id)
+            if isinstance(error, Conflict) and write.action == CREATE:
+                done.refuse(label, "not_ours", "has just been made by somebody else; " + error.message)
+            elif isinstance(error, Conflict) and leave_conflicts and write.action == UPDATE:
+                done.refuse(label, CONFLICT, error.message)
+            else:
+                clusters.fail(error)
+    done.changes = [change for change in plan.plan.changes if id(change) not in failed]
+    return done
+
+
+def _write_all(client: Client, writes: t.Sequence[PeerWrite], manager: str) -> t.List[t.Optional[KubeError]]:
+    """Phase after phase: what frees keys and ranges, what is made and changed, what else goes."""
+    gone: t.List[KubeError] = []
+
+    def one(write: PeerWrite) -> t.Optional[KubeError]:
+        if gone:
+            return Unreachable(client.cluster, "{0} peer {1}".format(write.action, write.name), "not tried: " + gone[0].message)
+        try:
+            _write(client, write, manager)
+        except (Unreachable, TimedOut) as error:
+            gone.append(error)
+            return error
+        except KubeError as error:
+            return error
+        except ValueError as error:  # a name that the server gave and that no path can hold
+            return BadAnswer(client.cluster, "write a peer", str(error))
+        return None
+
+    answers: t.Dict[int, t.Optional[KubeError]] = {}
+    for phase in range(3):
+        batch = [index for index, write in enumerate(writes) if _phase(write) == phase]
+        answers.update(zip(batch, in_flight([functools.partial(one, writes[index]) for index in batch], WRITES)))
+    return [answers[index] for index in range(len(writes))]
+
+
+def _phase(write: PeerWrite) -> int:
+    return 0 if write.early else 2 if write.action == DELETE else 1
+
+
+def _write(client: Client, write: PeerWrite, manager: str) -> None:
+    path = "{0}/{1}".format(PEERS, segment(write.name))
+    if write.action == DELETE:
+        client.delete(path, uid=write.uid)
+        return
+    if write.action == RELEASE:
+        # an empty entry resets the record of who owns what; nothing else of the object changes
+        client.merge_patch(path, {"metadata": {"managedFields": [{}], "resourceVersion": write.version}}, manager)
+        return
+    body = dict(write.manifest or {}, metadata=dict((write.manifest or {})["metadata"]))
+    if write.uid:
+        body["metadata"]["uid"] = write.uid
+    answer = client.apply(path, body, manager, force=write.force)
+    if write.uid:
+        # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
+        take_alone(client, path, body, answer, manager, THEIRS)
+
+
+# --- result ---------------------------------------------------------------------------------------------------------
+
+
+def shown(plan: MeshPlan, limit: t.Optional[int] = SHOWN_CHANGES) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """{target: {create, update, delete, release, keep: [{name, reason}]}}, the first of each; None: all of them."""
+    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for name in sorted(plan.writes):
+        rows: t.Dict[str, t.Any] = {action: [] for action in (CREATE, UPDATE, DELETE, RELEASE, "keep")}
+        for write in plan.writes[name]:
+            rows[write.action].append({"name": write.name, "reason": write.reason})
+        found[name] = rows
+    for kept in plan.kept:
+        found[kept.target]["keep"].append({"name": kept.name, "reason": kept.reason})
+    return {name: {action: listed[:limit] for action, listed in rows.items()} for name, rows in found.items()}

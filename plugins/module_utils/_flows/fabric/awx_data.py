@@ -1,0 +1,266 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Loading AWX objects through AWX's own API: every kind listed once, only differences written, only marked objects touched."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._io.json_api import ApiFailed, JsonApi, Manners, segment
+from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
+from ..._plan.plan import Plan
+from ..._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+PAGE = 200
+_PAGES = 500
+_EDGES = {"success": "success_nodes", "failure": "failure_nodes", "always": "always_nodes"}
+#: Kinds that are only read: people make them, since they hold secrets or rights.
+_READ_ONLY = {"credentials": "/credentials/", "organizations": "/organizations/"}
+
+
+def _text(body: t.Any) -> str:
+    if isinstance(body, dict) and "detail" in body:
+        return str(body["detail"])
+    return "; ".join("{0}: {1}".format(name, value) for name, value in body.items()) if isinstance(body, dict) else ""
+
+
+def _repeats(status: t.Optional[int], method: str) -> bool:
+    return method == "GET" and (status is None or status == 429 or status >= 500)
+
+
+MANNERS = Manners(_text, lambda status, method, path: {401: "unauthorized", 403: "forbidden", 404: "not_found"}.get(status or 0, "api"), _repeats)
+
+
+def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The module's result. ``request``: the module's options. Raises ValueError when AWX cannot be read at all."""
+    begun = time.monotonic()
+    for option, variable, environment in (("url", "awx_load_url", "CONTROLLER_HOST"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN")):
+        if not str(request.get(option) or "").strip():
+            message = "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment"
+            raise ValueRefused(option + "_missing", message.format(option, variable, environment))
+    api = JsonApi(
+        request["url"].rstrip("/") + "/api/v2", {"Authorization": "Bearer " + request["token"]}, MANNERS,
+        plain_http=bool(request.get("allow_plain_http")), total_s=float(request.get("timeout") or 120),
+    )  # fmt: skip
+    wanted = records(request.get("data") or {}, request.get("surveys") or {}, request.get("site") or {})
+    loader = _Loader(api, request, check)
+    loader.read()
+    if request.get("state", "present") == "absent":
+        loader.remove(wanted)
+    else:
+        for record in wanted:
+            loader.converge(record)
+    result = loader.plan.result()
+    result.update(diff=loader.plan.diff(), failures=loader.failures, stats={"requests": api.calls, "seconds": round(time.monotonic() - begun, 3)})
+    return result
+
+
+class _Loader:
+    def __init__(self, api: JsonApi, request: t.Mapping[str, t.Any], check: bool) -> None:
+        self.api, self.check = api, check
+        self.adopt = bool(request.get("adopt"))
+        self.organization = str(request["organization"])
+        self.plan = Plan()
+        self.failures: t.List[Data] = []
+        self.found: t.Dict[str, t.Dict[str, Data]] = {}
+        self.organization_id: t.Any = None
+
+    # -- reading
+
+    def read(self) -> None:
+        """Every kind, once and completely."""
+        organizations = self._all(_READ_ONLY["organizations"], {"name": self.organization})
+        if not organizations:
+            raise ValueError("there is no organization {0!r} in AWX that this token may see".format(self.organization))
+        self.organization_id = organizations[0]["id"]
+        for kind in KINDS:
+            rows = self._all(kind.path, {"organization": self.organization_id} if kind.in_organization else {})
+            if kind.name in ("job_templates",):
+                rows = [row for row in rows if row.get("organization") in (None, self.organization_id)]
+            self.found[kind.name] = {str(row["name"]): row for row in rows}
+        self.found["credentials"] = {str(row["name"]): row for row in self._all(_READ_ONLY["credentials"], {})}
+
+    def _all(self, path: str, query: t.Mapping[str, t.Any]) -> t.List[Data]:
+        rows: t.List[Data] = []
+        for page in range(1, _PAGES):
+            answer = self.api.call("GET", path, dict(query, page_size=PAGE, page=page, order_by="id"))
+            if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
+                raise ValueError("GET {0}: the answer is no list".format(path))
+            rows += [row for row in answer["results"] if isinstance(row, dict) and "id" in row and "name" in row or path.endswith("workflow_nodes/")]
+            if not answer.get("next"):
+                return rows
+        raise ValueError("GET {0}: more than {1} pages".format(path, _PAGES))
+
+    # -- making
+
+    def converge(self, record: Record) -> None:
+        """One object with what belongs to it. A failure is noted, and the rest goes on."""
+        try:
+            self._converge(record)
+        except ApiFailed as error:
+            self._failed("load", record, error)
+
+    def _failed(self, verb: str, record: Record, error: ApiFailed) -> None:
+        operation = "{0} {1} {2}".format(verb, record.kind.title, record.name)
+        self.failures.append({"object": record.name, "operation": operation, "reason": error.word, "message": error.message, "status": error.status})
+
+    def _converge(self, record: Record) -> None:
+        label = "{0} {1}".format(record.kind.title, record.name)
+        actual = self.found[record.kind.name].get(record.name)
+        if actual is not None and not is_ours(actual) and not self.adopt:
+            return self.plan.refuse(label, "not_ours", "exists and was not loaded by this collection; adopt: true takes it over")
+        ids: Data = {}
+        for field, name in record.refs.items():
+            other = self.found[record.kind.refs[field]].get(name)
+            if other is None:
+                return self.plan.refuse(label, "reference_missing", "there is no {0} {1}".format(field, name))
+            ids[field] = other["id"]
+        missing = [name for name in record.credentials if name not in self.found["credentials"] and name not in record.optional]
+        if missing:
+            return self.plan.refuse(label, "reference_missing", "there is no credential {0}".format(", ".join(missing)))
+        if actual is None:
+            body = dict(record.fields, **ids)
+            if record.kind.in_organization:
+                body["organization"] = self.organization_id
+            self.plan.create(record.kind.title, record.name, _shown(record, ids))
+            actual = dict(body, id=None) if self.check else self.api.call("POST", record.kind.path, None, body)
+            self.found[record.kind.name][record.name] = actual
+            self._apart(record, actual, True)
+            return None
+        changes = differing(record, ids, actual)
+        if changes:
+            self.plan.update(record.kind.title, record.name, {name: actual.get(name) for name in changes}, changes)
+            if not self.check:
+                self.api.call("PATCH", "{0}{1}/".format(record.kind.path, actual["id"]), None, changes)
+        if not self._apart(record, actual, False) and not changes:
+            self.plan.unchanged += 1
+        return None
+
+    def _apart(self, record: Record, actual: Data, fresh: bool) -> bool:
+        """Survey, credentials and nodes. True when something differed."""
+        base = "{0}{1}/".format(record.kind.path, actual["id"])
+        parts = [self._survey(record, base, fresh), self._credentials(record, base, actual, fresh), self._nodes(record, base, fresh)]
+        return any(parts)
+
+    def _survey(self, record: Record, base: str, fresh: bool) -> bool:
+        if record.survey is None:
+            return False
+        before = None if fresh else self.api.call("GET", base + "survey_spec/")
+        if not fresh and same_survey(record.survey, before):
+            return False
+        if not fresh:
+            self.plan.update("survey", record.name, before or {}, dict(record.survey))
+        if not self.check:
+            self.api.call("POST", base + "survey_spec/", None, record.survey)
+        return True
+
+    def _credentials(self, record: Record, base: str, actual: Data, fresh: bool) -> bool:
+        if record.kind.name != "job_templates":
+            return False
+        before = {} if fresh else {row["name"]: row["id"] for row in (actual.get("summary_fields") or {}).get("credentials") or ()}
+        wanted = {name: self.found["credentials"][name]["id"] for name in record.credentials if name in self.found["credentials"]}
+        if before == wanted:
+            return False
+        if not fresh:
+            self.plan.update("credentials", record.name, sorted(before), sorted(wanted))
+        if not self.check:
+            for name, number in before.items():
+                if name not in wanted:
+                    self.api.call("POST", base + "credentials/", None, {"id": number, "disassociate": True})
+            for name, number in wanted.items():
+                if name not in before:
+                    self.api.call("POST", base + "credentials/", None, {"id": number})
+        return True
+
+    def _nodes(self, record: Record, base: str, fresh: bool) -> bool:
+        if record.kind.name != "workflow_job_templates":
+            return False
+        if fresh and self.check:
+            return True
+        before = {str(row.get("identifier")): row for row in self._all(base + "workflow_nodes/", {})}
+        wanted = {str(node["identifier"]): node for node in record.nodes}
+        changed = False
+        for name in sorted(set(before) - set(wanted)):
+            changed = self._node_write(record, fresh, "-" + name, "DELETE", "/workflow_job_template_nodes/{0}/".format(before.pop(name)["id"]), None)
+        for name, node in wanted.items():
+            changed = self._node(record, fresh, base, name, node, before) or changed
+        for name, node in wanted.items():
+            changed = self._edges(record, fresh, name, node, before) or changed
+        return changed
+
+    def _node(self, record: Record, fresh: bool, base: str, name: str, node: Data, before: t.Dict[str, Data]) -> bool:
+        approval = node.get("approval")
+        job = None if approval else (self.found["job_templates"].get(node["job_template"]) or {}).get("id")
+        changed = False
+        if name not in before:
+            changed = self._node_write(record, fresh, "+" + name, "POST", base + "workflow_nodes/", _without_none(identifier=name, unified_job_template=job))
+            before[name] = self._last if changed and not self.check else {"id": None, "summary_fields": {}}
+        elif job is not None and before[name].get("unified_job_template") != job:
+            path = "/workflow_job_template_nodes/{0}/".format(before[name]["id"])
+            changed = self._node_write(record, fresh, "~" + name, "PATCH", path, {"unified_job_template": job})
+        there = (before[name].get("summary_fields") or {}).get("unified_job_template") or {}
+        if approval and any(there.get(key) != value for key, value in approval.items() if key != "timeout"):
+            path = "/workflow_job_template_nodes/{0}/create_approval_template/".format(before[name]["id"])
+            changed = self._node_write(record, fresh, "~" + name, "POST", path, dict(approval))
+        return changed
+
+    def _edges(self, record: Record, fresh: bool, name: str, node: Data, before: t.Mapping[str, Data]) -> bool:
+        changed = False
+        for word, field in _EDGES.items():
+            path = "/workflow_job_template_nodes/{0}/{1}/".format(before[name]["id"], field)
+            has = set(before[name].get(field) or ())
+            wanted = {before[other]["id"] for other in node.get(word) or ()}
+            for number in sorted(has - wanted):
+                changed = self._node_write(record, fresh, "{0} -{1}-> {2}".format(name, word, number), "POST", path, {"id": number, "disassociate": True})
+            for number in wanted - has:
+                changed = self._node_write(record, fresh, "{0} -{1}-> {2}".format(name, word, number), "POST", path, {"id": number})
+        return changed
+
+    def _node_write(self, record: Record, fresh: bool, what: str, method: str, path: str, body: t.Optional[Data]) -> bool:
+        if not fresh:
+            self.plan.update("workflow node", "{0}: {1}".format(record.name, what), None, body)
+        self._last = None if self.check else self.api.call(method, path, None, body)
+        return True
+
+    _last: t.Any = None
+
+    # -- taking away
+
+    def remove(self, wanted: t.Sequence[Record]) -> None:
+        """What the data name and we loaded, in the reverse order."""
+        for record in reversed(wanted):
+            actual = self.found[record.kind.name].get(record.name)
+            if actual is None:
+                self.plan.unchanged += 1
+                continue
+            label = "{0} {1}".format(record.kind.title, record.name)
+            if not is_ours(actual):
+                self.plan.refuse(label, "not_ours", "was not loaded by this collection")
+                continue
+            self.plan.delete(record.kind.title, record.name, {"name": record.name})
+            if not self.check:
+                try:
+                    self.api.call("DELETE", "{0}{1}/".format(record.kind.path, segment(actual["id"])), missing_ok=True)
+                except ApiFailed as error:
+                    self._failed("remove", record, error)
+
+
+def _shown(record: Record, ids: t.Mapping[str, t.Any]) -> Data:
+    """For the diff: names instead of numbers, and what is set apart."""
+    shown = dict(record.fields, **{name: record.refs[name] for name in ids})
+    if record.survey is not None:
+        shown["survey"] = [item.get("variable") for item in record.survey.get("spec") or ()]
+    if record.credentials:
+        shown["credentials"] = record.credentials
+    if record.nodes:
+        shown["nodes"] = [node.get("identifier") for node in record.nodes]
+    return shown
+
+
+def _without_none(**values: t.Any) -> Data:
+    return {name: value for name, value in values.items() if value is not None}

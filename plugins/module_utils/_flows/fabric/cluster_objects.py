@@ -1,0 +1,149 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A set of manifests in one or more clusters: one LIST for each kind, then only the writes that are needed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.objects import apply_writes, read_objects
+from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan, Refusal
+from ..._values.refused import ValueRefused, quoted
+
+Manifests = t.Dict[Key, t.Dict[str, t.Any]]
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    scopes = [_scope(given, "purge[{0}]".format(index)) for index, given in enumerate(request.get("purge") or ())]
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    wanted, refused = parse_wanted(request)
+    read = gather(clusters, wanted, scopes)
+    whole, writes = plan(request, wanted, read, manager)
+    whole.refused.extend(refused)
+    if not request.get("skip_unserved"):
+        _unserved_fail(clusters, whole)
+    if not request.get("leave_conflicts"):
+        conflicts_fail(clusters, whole)
+    done = whole if check else apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts")))
+    result = done.result()
+    result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings)
+    return result
+
+
+def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifests], t.List[Refusal]]:
+    """{cluster: {key: manifest}} of ``objects`` (for all clusters) and ``objects_by_cluster``, and what was refused."""
+    wanted: t.Dict[str, Manifests] = {str(given["name"]): {} for given in request["clusters"]}
+    refused: t.List[Refusal] = []
+    groups: t.List[t.Tuple[str, t.Iterable[str], t.Any]] = [("objects", list(wanted), request.get("objects") or ())]
+    for name, manifests in sorted((request.get("objects_by_cluster") or {}).items()):
+        if name not in wanted:
+            refused.append(Refusal(name, "unknown_cluster", "objects_by_cluster names a cluster that clusters does not have"))
+        else:
+            groups.append(("objects_by_cluster." + name, [name], manifests))
+    for option, names, manifests in groups:
+        for index, given in enumerate(manifests):
+            where = "{0}[{1}]".format(option, index)
+            try:
+                key, manifest = parse_manifest(given, where)
+            except ValueRefused as error:
+                refused.append(Refusal(where, error.word, error.message))
+                continue
+            for name in names:
+                if key in wanted[name]:
+                    refused.append(Refusal(where, "claimed_twice", "{0} {1} is given twice".format(key.kind, key.short)))
+                else:
+                    wanted[name][key] = manifest
+    return wanted, refused
+
+
+def _scope(given: t.Mapping[str, t.Any], where: str) -> Scope:
+    if not given.get("api_version") or not given.get("kind"):
+        raise ValueRefused("manifest_invalid", "{0} needs api_version and kind".format(where))
+    if given["api_version"].count("/") > 1 or ".." in given["api_version"]:
+        raise ValueRefused("manifest_invalid", "{0}: {1} is no apiVersion".format(where, quoted(given["api_version"])))
+    return Scope(given["api_version"], given["kind"], given.get("namespace") or "", given.get("label_selector") or "")
+
+
+def gather(
+    clusters: Clusters, wanted: t.Dict[str, Manifests], scopes: t.Sequence[Scope]
+) -> t.Dict[str, Read]:
+    """What every cluster has, of those that could be read completely. Corrects the namespaces of ``wanted`` on the way."""
+    found = clusters.read("list objects", lambda name, client: read_objects(client, wanted[name], scopes))
+    read = {}
+    for name, (one, corrected) in found.items():
+        wanted[name] = {corrected.get(key, key): manifest for key, manifest in wanted[name].items()}
+        read[name] = one
+    return read
+
+
+def plan(
+    request: t.Mapping[str, t.Any], wanted: t.Mapping[str, Manifests], read: t.Mapping[str, Read], manager: str
+) -> t.Tuple[Plan, t.Dict[str, t.List[Write]]]:
+    """What would be written, cluster by cluster. Pure."""
+    whole, writes = Plan(), {}
+    for name in sorted(read):
+        part, writes[name] = plan_objects(
+            name,
+            wanted[name],
+            read[name],
+            manager,
+            state=request.get("state", "present"),
+            adopt=bool(request.get("adopt")),
+            max_deletes=request.get("max_deletes"),
+            confirm_empty=name in (request.get("confirm_empty") or ()),
+        )
+        whole.extend(part)
+    return whole, writes
+
+
+def _unserved_fail(clusters: Clusters, whole: Plan) -> None:
+    """Without skip_unserved, a kind that the API server does not have is a failure of its cluster."""
+    _fail(clusters, whole, "kind_not_served")
+
+
+def conflicts_fail(clusters: Clusters, whole: Plan) -> None:
+    """A field of ours that somebody else changed is a failure of its cluster: what stands there is not what is wanted."""
+    _fail(clusters, whole, CONFLICT)
+
+
+def _fail(clusters: Clusters, whole: Plan, word: str) -> None:
+    for refusal in [refusal for refusal in whole.refused if refusal.reason == word]:
+        whole.refused.remove(refusal)
+        kind, dummy, ident = refusal.object.partition(" ")
+        clusters.failures.append(
+            {"cluster": ident.partition("/")[0], "operation": "apply {0} {1}".format(kind, ident.partition("/")[2]),
+             "reason": refusal.reason, "message": refusal.message, "status": None}
+        )  # fmt: skip
+
+
+def apply(
+    clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+) -> Plan:
+    """Do the writes; returns the plan with only those changes that took place."""
+
+    def one(name: str, client: Client) -> t.Any:
+        return apply_writes(client, writes[name], manager, leave_conflicts)
+
+    applied = clusters.write("apply objects", [name for name, todo in writes.items() if todo], one)
+    done = Plan()
+    done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
+    took_place: t.Set[t.Any] = set()
+    for name in sorted(applied):
+        result = applied[name]
+        took_place.update(id(write.change) for write in result.done)
+        done.refused.extend(result.refused)
+        done.warnings.extend(result.warnings)
+        done.unchanged += len(writes[name]) - len(result.done) - len(result.refused) - len(result.failed)
+        for error in result.failed:
+            clusters.fail(error)
+    done.changes = [change for change in whole.changes if id(change) in took_place]
+    return done

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The fabric's mesh: validate the inventory, read every cluster once and at the same time, compute the topology.
+
+Nothing is written. What one cluster's API answers, or fails to, touches only what it is the source of.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.clusters import Clusters
+from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
+from ..._mesh.fabric.node_listing import nodes_without_host
+from ..._mesh.topology import kubespan as kubespan_plan
+from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
+from ..._mesh.topology.semaphore import mesh_without_listings, plan_mesh
+from ..._plan.pending import to_wire
+from ..._values.refused import ValueRefused
+
+NODES = "/api/v1/nodes"
+#: How many names a message has.
+SHOWN = 10
+_CONTESTED = "{0} claims a key, an id or a range that another node claims too; each node keeps the one that it knows from its last confirmed state"
+
+
+def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
+    """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
+
+    ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
+    clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
+    variables}}}; variables without a value count as not given and serve to find misspelt names.
+    """
+    definition = request["definition"]
+    fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
+    wrong = errors(findings)
+    if wrong:
+        raise InventoryRefused([finding._asdict() for finding in wrong])
+    return fabric, ["{0}: {1}: {2}".format(f.where, f.variable, f.message) for f in findings if f not in wrong]
+
+
+def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """The result of mesh_plan: {changed: False, mesh, refused, contested, failures, warnings, stats}."""
+    fabric, warnings = validate(request)
+    if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
+        raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
+    if request.get("validate_only"):
+        topology = _without_listings(fabric, request)
+        pools: t.Dict[str, t.Any] = {}
+        stats: t.Dict[str, t.Any] = {"requests": {}}
+        missing: t.Dict[str, t.List[str]] = {}
+    else:
+        listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
+        missing = nodes_without_host(listings, _hosts(fabric))
+        warnings += [_missing(cluster, names) for cluster, names in missing.items()]
+        if request.get("mode") == kubespan_plan.MODE:
+            topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
+        else:
+            topology = plan_mesh(fabric, listings, request.get("reported"))
+        pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
+    contested = contested_labels(topology)
+    return {
+        "changed": False,
+        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing)),
+        "refused": topology["refused"],
+        "failures": topology["failures"],
+        "contested": contested,
+        "warnings": warnings + [_CONTESTED.format(label) for label in contested],
+        "stats": stats,
+    }
+
+
+def _hosts(fabric: Fabric) -> t.Dict[str, t.List[str]]:
+    return {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters}
+
+
+def _missing(cluster: str, names: t.Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN]) + (" and {0} more".format(len(names) - SHOWN) if len(names) > SHOWN else "")
+    return (
+        "cluster {0}: no host of the inventory stands for {1}, so this run does nothing there; its peers are kept as long as it announces itself. "
+        "Add a host with multicluster_cluster: {0} for each, or write node_name where a host has another name than its Node; "
+        "teardown --limit HOST before a host is removed takes it off"
+    ).format(cluster, shown)
+
+
+def contested_labels(topology: t.Mapping[str, t.Any]) -> t.List[str]:
+    """``cluster/node`` of the nodes whose key, id or range another one claims too."""
+    found = {(row["cluster"], row["node"]) for row in (topology.get("kubespan") or {}).get("contested", ())}
+    for part in topology["clusters"].values():
+        for remote, settings in part["remotes"].items():
+            found.update((remote, row["node"]) for row in settings.get("contested", ()))
+    return ["{0}/{1}".format(*seat) for seat in sorted(found)]
+
+
+def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What the inventory alone tells."""
+    if request.get("mode") != kubespan_plan.MODE:
+        return mesh_without_listings(fabric)
+    topology = kubespan_plan.plan_mesh(fabric, {}, request["mesh_id"])
+    return dict(topology, refused=[], failures=[])
+
+
+def gather(
+    fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float
+) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str], t.Dict[str, t.Any]]:
+    """One complete LIST of nodes per cluster, side by side.
+
+    ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts).
+    """
+    clusters = Clusters(given, timeout)
+
+    def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str]]:
+        return client.list(NODES), _pool_version(client, fabric.clusters[name]["calico_ippools"])
+
+    answers = clusters.read("list nodes", read)
+    listings: t.Dict[str, t.Any] = {name: {"nodes": listing.items} for name, (listing, unused) in answers.items()}
+    for failure in clusters.failures:
+        listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
+    calico = {name: version for name, (unused, version) in answers.items() if version is not None}
+    return listings, calico, clusters.stats()
+
+
+def _pool_version(client: t.Any, setting: str) -> t.Optional[str]:
+    """The API version in which a cluster gets IPPools, None where it gets none."""
+    if setting == "never":
+        return None
+    served = next((version for version in (V3, CRD) if client.serves(version, "IPPool")), None)
+    return served or CRD if pools_wanted(setting, served is not None) else None

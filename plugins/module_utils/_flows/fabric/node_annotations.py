@@ -1,0 +1,130 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Annotations of the nodes of several clusters, all in one go: one LIST a cluster, one patch for each node that differs."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, TimedOut, Unreachable
+from ..._kubernetes.fanout import in_flight
+from ..._kubernetes.objects import WRITES
+from ..._plan.annotations import Patch, Pattern, plan_annotations
+from ..._plan.objects import field_manager
+from ..._plan.pending import from_wire
+from ..._plan.plan import Plan
+
+NODES = "/api/v1/nodes"
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    patterns = [Pattern(text) for text in request.get("prefixes") or ()]
+    wanted = parse_wanted(request.get("annotations") or {})
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    read = gather(clusters)
+    whole, patches = plan(request, wanted, read, manager, patterns, check)
+    known = {str(given["name"]) for given in request["clusters"]}
+    for name in sorted(set(wanted) - known):
+        whole.refuse(name, "unknown_cluster", "annotations names a cluster that clusters does not have")
+    done = whole if check else apply(clusters, whole, patches, manager)
+    result = done.result()
+    result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
+    return result
+
+
+def parse_wanted(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without wanted keys."""
+    wanted: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for cluster, nodes in from_wire(given).items():
+        if isinstance(nodes, list):
+            nodes = {name: {} for name in nodes}
+        wanted[cluster] = {str(node): dict(values or {}) for node, values in (nodes or {}).items()}
+    return wanted
+
+
+def gather(clusters: Clusters) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """{cluster: {node name: Node}} of every cluster that could be read completely; the others are in its failures."""
+    listings = clusters.read("list " + NODES, lambda name, client: client.list(NODES))
+    return {name: {str(node["metadata"].get("name")): node for node in listing.items} for name, listing in listings.items()}
+
+
+def plan(
+    request: t.Mapping[str, t.Any],
+    wanted: t.Mapping[str, t.Mapping[str, t.Any]],
+    read: t.Mapping[str, t.Mapping[str, t.Any]],
+    manager: str,
+    patterns: t.Sequence[Pattern],
+    check: bool,
+) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+    """What would be written, cluster by cluster. Pure."""
+    whole, patches = Plan(), {}
+    for name in sorted(read):
+        part, patches[name] = plan_annotations(
+            name,
+            wanted.get(name, {}),
+            read[name],
+            manager,
+            patterns,
+            state=request.get("state", "present"),
+            purge_all=request.get("purge") == "all",
+            adopt=bool(request.get("adopt")),
+            check=check,
+            max_deletes=request.get("max_deletes"),
+            confirm_empty=name in (request.get("confirm_empty") or ()),
+        )
+        whole.extend(part)
+    return whole, patches
+
+
+def apply(clusters: Clusters, whole: Plan, patches: t.Mapping[str, t.Sequence[Patch]], manager: str) -> Plan:
+    """Send the patches; returns the plan with only those changes that took place."""
+    written = clusters.write(
+        "annotate nodes",
+        [name for name, todo in patches.items() if todo],
+        lambda name, client: _patch_nodes(client, patches[name], manager),
+    )
+    done = Plan()
+    done.refused, done.unchanged = list(whole.refused), whole.unchanged
+    kept = set()
+    for name, answers in written.items():
+        for patch, error in zip(patches[name], answers):
+            if error is None:
+                kept.add("{0}/{1}".format(name, patch.name))
+            elif isinstance(error, NotFound):
+                done.refuse("{0}/{1}".format(name, patch.name), "no_such_node", "the node has just been removed")
+            else:
+                clusters.fail(error)
+    done.changes = [change for change in whole.changes if change.id in kept]
+    return done
+
+
+def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.List[t.Optional[KubeError]]:
+    gone: t.List[KubeError] = []
+
+    def one(patch: Patch) -> t.Optional[KubeError]:
+        try:
+            path = "{0}/{1}".format(NODES, segment(patch.name))
+        except ValueError as error:  # the name is the server's word
+            return BadAnswer(client.cluster, "annotate a node", str(error))
+        if gone:
+            return Unreachable(client.cluster, "patch " + path, "not tried: " + gone[0].message)
+        # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
+        metadata = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
+        try:
+            client.strategic_patch(path, {"metadata": metadata}, manager)
+        except (Unreachable, TimedOut) as error:
+            gone.append(error)
+            return error
+        except KubeError as error:
+            return error
+        return None
+
+    return in_flight([functools.partial(one, patch) for patch in patches], WRITES)

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which sources count as gone: those that do not answer, for longer than the grace time. One ConfigMap a destination remembers."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._kubernetes.client import segment
+from ..._kubernetes.clusters import Clusters
+from ..._plan.object_plan import Key, Read, Write, plan_objects
+from ..._services.outage import OUTAGES, judge, outage_record, read_record, record_name
+
+
+def silent(clusters: Clusters) -> t.Set[str]:
+    """Clusters that did not answer. One that answers and refuses our credential is not among them."""
+    return {row["cluster"] for row in clusters.failures if row.get("cause", row["reason"]) in OUTAGES}
+
+
+class Memory(t.NamedTuple):
+    """Where a capability remembers outages: its ConfigMap is ``<what>-outages-<fabric>`` in the namespace."""
+
+    what: str
+    fabric: str
+    namespace: str
+    manager: str
+
+
+def counting(
+    clusters: Clusters,
+    memory: Memory,
+    failed: t.Set[str],
+    listed: t.Collection[str],
+    here: t.Sequence[str],
+    grace: float,
+    forget: bool = False,
+) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    """{destination: (sources whose outage counts there, writes of its record)}; nothing is read without a grace time.
+
+    ``forget``: no outage counts and the record goes. A destination whose record cannot be read is missing.
+    """
+    if not grace:
+        return {name: (set() if forget else failed - {name}, []) for name in here}
+    label = record_name(memory.what, memory.fabric)
+    path = "/api/v1/namespaces/{0}/configmaps".format(segment(memory.namespace))
+    found = clusters.read("list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here)
+    now = int(time.time())
+    made = {}
+    for name, listing in found.items():
+        actual = listing.items[0] if listing.items else None
+        counts, since = judge(read_record(actual), failed - {name}, set(listed), now, grace)
+        if forget:
+            counts, since = set(), {}
+        key = Key("v1", "ConfigMap", memory.namespace, label)
+        read = Read({key: actual} if actual is not None else {}, frozenset(), frozenset(), {})
+        wanted = {key: outage_record(label, memory.namespace, since)} if since or actual is not None else {}
+        unused, writes = plan_objects(name, wanted, read, memory.manager, state="present" if since else "absent")
+        made[name] = (counts, writes)
+    return made

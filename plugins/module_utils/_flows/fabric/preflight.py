@@ -1,0 +1,149 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""A look at the whole fleet before the first write: the inventory, every API server, and what the nodes said. Reads only."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import KubeError, NotFound
+from ..._loadbalancers.announcing import missing_backend, silence
+from ..._loadbalancers.load_balancer_setting import parse_load_balancer
+from ..._mesh.fabric.inventory import Fabric, load_fabric
+from ..._mesh.kubespan.generations import Layout
+from ..._status.preflight import ERROR, Limits, find
+from .status import unpacked
+
+Data = t.Dict[str, t.Any]
+
+#: Kinds by which the original programs run.
+_WORKLOADS = (("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet"))
+SHOWN = 500
+#: Of KubeSpan's device where the way is an ordinary one; it follows the way (kubespan 15).
+MTU = 1420
+
+
+def run(request: t.Mapping[str, t.Any]) -> Data:
+    """The module's result. Raises ValueError for options that make no sense.
+
+    ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_status or None}, node_plans: {host: of
+    node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
+    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations}}.
+    """
+    request = unpacked(request)
+    definition = request["definition"]
+    fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
+    mesh = request.get("mesh") or {}
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    workloads = clusters.read("list workloads", _workloads)
+    without = _without_namespace(clusters, request.get("services") or {})
+    failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
+    nodes = {
+        host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
+        for host, node in (request.get("nodes") or {}).items()
+    }
+    rows = find(
+        {
+            "inventory": [finding._asdict() for finding in findings],
+            "without_host": mesh.get("without_host") or {},
+            "grants": fabric.grants(),
+            "nodes": nodes,
+            "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},
+            "refused": _refused(request, mesh),
+            "failures": [failures[key] for key in sorted(failures)],
+            "workloads": workloads,
+            "without_namespace": without,
+            "silent": _silent(request.get("load_balancers") or (), workloads),
+        },
+        Limits(float(request.get("max_skew") or Limits().skew)),
+    )
+    bad = [row for row in rows if row["level"] == ERROR]
+    lines = ["{level}: {where}: {message} [{reason}]".format(**row) for row in rows[:SHOWN]] or ["nothing stands in the way"]
+    return {
+        "changed": False,
+        "ok": not bad,
+        "findings": rows[:SHOWN],
+        "lines": lines,
+        "errors": len(bad),
+        "hosts": len(nodes),
+        "stats": clusters.stats(),
+        "refused": [],
+    }
+
+
+def _workloads(name: str, client: Client) -> t.List[t.Tuple[str, str]]:
+    """(kind namespace/name, image) of what runs all the time. Without the right to look there, there is nothing to compare."""
+    found = []
+    for version, kind in _WORKLOADS:
+        resource = client.resource(version, kind)
+        if resource is None:
+            continue
+        try:
+            items = client.list(resource.path()).items
+        except KubeError as error:
+            if error.status == 403:
+                continue
+            raise
+        for item in items:
+            meta = item["metadata"]
+            template = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
+            label = "{0} {1}/{2}".format(kind, meta.get("namespace"), meta.get("name"))
+            found += [(label, str(one.get("image"))) for one in template.get("containers") or () if isinstance(one, dict)]
+    return found
+
+
+def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """{cluster: namespace} where mirrors are to be written into a namespace that is not there and that nobody makes."""
+    namespace = services.get("namespace")
+    if not namespace or services.get("create_namespace"):
+        return {}
+
+    def missing(name: str, client: Client) -> bool:
+        try:
+            client.get("/api/v1/namespaces/" + segment(namespace))
+        except NotFound:
+            return True
+        except KubeError as error:
+            if error.status != 403:  # without the right to look, the run will tell
+                raise
+        return False
+
+    failed = {row["cluster"] for row in clusters.failures}
+    asked = [name for name in services.get("destinations") or clusters.clients if name in clusters.clients and name not in failed]
+    return {name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found}
+
+
+def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """Clusters in which Services would get addresses that nobody announces, and why."""
+    found = {}
+    for given in settings:
+        balancer = parse_load_balancer(given.get("load_balancer") or "").type
+        images = [image for dummy, image in workloads.get(str(given["cluster"])) or ()]
+        why = silence(balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images))
+        if why:
+            found[str(given["cluster"])] = why
+    return found
+
+
+def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Optional[t.Mapping[str, t.Any]], mesh: t.Mapping[str, t.Any]) -> t.List[Data]:
+    """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory tells."""
+    if kubespan is not None:
+        layout = dict(Layout()._asdict(), **kubespan)
+        return [{"name": layout["device"], "listen_port": layout["port"], "mtu": MTU}]
+    if cluster not in fabric.clusters:
+        return []
+    try:
+        remotes = (mesh.get("clusters") or {}).get(cluster, {}).get("remotes") or fabric.remotes(cluster)
+    except (KeyError, TypeError, ValueError):
+        return []  # what is wrong with the inventory is said already
+    return [{"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"]} for dummy, part in sorted(remotes.items())]
+
+
+def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any]) -> t.List[Data]:
+    given = [("mesh", mesh), *sorted((request.get("node_plans") or {}).items()), *sorted((request.get("plans") or {}).items())]
+    return [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]

@@ -1,0 +1,311 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One run on a fabric at a time: a lock on the controller, and, for fabrics that are run from several, a Lease in every cluster.
+
+It has to be taken before the first read, since a run writes what it planned from what it read. So a Lease costs its three
+requests in each cluster also where the run then changes nothing; the lock on the controller costs none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+import typing as t
+
+from ..._io import local_lock
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import KubeError, NotFound
+from ..._kubernetes.lease import Lease, LeaseHeld, LeaseLost, holder_of
+from ..._linux.errors import LinuxError
+from ..._linux.host import processes
+from ..._linux.host.lock_file import LockFile, read_record
+from ..._plan.objects import field_manager
+from ..._values.names import parse_subdomain
+from ..._values.refused import ValueRefused, quoted
+
+Data = t.Dict[str, t.Any]
+Report = t.Callable[[Data], None]
+#: A Lease of a run that was killed is free after so many seconds. It is renewed three times in that time.
+LEASE_SECONDS = 30.0
+#: A cluster that does not answer for so long gets no Lease; the run will say what is wrong with it.
+LOOK_SECONDS = 5.0
+#: How long a cluster is waited for that alone says that another run is at work.
+LONE_SECONDS = 30.0
+LONE = "{0}; it is one of fewer than half of the clusters that say so, and a run has the Leases of all, so this run goes on without its Lease"
+#: A run that is over gets so many seconds to give its Leases back before a second one calls it at work.
+ENDING_SECONDS = 20.0
+#: Somebody who has the name that earlier releases took as their lock, and does not say that he is one, is waited for so long.
+FORMER_SECONDS = 10.0
+#: A run that has the lock for so long probably hangs: whoever waits for it is told so.
+LONG_SECONDS = 24 * 3600.0
+_POLL = 0.2
+
+
+def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]]) -> str:
+    """What makes two runs runs of one fabric on one controller: its name, and the ways to its clusters."""
+    ways = []
+    for entry in clusters:
+        way = entry.get("api_url") or entry.get("kubeconfig") or ""
+        ways.append([str(entry.get("name")), os.path.realpath(os.path.expanduser(way)) if isinstance(way, str) and "://" not in way else way])
+    return json.dumps([fabric, sorted(ways, key=str)], sort_keys=True, default=str)
+
+
+def lease_name(fabric: str) -> str:
+    """The Lease of a fabric; fabrics may have names that no object can have."""
+    try:
+        return parse_subdomain("multicluster-run-" + fabric)
+    except ValueRefused:
+        return "multicluster-run-" + hashlib.sha256(fabric.encode("utf-8")).hexdigest()[:16]
+
+
+def held_by(key: str, pid: int) -> t.Optional[Data]:
+    """What the lock's holder says when it is held for that very process, else None."""
+    told = ask(key)
+    mine = told and told.get("pid") == pid and told.get("born") == processes.birth(pid)
+    return told if mine else None
+
+
+def ask(key: str) -> t.Optional[Data]:
+    """What the process that keeps the lock says of it; None when no such process lives."""
+    try:
+        told = read_record(local_lock.folder(), local_lock.file_name(key))
+    except OSError:
+        return None
+    return told if processes.lives(told.get("keeper"), told.get("keeper_born")) else None
+
+
+def at_work() -> t.Set[t.Tuple[t.Any, t.Any]]:
+    """The runs that this process started, itself or through others, and that hold a lock, by process and start time."""
+    found = set()
+    for name in local_lock.names():
+        told = read_record(local_lock.folder(), name)
+        if processes.lives(told.get("keeper"), told.get("keeper_born")) and processes.descends(told.get("pid"), os.getpid()):
+            found.add((told.get("pid"), told.get("born")))
+    return found
+
+
+def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None:
+    """Start the process that holds the lock until the run ends; ``told`` gets its rows (see ``keep``).
+
+    request: of ``keep``; ``born`` was found out while the run was still there to be asked.
+    """
+    local_lock.keeper(lambda report, stop: keep(request, report, stop), told)
+
+
+def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
+    """Take the lock, hold it until the process ends, give it back.
+
+    ``request``: {fabric, scope: controller|fabric, wait, holder, pid, born, clusters, namespace}. Rows that are reported:
+    {waiting: who}, at most once; then {held: True, leases: [cluster], unlocked: [failure]} or {held: False, who}.
+    """
+    if not processes.lives(request["pid"], request["born"]):
+        return  # there is nobody to hold it for
+    watch = threading.Thread(target=processes.outlive, args=(request["pid"], request["born"], stop), daemon=True)
+    watch.start()
+    keeping = _Keeping(request, report, stop)
+    try:
+        if keeping.locally() and keeping.in_clusters():
+            keeping.tell()
+            report({"held": True, "leases": sorted(keeping.leases), "unlocked": keeping.unlocked})
+            keeping.hold()
+    finally:
+        keeping.release()
+
+
+class _Keeping:
+    def __init__(self, request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
+        self._request, self._report, self._stop = request, report, stop
+        self._deadline = time.monotonic() + float(request["wait"])
+        self._waiting = False
+        self.leases: t.Dict[str, Lease] = {}
+        self.unlocked: t.List[Data] = []
+        self._key = key_of(request["fabric"], request["clusters"])
+        self._file: t.Optional[LockFile] = None
+        self._former: t.Optional[local_lock.FormerName] = None
+        self._info: Data = {
+            "holder": request["holder"], "since": local_lock.moment(), "at": time.time(), "pid": request["pid"], "born": request["born"],
+            "keeper": os.getpid(), "keeper_born": processes.birth(os.getpid()), "scope": request["scope"], "leases": [], "unlocked": [], "lost": "",
+        }  # fmt: skip
+
+    def locally(self) -> bool:
+        """The lock on this machine."""
+        if not local_lock.is_supported():
+            return True
+        try:
+            self._file = LockFile(local_lock.folder(), local_lock.file_name(self._key))
+            taken = self._wait_until(lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_keeper=True)
+        except (LinuxError, OSError) as error:
+            self._without("take the lock of this machine", "lock_unsupported", str(error))
+            return not self._stop.is_set()
+        return taken and self._without_former_runs()
+
+    def _without_former_runs(self) -> bool:
+        """The name that earlier releases took: their runs are waited for, and nobody else for long."""
+        self._former = local_lock.FormerName(self._key, self._info)
+        patience = time.monotonic() + FORMER_SECONDS
+        while not self._former.take():
+            told = local_lock.ask_former(self._key)
+            if told and processes.lives(told.get("pid"), told.get("born")):
+                if not self._wait_for(describe(told)):
+                    return False
+            elif told is None or time.monotonic() >= patience or self._stop.is_set():
+                if told is None and self._former.take():
+                    break  # it ended between our two questions
+                self._without(
+                    "keep runs of earlier releases and of other users out", "lock_foreign",
+                    "{0} has the name that they take; multicluster_lock: fabric keeps runs of every user out".format(self._who_has_it()),
+                )  # fmt: skip
+                break
+            else:
+                self._stop.wait(_POLL)
+        return not self._stop.is_set()
+
+    def _who_has_it(self) -> str:
+        holders = processes.name_holders(local_lock.former_name(self._key)[1:])
+        return ", ".join("process {0} of user {1} ({2})".format(pid, uid, processes.command(pid)) for pid, uid in holders) or "another user's process"
+
+    def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_keeper: bool) -> bool:
+        """Until ``take`` says True; False when there is no time left for waiting."""
+        ending = 0.0
+        while not take():
+            told = ask_holder()
+            if not processes.lives(told.get("pid"), told.get("born")) and not self._stop.is_set() and ending < ENDING_SECONDS:
+                ending += _POLL  # that run is over and about to give its Leases back: nobody has to be told
+                self._stop.wait(_POLL)
+                continue
+            if ending >= ENDING_SECONDS and end_keeper and processes.end(told.get("keeper", 0), told.get("keeper_born", "")):
+                ending, end_keeper = 0.0, False  # its run is over for long, and it hangs
+                continue
+            if not self._wait_for(describe(told)):
+                return False
+        return not self._stop.is_set()
+
+    def _without(self, operation: str, reason: str, message: str) -> None:
+        self.unlocked.append({"cluster": "controller", "operation": operation, "reason": reason, "message": message, "status": None})
+
+    def in_clusters(self) -> bool:
+        """A Lease in every cluster that answers, in the order of their names, so that two runs never wait for each other."""
+        if self._request["scope"] != "fabric":
+            return True
+        name, namespace = lease_name(self._request["fabric"]), self._request["namespace"]
+        path = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}".format(namespace, name)
+        clusters = Clusters(self._request["clusters"], LOOK_SECONDS)
+
+        def look(unused: str, client: t.Any) -> t.Any:
+            try:
+                return client.get(path)
+            except NotFound:
+                return None
+
+        found = clusters.read("look at the lock", look)
+        manager = field_manager(self._request["fabric"])
+        servers: t.Dict[str, str] = {}
+        for cluster in sorted(found):
+            servers.setdefault(clusters.clients[cluster].access.server, cluster)  # one API server under two names has one Lease
+        names = sorted(servers.values())
+        told = [cluster for cluster in names if found[cluster] is not None]
+        held: t.Dict[str, LeaseHeld] = {}
+
+        def take(cluster: str, wait: float) -> None:
+            client = clusters.clients[cluster]
+            client.limits = client.limits._replace(run_bytes=None, run_memory=None, write_seconds=None)  # it renews for as long as the run goes on
+            lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
+            lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
+            try:
+                lease.acquire(max(0.0, min(wait, self._deadline - time.monotonic())), self._stop)
+                self.leases[cluster] = lease
+                held.pop(cluster, None)
+            except LeaseHeld as error:
+                held[cluster] = error
+            except KubeError as error:
+                clusters.fail(error)
+
+        for cluster in names:
+            if cluster in told:
+                self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
+            lone = told == [cluster] and is_outnumbered(1, len(names))
+            take(cluster, LONE_SECONDS if lone else float("inf"))
+            if cluster in held and (self._stop.is_set() or not is_outnumbered(len(held), len(names))):
+                self._report({"held": False, "who": "cluster {0}: {1}".format(cluster, held[cluster].message)})
+                return False
+        for cluster in sorted(held):
+            take(cluster, 0.0)
+        self.unlocked += clusters.failures
+        self.unlocked += [dict(error.failure(), reason="lock_claimed", message=LONE.format(error.message)) for unused, error in sorted(held.items())]
+        return not self._stop.is_set()
+
+    def hold(self) -> None:
+        """Until the run ends. A Lease that somebody else got is told to the run's next playbook; an outage is not."""
+        while not self._stop.wait(1.0):
+            lost = {}
+            for cluster, lease in self.leases.items():
+                try:
+                    lease.check()
+                except LeaseLost as error:
+                    if "could not be renewed" not in error.message:
+                        lost[cluster] = "cluster {0}: {1}".format(cluster, error.message)
+            if lost and not is_outnumbered(len(lost), len(self.leases)):
+                self._info["lost"] = lost[min(lost)]
+                self.tell()
+
+    def tell(self) -> None:
+        """Say in the lock's file what is held now."""
+        self._info.update(leases=sorted(self.leases), unlocked=self.unlocked)
+        if self._file is not None:
+            self._file.tell(self._info)
+
+    def release(self) -> None:
+        """Give everything back, the lock on this machine last."""
+        for lease in self.leases.values():
+            lease.release()
+        for lock in (self._former, self._file):
+            if lock is not None:
+                lock.release()
+
+    def _wait_for(self, who: str) -> bool:
+        """False when there is no time left for waiting."""
+        if self._stop.is_set() or time.monotonic() >= self._deadline:
+            self._report({"held": False, "who": who})
+            return False
+        self._tell(who)
+        self._stop.wait(_POLL)
+        return True
+
+    def _tell(self, who: str) -> None:
+        if not self._waiting and time.monotonic() < self._deadline:
+            self._report({"waiting": who})
+        self._waiting = True
+
+
+def is_outnumbered(claims: int, clusters: int) -> bool:
+    """Whether fewer than half of the clusters say that another run is at work: a run has the Leases of all that answer it, and what one
+    cluster says is its own word, with which it could stop everybody's runs."""
+    return claims * 2 < clusters
+
+
+def describe(told: t.Mapping[str, t.Any]) -> str:
+    """Who holds the lock, which process keeps it for whom, and what frees it."""
+    text = "{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))
+    pid, keeper = told.get("pid"), told.get("keeper")
+    if processes.lives(pid, told.get("born")):
+        text += ", process {0}; its lock is kept by process {1}; `kill {0}` ends that run and frees the lock".format(pid, keeper)
+        at = told.get("at")
+        if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
+            text += " (it has had it for {0:.0f} hours, so it probably hangs)".format((time.time() - at) / 3600)
+    elif processes.lives(keeper, told.get("keeper_born")):
+        text += ", a run that is over; its lock is kept by process {0}; `kill -9 {0}` frees it".format(keeper)
+    return text
+
+
+def check_request(request: t.Mapping[str, t.Any]) -> None:
+    """Raises ValueError before anything is started."""
+    field_manager(str(request["fabric"]))
+    parse_subdomain(str(request["namespace"]), "name_invalid")
+    if float(request["wait"]) < 0:
+        raise ValueRefused("value_range", "wait must not be negative")

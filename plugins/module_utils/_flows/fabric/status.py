@@ -1,0 +1,236 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The whole fabric, read once: each kind of each cluster by one complete list, joined with what the nodes said and what plans found."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from ..._kilo.values import API_VERSION as KILO
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.decode import gc_paused
+from ..._kubernetes.errors import KubeError, NotFound
+from ..._linux.files import FileState, make_folder, read_state, write_state
+from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
+from ..._plan.objects import field_manager
+from ..._policy.targets import TARGETS
+from ..._services.global_slices import MIRRORED_SLICE
+from ..._services.mirror_services import MIRRORED
+from ..._status import blame, page, prometheus
+from ..._status.cluster import describe
+from ..._status.model import build, peer_names
+from ..._status.packed import unpack
+from ..._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+
+DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
+#: Kinds that plans speak of and that are not listed anyway, with the API versions in which they may be served.
+_OTHERS = {
+    "ConfigMap": ("v1",), "Namespace": ("v1",), "Secret": ("v1",), "ServiceAccount": ("v1",),
+    "IPPool": ("projectcalico.org/v3", "crd.projectcalico.org/v1"),
+}  # fmt: skip
+_LISTED = {"Service": "services", "Endpoints": "endpoints", "EndpointSlice": "slices", "Peer": "peers", "node": "nodes", "Node": "nodes",
+           "GlobalNetworkSet": "sets", "CiliumCIDRGroup": "sets"}  # fmt: skip
+SHOWN = 200
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
+    """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
+
+    ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
+    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
+    connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], packed:
+    those that filters collect as one text, or None, page, document, metrics: paths or None}.
+    """
+    with gc_paused():
+        document = gather(unpacked(request))
+    files = {}
+    for option, text in (("page", page.render), ("document", _as_json), ("metrics", prometheus.text)):
+        if request.get(option):
+            files[option] = request[option]
+            if not check:
+                make_folder(request[option].rpartition("/")[0] or ".")
+                write_state(request[option], FileState("file", 0o644, text(document).encode("utf-8")))
+    return {
+        "changed": False,
+        "files": files,
+        "verdict": document["verdict"]["value"],
+        "reasons": [*document["verdict"]["broken"], *document["verdict"]["unproven"]][:SHOWN],
+        "parts": document["verdict"]["parts"],
+        "scope": document["scope"],
+        "summary": document["summary"],
+        "drift": document["drift"][:SHOWN],
+        "since_last_run": {"previous": document["since_last_run"]["previous"], "new": len(document["since_last_run"]["new"]),
+                           "gone": len(document["since_last_run"]["gone"])},
+        "failures": document["failures"][:SHOWN],
+        "refused": [],
+    }  # fmt: skip
+
+
+def unpacked(request: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """The request with what ``packed`` holds in its place. Raises ValueRefused."""
+    return dict(request, packed=None, **unpack(request["packed"])) if request.get("packed") else request
+
+
+def gather(request: t.Mapping[str, t.Any]) -> Data:
+    """Read the clusters and the previous document; returns the new one."""
+    fabric, mesh = request["fabric"], request.get("mesh") or {}
+    manager = field_manager(fabric)
+    plans, node_plans, nodes = request.get("plans") or {}, request.get("node_plans") or {}, request.get("nodes") or {}
+    asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in blame.planned_changes(plan)]
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    answers = clusters.read("read the fabric", lambda name, client: _cluster(client, [key for key in asked if key[1].partition("/")[0] == name]))
+    described = {name: (describe(answers[name][0]) if name in answers else None) for name in clusters.clients}
+    objects = {key: obj for dummy, found in answers.values() for key, obj in found.items()}
+    names = peer_names(mesh, nodes)
+    drift = [row for host in sorted(node_plans) for row in blame.node_entries(host, node_plans[host], nodes.get(host), names)]
+    drift += [row for host in sorted(nodes) for row in blame.unit_entries(host, nodes[host], blame.planned_changes(node_plans.get(host)))]
+    drift += blame.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
+    return build({
+        "fabric": fabric,
+        "now": time.time(),
+        "mesh": mesh,
+        "nodes": nodes,
+        "probes": request.get("probes") or {},
+        "node_plans": node_plans,
+        "plans": plans,
+        "silent": request.get("silent") or {},
+        "capabilities": request.get("capabilities") or (),
+        "limit": request.get("limit") or "",
+        "outside": request.get("outside") or (),
+        "unasked": request.get("unasked") or (),
+        "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
+        "drift": drift,
+        "refused": _refused(mesh, node_plans, plans) + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),
+        "failures": _failures(clusters, mesh, plans),
+        "tenants": plans.get("tenants"),
+        "previous": _previous(request.get("document")),
+    })  # fmt: skip
+
+
+def _as_json(document: t.Mapping[str, t.Any]) -> str:
+    return json.dumps(document, sort_keys=True) + "\n"
+
+
+def _previous(path: t.Optional[str]) -> t.Any:
+    """The document of the run before; anything else under its name counts as none."""
+    try:
+        state = read_state(path) if path else None
+        return json.loads(state.content.decode("utf-8")) if state is not None and state.kind == "file" else None
+    except (OSError, ValueError):
+        return None
+
+
+def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Data, t.Dict[t.Tuple[str, str], t.Any]]:
+    """(what is drawn, the objects that plans speak of). Raises KubeErrors."""
+    read: Data = {"version": "{0}.{1}".format(*client.server_version()), "slices": [], "denied": []}
+
+    def listed(kind: str, function: t.Callable[[], t.Any], nothing: t.Any) -> t.Any:
+        """An access for some capabilities may not list what the others need: the rest is shown all the same."""
+        try:
+            return function()
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            read["denied"].append(kind)
+            return nothing
+
+    def items(path: str, **more: t.Any) -> t.Callable[[], t.Any]:
+        return lambda: client.list(path, **more).items
+
+    read["nodes"] = listed("nodes", items("/api/v1/nodes"), [])
+    read["services"] = listed("services", items("/api/v1/services"), [])
+    read["endpoints"] = listed("endpoints", items("/api/v1/endpoints", label_selector=MIRRORED + "=true"), [])
+    read["ledger"] = listed("configmaps", lambda: _ledger(client), {})
+    if client.serves(KILO, "Peer"):
+        read["peers"] = listed("peers", items("/apis/{0}/peers".format(KILO)), [])
+    discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
+    for mark in (MIRRORED, MIRRORED_SLICE) if discovery else ():
+        read["slices"] += listed("endpointslices", items("/apis/{0}/endpointslices".format(discovery), label_selector=mark + "=true"), [])
+    target = next((one for one in TARGETS["auto"] if client.serves(one.api_version, one.kind)), None)
+    if target is not None:
+        read.update(sets=listed("network sets", items(target.path()), []), set_field=target.field)
+    index: t.Dict[str, t.Dict[str, t.Any]] = {}
+    found = {}
+    for kind, ident in asked:
+        part = _LISTED.get(kind)
+        name = ident.partition("/")[2]
+        if part is not None:
+            if part not in index:
+                index[part] = {_short(obj): obj for obj in read.get(part) or ()}
+            if index[part] or not read["denied"]:
+                found[kind, ident] = index[part].get(name)
+        elif kind in _OTHERS:
+            found[kind, ident] = _get(client, kind, name)
+    return read, found
+
+
+def _short(obj: t.Mapping[str, t.Any]) -> str:
+    meta = obj["metadata"]
+    return "/".join(str(part) for part in (meta.get("namespace"), meta.get("name")) if part)
+
+
+def _get(client: Client, kind: str, short: str) -> t.Any:
+    namespace, slash, name = short.rpartition("/")
+    for version in _OTHERS[kind]:
+        resource = client.resource(version, kind)
+        if resource is not None:
+            try:
+                return client.get(resource.path(namespace if slash else None, name))
+            except (NotFound, ValueError):
+                return None
+            except KubeError as error:
+                if error.status != 403:
+                    raise
+                return None
+    return None
+
+
+def _ledger(client: Client) -> t.Dict[str, str]:
+    """Address -> Service, of our records; a damaged one says nothing here, and the plan refuses it by name."""
+    found: t.Dict[str, str] = {}
+    path = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)
+    for obj in client.list(path, label_selector="app.kubernetes.io/managed-by=multicluster.network").items:
+        if not str(obj["metadata"].get("name")).endswith(("-reservations", "-static-pool")):
+            continue
+        try:
+            found.update(holders(parse_ledger(obj.get("data"))))
+        except ValueRefused:
+            continue
+    return found
+
+
+def _refused(mesh: t.Mapping[str, t.Any], node_plans: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> t.List[Data]:
+    given = [("mesh", mesh)] + [(host, node_plans[host]) for host in sorted(node_plans)] + [(name, plans[name]) for name in sorted(plans)]
+    rows = {(where, row["object"], row["reason"], row["message"]) for where, result in given for row in result.get("refused") or ()}
+    return [dict(zip(("where", "object", "reason", "message"), row)) for row in sorted(rows)]
+
+
+def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> t.List[Data]:
+    return [
+        {"where": name, "object": "list " + kind, "reason": "forbidden", "message": "the access may not list {0}: they are missing here".format(kind)}
+        for name in sorted(kinds)
+        for kind in sorted(set(kinds[name]))
+    ]
+
+
+def _failures(clusters: Clusters, mesh: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> t.List[Data]:
+    """Each silent cluster once, not once for every capability that asked it."""
+    rows: t.Dict[t.Tuple[str, str], Data] = {}
+    for source, given in [("mesh", mesh.get("failures") or ())] + [(n, plans[n].get("failures") or ()) for n in sorted(plans)] + [("", clusters.failures)]:
+        for row in given:
+            rows.setdefault((str(row["cluster"]), str(row["reason"])), dict(row, operation=row.get("operation") or source))
+    for name in sorted(plans):
+        if plans[name].get("failed") and not plans[name].get("failures"):
+            rows[name, "failed"] = {"cluster": name, "operation": "plan", "reason": "failed", "message": str(plans[name].get("msg") or "")}
+    return [rows[key] for key in sorted(rows)]
+
+
+FAILURES = (KubeError, ValueRefused, ValueError, OSError)

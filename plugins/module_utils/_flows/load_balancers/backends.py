@@ -1,0 +1,300 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the load balancer of a cluster is told: MetalLB's ConfigMap or its custom resources; others read nothing (ccm 10)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.errors import ListIncomplete
+from ..._loadbalancers.bgp.peer_selectors import ServiceKey
+from ..._loadbalancers.bgp.values import NodeBgp
+from ..._loadbalancers.load_balancer_setting import CUSTOM_RESOURCES, METALLB, LoadBalancer
+from ..._loadbalancers.metallb.config import POOLS, Config, managed_text, parse_managed, pool_users
+from ..._loadbalancers.metallb.names import ADVERTISEMENT, PEER, POOL, SECRET
+from ..._loadbalancers.metallb.resources import VERSIONS, Resources
+from ..._loadbalancers.setup import Setup
+from ..._loadbalancers.yaml_text import edit, parse_document
+from ..._plan.budget import check_budget
+from ..._plan.plan import Change, Refusal
+from ..._plan.sole_owner import others, taken_record
+from ..._values.keys import fingerprint
+from ..._values.refused import ValueRefused
+from .writes import Put, difference
+
+KINDS = (POOL, ADVERTISEMENT, PEER)
+SYNC, ADD, REMOVE, ABSENT = "sync", "add", "remove", "absent"
+#: Pools that go make room for those that come: MetalLB refuses any two that overlap.
+_STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADVERTISEMENT, "delete"): 1}
+_LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4}
+
+
+class Found(t.NamedTuple):
+    """What there is: where it lives, the ConfigMap or the objects, each with its kind."""
+
+    balancer: LoadBalancer
+    configmap: t.Optional[t.Mapping[str, t.Any]] = None
+    objects: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+
+
+class Wanted(t.NamedTuple):
+    """What it should be told. ``nodes`` with BGP facts, ``alive`` all nodes of the cluster, ``whole``: every node's facts are known."""
+
+    mode: str
+    services: t.Mapping[ServiceKey, str]
+    nodes: t.Sequence[NodeBgp]
+    alive: t.FrozenSet[str]
+    whole: bool
+    reserved: t.FrozenSet[str]
+    gone: t.Tuple[ServiceKey, ...] = ()
+
+
+class Told(t.NamedTuple):
+    """Writes, refusals, notes, the networks that are in the back end once the writes are done, and why it announces none of them."""
+
+    puts: t.List[Put]
+    refused: t.List[Refusal]
+    notes: t.List[str]
+    mapped: t.FrozenSet[str]
+    silent: str = ""
+
+
+_NO_KIND = (
+    "the API server has no {0} in {1}: install MetalLB 0.13.2 or newer in this cluster, or write another load_balancer into "
+    "load_balancers_settings"
+)
+_NO_PEER = "MetalLB has no BGP peer in {0}: give its nodes bgp_speaker_neighbors with bgp_speaker_source_ip, or make a peer of your own"
+
+
+def read(client: Client, setup: Setup) -> Found:
+    """One GET, or one LIST a kind. Raises KubeErrors."""
+    if setup.balancer.type != METALLB:
+        return Found(setup.balancer)
+    asks = setup.given.get("metallb_mode") in ("auto", CUSTOM_RESOURCES)
+    balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
+    if balancer.mode != CUSTOM_RESOURCES:
+        path = "/api/v1/namespaces/{0}/configmaps".format(segment(balancer.namespace))
+        try:
+            listing = client.list(path, field_selector="metadata.name=" + balancer.configmap)
+        except ListIncomplete as error:
+            if error.status != 404:
+                raise
+            return Found(balancer)
+        return Found(balancer, listing.items[0] if listing.items else None)
+    objects: t.List[t.Mapping[str, t.Any]] = []
+    label = "{0}={1}".format(*setup.resource_options().label)
+    for kind in KINDS + (SECRET,):
+        resource = client.resource(VERSIONS[kind], kind)
+        if resource is None:
+            raise ValueRefused("kind_not_served", _NO_KIND.format(kind, VERSIONS[kind]))
+        if kind == SECRET and not _has_passwords(setup, objects):
+            continue  # nobody needs to read Secrets for sessions without passwords
+        rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items
+        objects += [dict(row, kind=kind, apiVersion=VERSIONS[kind]) for row in rows]
+    return Found(balancer, None, tuple(objects))
+
+
+def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
+    """Whether a session has one, or had one; a provider may give one at any time."""
+    if not setup.static or any(node.password for node in setup.nodes):
+        return True
+    return any("passwordSecret" in (obj.get("spec") or {}) for obj in objects)
+
+
+def mapped(setup: Setup, found: Found) -> t.Dict[ServiceKey, t.Set[str]]:
+    """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
+    if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
+        return Resources(found.objects, setup.resource_options()).networks()
+    rows: t.Dict[ServiceKey, t.Set[str]] = {}
+    try:
+        pools = parse_document(((found.configmap or {}).get("data") or {}).get("config") or "").get(POOLS) or ()
+        for pool in pools:
+            for user in pool_users(pool):
+                namespace, dummy, name = user.partition("/")
+                rows.setdefault((namespace, name), set()).update(str(one) for one in pool.get("addresses") or ())
+    except ValueRefused:
+        return {}
+    return rows
+
+
+def tell(client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str) -> Told:
+    """What to write. Pure but for the discovery that read() has done already."""
+    if found.balancer.type != METALLB:
+        return Told([], [], [], frozenset(wanted.services.values()))
+    if found.balancer.mode == CUSTOM_RESOURCES:
+        return _resources(client, setup, found, wanted, request, manager)
+    return _configmap(setup, found, wanted, request)
+
+
+# -- the ConfigMap ---------------------------------------------------------------------------------------------------
+
+
+def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any]) -> Told:
+    balancer, actual = found.balancer, found.configmap
+    ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
+    if actual is None:
+        note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
+        return Told([], [], [note], frozenset(), note)
+    text = (actual.get("data") or {}).get("config") or ""
+    key = setup.domain + "/managed-peers"
+    meta = actual.get("metadata") or {}
+    recorded = (meta.get("annotations") or {}).get(key)
+    try:
+        before = parse_document(text)
+        config = Config(before, setup.config_options(), parse_managed(recorded))
+        owned = {user for pool in before.get(POOLS) or () for user in pool_users(pool)}
+        refusal = _budget(setup.cluster, owned, wanted, request)
+        _change_config(config, wanted, refusal is None)
+        after = edit(text, config.document, ("peers", "address-pools"))
+    except ValueRefused as error:
+        return Told([], [Refusal("ConfigMap " + ident, error.word, error.message)], [], frozenset())
+    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
+    sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({}, {})
+    if after != text:
+        patch["data"] = {"config": after}
+        sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
+    managed = managed_text(config.managed)
+    if managed != (recorded or ""):
+        patch["metadata"]["annotations"] = {key: managed or None}
+        sides[0][key], sides[1][key] = recorded or "", managed
+    puts = []
+    if sides[1]:
+        path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(balancer.namespace), segment(balancer.configmap))
+        puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
+    mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
+    silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
+    return Told(puts, [refusal] if refusal else [], config.notes, mapped, silent)
+
+
+def _change_config(config: Config, wanted: Wanted, prune: bool) -> None:
+    services, nodes = dict(wanted.services), list(wanted.nodes)
+    if wanted.mode in (SYNC, ABSENT) and prune:
+        config.sync_services(services, nodes, wanted.reserved)
+    else:
+        for key in wanted.gone:
+            config.remove_service(key, "", wanted.reserved)
+        for key in sorted(services):
+            config.add_service(key, services[key], nodes, wanted.reserved)
+    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
+        config.sync_nodes(nodes, wanted.alive)
+    elif wanted.mode != REMOVE:
+        config.add_nodes(nodes)
+
+
+def _shown(document: t.Any) -> t.Any:
+    """A configuration for a diff: no passwords."""
+    if isinstance(document, dict):
+        return {key: fingerprint(str(value)) if key == "password" and value else _shown(value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_shown(item) for item in document]
+    return document
+
+
+def _budget(cluster: str, owned: t.Collection[t.Any], wanted: Wanted, request: t.Mapping[str, t.Any]) -> t.Optional[Refusal]:
+    """Whether so many Services may lose their place in the back end (decision 38)."""
+    if wanted.mode != SYNC:
+        return None
+    kept = {"/".join(key) for key in wanted.services}
+    gone = [user for user in owned if user not in kept]
+    confirmed = cluster in (request.get("confirm_empty") or ())
+    return check_budget(cluster, "mapped Service", len(owned), len(gone), len(kept), request.get("max_deletes"), confirmed)
+
+
+# -- custom resources ------------------------------------------------------------------------------------------------
+
+
+def _resources(
+    client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str
+) -> Told:
+    options = setup.resource_options()
+    resources = Resources(found.objects, options)
+    before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
+    owned = {"/".join(key) for key in resources.services()}
+    refusal = _budget(setup.cluster, owned, wanted, request)
+    refused = [refusal] if refusal else []
+    where = "{0}/{1}/".format(setup.cluster, options.namespace)
+    try:
+        failed = _change_resources(resources, wanted, refusal is None)
+        refused += [Refusal("service " + "/".join(key), error.word, error.message) for key, error in failed.items()]
+    except ValueRefused as error:
+        return Told([], refused + [Refusal("MetalLB " + where[:-1], error.word, error.message)], [], frozenset())
+    puts: t.List[Put] = []
+    staying: t.List[t.Mapping[str, t.Any]] = []
+    for kind, name in sorted(set(before) | set(resources.objects)):
+        resource = client.resource(VERSIONS[kind], kind)
+        if resource is None:
+            continue
+        actual, after = before.get((kind, name)), resources.objects.get((kind, name))
+        put = difference(setup.cluster, resource, options.namespace, name, actual, after)
+        mine = actual is None or _written_by(actual, manager)
+        if actual is not None and after is not None and resources.labelled(kind, name) and (mine or request.get("adopt")):
+            put = _alone(put, setup.cluster, resource.path(options.namespace, name), actual, manager)
+        if put is None:
+            continue
+        if actual is not None and not request.get("adopt") and not mine:
+            message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
+            refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
+            staying += [actual] if kind == POOL else []
+            continue
+        puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
+    # what is refused stands as it was: its addresses are announced, and none of them is given back
+    pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
+    mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
+    peers = any(kind == PEER for kind, dummy in resources.objects)
+    return Told(puts, refused, resources.notes, mapped, "" if peers or not mapped else _by_layer2(client, options.namespace))
+
+
+def _by_layer2(client: Client, namespace: str) -> str:
+    """Without any peer only an L2Advertisement of the user's announces. Where we may not read those, we cannot say that there is none."""
+    try:
+        resource = client.resource(VERSIONS[POOL], "L2Advertisement")
+        if resource is not None and client.list(resource.path(namespace)).items:
+            return ""
+    except ListIncomplete:
+        return ""
+    return _NO_PEER.format("the namespace " + namespace)
+
+
+def _change_resources(resources: Resources, wanted: Wanted, prune: bool) -> t.Dict[ServiceKey, ValueRefused]:
+    failed: t.Dict[ServiceKey, ValueRefused] = {}
+    services, nodes = dict(wanted.services), list(wanted.nodes)
+    if wanted.mode in (SYNC, ABSENT) and prune:
+        failed = resources.sync_services(services, nodes)
+    else:
+        for key in wanted.gone:
+            resources.remove_service(key)
+        for key in sorted(services):
+            try:
+                resources.add_service(key, services[key], nodes)
+            except ValueRefused as error:
+                failed[key] = error
+    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
+        resources.sync_nodes(nodes)
+    elif wanted.mode != REMOVE:
+        resources.add_nodes(nodes)
+    return failed
+
+
+def _alone(
+    put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str
+) -> t.Optional[Put]:
+    """The write after which nobody else is on record for the object, the given one or one for that alone."""
+    theirs = others(actual, manager)
+    if not theirs:
+        return put
+    meta = actual["metadata"]
+    record = taken_record(actual, manager)
+    if put is not None and put.body is not None:
+        return put._replace(body=dict(put.body, metadata=dict(put.body.get("metadata") or {}, managedFields=record)))
+    ident = "{0}/{1}/{2}".format(cluster, meta.get("namespace"), meta.get("name"))
+    change = Change("update", str(actual["kind"]), ident, {"owner": ", ".join(theirs)}, {"owner": manager})
+    return Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}})
+
+
+def _written_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
+    entries = (obj.get("metadata") or {}).get("managedFields") or ()
+    return not entries or any(isinstance(entry, dict) and entry.get("manager") == manager for entry in entries)

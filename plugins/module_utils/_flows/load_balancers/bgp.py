@@ -1,0 +1,130 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""BGP facts of a cluster's nodes: asked of the provider, checked against the grants, written as annotations (ccm 7, 8)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import KubeError
+from ..._loadbalancers import provider as interface
+from ..._loadbalancers.bgp.claims import check_bgp_claims, prefix_limit
+from ..._loadbalancers.bgp.values import NodeBgp, project_bgp, selected_nodes
+from ..._loadbalancers.identities import parse_provider_id
+from ..._loadbalancers.node_annotations import password_keys, plan_node_annotations
+from ..._loadbalancers.setup import Setup
+from ..._plan.plan import Change, Plan
+from ..._values.keys import fingerprint
+from ..._values.refused import ValueRefused
+from ..fabric import node_annotations as nodes_flow
+
+
+class Facts(t.NamedTuple):
+    """Nodes that may speak, their private networks, every node's name, whether all selected nodes are known, the prefix limit."""
+
+    nodes: t.List[NodeBgp]
+    private: t.Dict[str, str]
+    alive: t.FrozenSet[str]
+    whole: bool
+    limit: t.Optional[int]
+
+
+def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
+    """One node that fails is refused by name, the others go on. Raises ValueRefused where the project's BGP cannot be had."""
+    can, values = provider.capabilities(), setup.settings.values
+    limit, switched_on = setup.given.get("max_prefixes"), True
+    if interface.PROJECT_BGP in can and mode in ("sync", "add"):
+        # a failing read is an error: switching on blindly would erase the project's password (ccm 7.1)
+        wanted = project_bgp(provider.read_project_bgp(), int(values["local_asn"]), str(values["bgp_pass"]))
+        if wanted.post is not None:
+            shown = dict(wanted.post, **({"md5": fingerprint(str(wanted.post["md5"]))} if "md5" in wanted.post else {}))
+            plan.create("ProjectBgp", setup.cluster, shown)
+            switched_on = not dry
+            if not dry:
+                provider.enable_project_bgp(wanted)
+                wanted = project_bgp(provider.read_project_bgp(), int(values["local_asn"]))  # which limit we have got
+        limit = prefix_limit(limit, wanted.max_prefixes)
+    found, private, failed = [], {}, False
+    objects = [{"name": name, "labels": node["metadata"].get("labels") or {}} for name, node in state.nodes.items()]
+    for name in sorted(selected_nodes(objects, setup.selector)) if interface.NODE_BGP in can and mode != "absent" else ():
+        try:
+            device = "" if setup.static else parse_provider_id((state.nodes[name].get("spec") or {}).get("providerID"))
+            facts = _node(setup, provider, name, device, dry or mode == "remove", switched_on, plan)
+            if facts is not None:
+                found.append(facts)
+                if not setup.static:
+                    private[name] = provider.private_network(device) or ""
+        except ValueRefused as error:
+            failed = True
+            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.word, error.message)
+    kept, refused = check_bgp_claims(found, setup.grants)
+    for refusal in refused:
+        plan.refuse(refusal.object.replace("node ", "node {0}/".format(setup.cluster), 1), refusal.reason, refusal.message)
+    private = {node.name: private[node.name] for node in kept if node.name in private}
+    return Facts(kept, private, frozenset(state.nodes), not failed, limit)
+
+
+def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:
+    if setup.static:
+        facts = provider.node_bgp_info(device, name)
+        if facts is not None and not facts.source_ip:
+            raise ValueRefused("no_ipv4_neighbor", "the inventory names no source address")
+        return facts
+    facts = provider.node_bgp_info(device, name)
+    if facts is None:
+        # first asked, then opened: an open session is never asked for again (decision 42)
+        plan.create("BgpSession", "{0}/{1}".format(setup.cluster, name), {"address_family": "ipv4"})
+        if dry or not switched_on:
+            return None
+        provider.ensure_node_bgp(device)
+        facts = provider.node_bgp_info(device, name)
+        if facts is None:
+            raise ValueRefused("no_ipv4_neighbor", "the provider names no IPv4 neighbour")
+    return facts
+
+
+def annotate(
+    client: Client, setup: Setup, state: t.Any, facts: Facts, request: t.Mapping[str, t.Any], manager: str, plan: Plan,
+    failed: t.List[KubeError], mode: str, dry: bool,
+) -> None:  # fmt: skip
+    """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
+    scheme = setup.scheme
+    part, patches = plan_node_annotations(
+        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, bool(request.get("adopt")), absent=mode == "absent"
+    )
+    part.unchanged = 0
+    part.changes = [_hidden(change, scheme) for change in part.changes]
+    if not dry and patches:
+        shell = _Writers(client)
+        part = nodes_flow.apply(t.cast(Clusters, shell), part, {setup.cluster: patches}, manager)
+        failed += shell.failed
+    plan.extend(part)
+
+
+class _Writers:
+    """The part of Clusters that writing annotations needs, for the one cluster at hand."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.failed = client, t.cast(t.List[KubeError], [])
+
+    def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
+        """At once."""
+        return {name: function(name, self.client) for name in names}
+
+    def fail(self, error: KubeError) -> None:
+        """Collect."""
+        self.failed.append(error)
+
+
+def _hidden(change: Change, scheme: t.Any) -> Change:
+    sides = []
+    for side in (change.before, change.after):
+        values = (side or {}).get("annotations") or {}
+        secret = password_keys(values, scheme)
+        sides.append({"annotations": {key: fingerprint(str(value)) if key in secret and value else value for key, value in values.items()}})
+    return change._replace(before=sides[0], after=sides[1])

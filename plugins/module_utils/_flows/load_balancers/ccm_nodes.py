@@ -1,0 +1,182 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Nodes get what a cloud controller gives them: provider ID, addresses, labels, and lose the taint of the uninitialised (ccm 6)."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._loadbalancers.control_plane import LABELS
+from ..._loadbalancers.instances import PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
+from ..._loadbalancers.setup import Setup
+from ..._plan.budget import check_budget
+from ..._plan.objects import field_manager
+from ..._plan.plan import Change, Plan
+from ..._values.refused import ValueRefused
+from .backends import Found
+from .converge import guarded, read_setups
+from .read import NODES, State, make_provider
+from .run import Report, nothing
+from .writes import Put, put_all
+
+Object = t.Mapping[str, t.Any]
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    found, failed = read_setups(request)
+    setups = {name: setup for name, setup in found.items() if not setup.static}
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters.failures += failed
+    names = [name for name in sorted(setups) if name in clusters.clients]
+    reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager, check)), names)
+    whole = Plan()
+    for name in sorted(reports):
+        whole.extend(reports[name].plan)
+        for error in reports[name].failed:
+            clusters.fail(error)
+    result = whole.result()
+    result.update(nodes={name: reports[name].shown for name in sorted(reports)}, failures=clusters.failures, stats=clusters.stats(),
+                  diff=whole.diff(), warnings=whole.warnings)  # fmt: skip
+    return result
+
+
+def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
+    """Which generation's facts are written."""
+    return Variant(request.get("region_from") or "metro", request.get("zone_from") or "none", request.get("address_list") or "all")
+
+
+def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
+    plan, shown, puts, gone = Plan(), {}, t.cast(t.List[Put], []), t.cast(t.List[Put], [])
+    provider = make_provider(setup, State("", [], {}, {}, Found(setup.balancer)), "", float(request.get("timeout") or 120.0))
+    devices = provider.list_devices()  # complete, or nothing happens: what is missing in half a list is not gone
+    variant, mapped = variant_of(request), request.get("node_devices") or {}
+    nodes = client.list(NODES).items
+    for node in nodes:
+        name = str(node["metadata"]["name"])
+        row: t.Dict[str, t.Any] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
+        shown[name] = row
+        ident = str((node.get("spec") or {}).get("providerID") or "")
+        try:
+            device = device_of(name, ident or str(mapped.get(name) or ""), devices, variant)
+            fate = fate_of(_ready(node), device, _taints(node), bool(request.get("delete_nodes")))
+            if device is None:
+                row["state"] = "gone"
+                if fate.delete:
+                    gone.append(_deletion(setup, name, node))
+                elif not row["initialized"]:
+                    plan.refuse("node {0}/{1}".format(setup.cluster, name), "no_device", "the project has no device of this name; the taint stays")
+                continue
+            row.update(device=device.id, state=device.state)
+            puts += _puts(setup, name, node, device, fate, variant)
+        except ValueRefused as error:
+            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.word, error.message)
+    refusal = check_budget(setup.cluster, "Node", len(nodes), len(gone), len(nodes) - len(gone), request.get("max_deletes"),
+                           setup.cluster in (request.get("confirm_empty") or ()))  # fmt: skip
+    if refusal is not None:
+        plan.refused.append(refusal)
+    else:
+        puts += gone
+    plan.warnings += provider.warnings()
+    if check:
+        plan.changes += [put.change for put in puts]
+        return Report(plan, [], shown, provider.calls)
+    done = put_all(client, puts, manager, nothing)
+    plan.changes += done.changes
+    plan.refused += done.refused
+    return Report(plan, done.failed, shown, provider.calls)
+
+
+def _taints(node: Object) -> t.List[str]:
+    return [str(one.get("key")) for one in (node.get("spec") or {}).get("taints") or () if isinstance(one, dict)]
+
+
+def _ready(node: Object) -> bool:
+    rows = (node.get("status") or {}).get("conditions") or ()
+    states = [row.get("status") for row in rows if isinstance(row, dict) and row.get("type") == "Ready"]
+    # a node that has not reported yet is not one that has gone
+    return states in ([], ["True"])
+
+
+def _deletion(setup: Setup, name: str, node: Object) -> Put:
+    before = {"providerID": (node.get("spec") or {}).get("providerID")}
+    change = Change("delete", "Node", "{0}/{1}".format(setup.cluster, name), before, None)
+    return Put(change, "{0}/{1}".format(NODES, segment(name)), None, str(node["metadata"].get("uid") or ""), 3)
+
+
+def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant) -> t.List[Put]:
+    """Addresses first, the taint last: pods must not come before the node is what it says."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    provided = (meta.get("annotations") or {}).get(PROVIDED_IP)
+    facts = node_facts(device, _taints(node), str(spec.get("providerID") or ""), provided, variant)
+    path, ident = "{0}/{1}".format(NODES, segment(name)), "{0}/{1}".format(setup.cluster, name)
+    puts = []
+    addresses = (node.get("status") or {}).get("addresses") or []
+    if addresses != facts.addresses:
+        body = {"status": {"addresses": facts.addresses}}
+        puts.append(Put(Change("update", "Node status", ident, {"addresses": addresses}, {"addresses": facts.addresses}), path + "/status", body, stage=0))
+    before: t.Dict[str, t.Any] = {}
+    after: t.Dict[str, t.Any] = {}
+    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
+    if facts.provider_id and not spec.get("providerID"):
+        after["providerID"] = facts.provider_id
+    labels = {key: value for key, value in facts.labels.items() if (meta.get("labels") or {}).get(key) != value}
+    if labels:
+        before["labels"] = {key: meta["labels"][key] for key in labels if key in (meta.get("labels") or {})}
+        after["labels"] = patch["metadata"]["labels"] = labels
+    taints = _new_taints(copy.deepcopy(spec.get("taints") or []), facts.taint_removed, fate)
+    if taints != (spec.get("taints") or []):
+        before["taints"], after["taints"] = spec.get("taints") or [], taints
+    if after:
+        patch["spec"] = {key: after[key] or None for key in ("providerID", "taints") if key in after}
+        puts.append(Put(Change("update", "Node", ident, before, after), path, patch, stage=1, again=_again(patch, spec)))
+    return puts
+
+
+def _again(patch: t.Dict[str, t.Any], seen: Object) -> t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]:
+    """Nodes change every few seconds: once more, if the taints are still those that we saw."""
+
+    def fresh(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+        if ((now.get("spec") or {}).get("taints") or []) != (seen.get("taints") or []):
+            return None
+        return dict(patch, metadata=dict(patch["metadata"], resourceVersion=now["metadata"].get("resourceVersion")))
+
+    return fresh
+
+
+def _new_taints(taints: t.List[t.Any], initialized: bool, fate: Fate) -> t.List[t.Any]:
+    if initialized:
+        taints = [one for one in taints if one.get("key") != UNINITIALIZED]
+    if fate.shutdown is False:
+        taints = [one for one in taints if one.get("key") != SHUTDOWN]
+    if fate.shutdown:
+        taints.append({"key": SHUTDOWN, "effect": "NoSchedule"})
+    return taints
+
+
+def findings(nodes: t.Iterable[Object], devices: t.Sequence[Device], mapped: t.Mapping[str, str], pods: t.Iterable[Object]) -> t.List[t.Dict[str, str]]:
+    """What stands in the way (ccm 16): names that do not meet, and programs that have a cloud of their own."""
+    found = []
+    names = {device.hostname for device in devices}
+    for node in nodes:
+        name, ident = str(node["metadata"]["name"]), (node.get("spec") or {}).get("providerID")
+        if not ident and name not in mapped and devices and name not in names:
+            found.append({"object": "node " + name, "reason": "no_device", "message": "no device has this name; set node_devices"})
+        if not ident and UNINITIALIZED not in _taints(node) and not any(label in (node["metadata"].get("labels") or {}) for label in LABELS):
+            message = "it has neither a provider ID nor the taint: its kubelet runs without --cloud-provider=external"
+            found.append({"object": "node " + name, "reason": "kubelet_flag", "message": message})
+    for pod in pods:
+        for container in (pod.get("spec") or {}).get("containers") or ():
+            for word in [*(container.get("command") or ()), *(container.get("args") or ())]:
+                key, unused, value = str(word).partition("=")
+                if key == "--cloud-provider" and value not in ("", "external"):
+                    label = "pod kube-system/{0}".format(pod["metadata"].get("name"))
+                    found.append({"object": label, "reason": "cloud_provider", "message": "it runs with {0}".format(word)})
+    return sorted(found, key=lambda row: (row["object"], row["reason"]))

@@ -1,0 +1,301 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One address for the API servers of a cluster, kept with a healthy one (ccm 11). One pass; a timer repeats it.
+
+The cluster is asked through whichever of its API servers answers, since the address may be what is broken.
+"""
+
+from __future__ import annotations
+
+import calendar
+import functools
+import time
+import typing as t
+
+from ..._io.health_probe import HealthProbe
+from ..._io.hook import run_hook
+from ..._kubernetes.access import AccessRefused, parse_access
+from ..._kubernetes.argspec import limits
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import contained
+from ..._kubernetes.errors import KubeError
+from ..._kubernetes.lease import Lease
+from ..._loadbalancers import control_plane as rules_of
+from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
+from ..._loadbalancers.patience import Patience, Record, may_move
+from ..._loadbalancers.reservations import Reservation
+from ..._loadbalancers.setup import Setup
+from ..._loadbalancers.static_pool import refuse_foreign
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan, Refusal
+from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
+from . import control_plane_absent, control_plane_service
+from .backends import Found
+from .converge import LEASE, guarded, read_setups
+from .ledger_store import keep_ledger, read_ledger
+from .read import State, make_provider
+from .run import nothing
+
+STATIC_PREFIX = "static"
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    setups, failures = read_setups(request)
+    given = {str(entry["name"]): entry for entry in request["clusters"]}
+    whole, shown, requests = Plan(), t.cast(t.Dict[str, t.Any], {}), t.cast(t.Dict[str, t.Any], {})
+    for name in sorted(setups):
+        setup = setups[name]
+        if name not in given:
+            raise ValueRefused("unknown_cluster", "settings names {0}, to which clusters gives no access".format(name))
+        if not setup.settings.values["eip_tag"]:
+            continue  # switched off, and silent (ccm 11)
+        try:
+            one = contained(name, "read the nodes", functools.partial(Pass, given[name], setup, request, manager, check))
+            try:
+                work = one.leave if request.get("state") == "absent" else one.work
+                contained(name, "keep the address", functools.partial(guarded, one.client, work))
+            finally:
+                whole.extend(one.plan)
+                shown[name], requests[name] = one.shown, dict(sorted(one.client.stats.items()))
+        except KubeError as error:
+            failures.append(error.failure())
+        except AccessRefused as error:
+            failures.append({"cluster": name, "operation": "use the access", "reason": error.word, "message": error.message, "status": None})
+    result = whole.result()
+    result.update(control_planes=shown, failures=failures, stats={"requests": requests}, diff=whole.diff(), warnings=whole.warnings)
+    return result
+
+
+def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -> t.Tuple[Client, t.List[t.Any]]:
+    """A client of the first API server that answers, and the Nodes that it listed. Raises the first failure."""
+    failures: t.List[KubeError] = []
+    # a server that only takes connections must not use up the time of the others
+    bounds = limits(timeout)._replace(tries=1, connect_seconds=min(5.0, timeout), request_seconds=min(10.0, timeout))
+    # the single servers first: connections to the address break when it moves
+    for url in [*urls, ""]:
+        client = Client(parse_access(dict(entry, api_url=url) if url else entry), bounds)
+        try:
+            return client, client.list("/api/v1/nodes").items
+        except KubeError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+class Pass:
+    """One cluster. ``shown`` is what the module tells of it."""
+
+    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> None:
+        self.setup, self.request, self.manager, self.check = setup, request, manager, check
+        self.plan = Plan()
+        self.shown: t.Dict[str, t.Any] = {}
+        self.tag = str(setup.settings.values["eip_tag"])
+        self.entry = entry
+        self.before: Ledger = {}
+        self.eip = Reservation("", "")
+        self.client, self.nodes = self._reach()
+
+    def _reach(self) -> t.Tuple[Client, t.List[t.Any]]:
+        return reach(self.entry, self.request.get("api_urls") or (), float(self.request.get("timeout") or 60))
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Probe, choose, move, then the Service that makes nodes accept the address. Raises ValueRefused, KubeErrors."""
+        service = self.client.get("/api/v1/namespaces/default/services/kubernetes")
+        ports = (service.get("spec") or {}).get("ports") or []
+        state, provider = self._provider()
+        held = provider.list_addresses()
+        decision = self._decide(held, ports, state)
+        if decision is not None and decision.moves:
+            self._move(decision, state, provider)
+        address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self._duplicates).address
+        if self.request.get("external_service") is not False:
+            control_plane_service.converge(self.client, self.setup, address, ports, self.request, self.manager, self.plan, self.check)
+
+    def leave(self) -> None:
+        """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
+        control_plane_absent.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
+
+    @property
+    def _duplicates(self) -> str:
+        return self.setup.given.get("on_duplicate_reservation") or "refuse"
+
+    def _provider(self) -> t.Tuple[State, t.Any]:
+        state = State("", [], {}, {}, Found(self.setup.balancer))
+        state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
+        state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
+        self.before = dict(state.ledger)
+        wanted = self.request.get("address")
+        if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
+            text = str(parse_address(wanted))
+            if text in state.ledger:
+                raise ValueRefused("claimed_twice", "{0} is reserved for {1}".format(text, state.ledger[text].service))
+            state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
+        if self.setup.static:
+            self._check_record(state, str(parse_address(wanted)) if wanted else "")
+        return state, make_provider(self.setup, state, _now(), float(self.request.get("timeout") or 60))
+
+    def _check_record(self, state: State, wanted: str) -> None:
+        """The record is the cluster's word, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
+        for entry in state.ledger.values():
+            if self.tag not in entry.tags or not entry.address:
+                continue
+            refuse_foreign(entry.address, self.setup.others)
+            if not wanted:
+                self.setup.reserved.refuse(entry.address, {"node_cidrs of cluster " + self.setup.cluster})
+            if wanted and entry.address != wanted:
+                text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_address); if the inventory is right, "
+                text += "remove that entry"
+                raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: State) -> t.Optional[rules_of.Decision]:
+        values, node_port = self.setup.settings.values, ports[0].get("targetPort") if ports else 0
+        prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
+        rules = rules_of.Rules(
+            self.tag, int(values["api_server_port"]), node_port if isinstance(node_port, int) else 0,
+            bool(values["eip_health_check_use_host_ip"]), tuple(prefixes), self._duplicates,
+        )  # fmt: skip
+        nodes = [rules_of.node_of(obj) for obj in self.nodes]
+        if self.setup.static:
+            # the inventory's devices are the nodes themselves
+            nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
+        eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
+        ca = self.request.get("probe_ca") or parse_access(self.entry).ca_pem
+        verify = self.request.get("probe_verify_tls") is not False
+        probe = HealthProbe(ca, self.request.get("probe_server_name") or "", verify, float(self.request.get("probe_timeout") or 5))
+        event = self._event(nodes, eip, prefixes)
+        try:
+            decision = self._drive(rules_of.decide(held, nodes, rules, event), probe, bool(eip.assignments) and not event.node)
+        finally:
+            self.shown.update(address=eip.address, probes=probe.count)
+        holder = decision.winner or decision.holder
+        self.shown.update(holder=holder, healthy=decision.healthy is not False or decision.moves, moved=decision.moves)
+        entry = next((one for one in state.ledger.values() if one.address == eip.address), None)
+        if decision.moves and eip.assignments and not event.node and entry is not None and entry.time:
+            record = Record(self._patience.failures - 1, _seconds(entry.time))
+            if not may_move(record, self._patience, time.time()):
+                self.plan.refuse("control plane of " + self.setup.cluster, "resting", "{0} was moved {1}, and stays for {2:.0f} s after a move".format(
+                    eip.address, entry.time, self._patience.rest_s))  # fmt: skip
+                self.shown.update(holder=decision.holder, healthy=False, moved=False)
+                return None
+        return decision
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(int(self.request.get("probe_failures") or 1), float(self.request.get("rest_seconds") or 0))
+
+    def _event(self, nodes: t.Sequence[rules_of.Node], eip: t.Any, prefixes: t.Sequence[str]) -> rules_of.Event:
+        """A holder that was cordoned gives the address away while others could take it."""
+        device = eip.assignments[0].device if eip.assignments else ""
+        for node in nodes:
+            own = any(other == eip.address for unused, other in node.addresses) or any(node.provider_id == p + "://" + device for p in prefixes)
+            free = [one for one in nodes if one.is_control_plane and not one.unschedulable and not one.deleting]
+            if device and own and node.unschedulable and free:
+                return rules_of.Event(rules_of.UPDATE, node.name, True)
+        return rules_of.Event()
+
+    def _drive(self, steps: t.Any, probe: HealthProbe, patient: bool) -> rules_of.Decision:
+        """Answer the probes; the first one asks the holder, and one failure of it means nothing yet."""
+        first = patient
+        try:
+            url = next(steps)
+            while True:
+                status = probe(url)
+                if first:
+                    for unused in range(self._patience.failures - 1):
+                        if status == 200:
+                            break
+                        time.sleep(float(self.request.get("probe_interval") or 0))
+                        status = probe(url)
+                    first = False
+                url = steps.send(status)
+        except StopIteration as stop:
+            return t.cast(rules_of.Decision, stop.value)
+
+    # -- moving ------------------------------------------------------------------------------------------------------
+
+    def _move(self, decision: rules_of.Decision, state: State, provider: t.Any) -> None:
+        before = {"holder": decision.holder} if decision.holder else {}
+        self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": decision.winner})
+        if self.check:
+            return
+        lease = Lease(self.client, NAMESPACE, LEASE + "-control-plane", self.manager)
+        lease.acquire(float(self.request.get("lock_timeout") or 0))
+        holder = decision.holder
+        try:
+            if not self._still(state, provider):
+                self.plan.changes.pop()
+                self.plan.warnings.append("{0} was moved by somebody else meanwhile; the next pass looks again".format(decision.address))
+                self.shown.update(moved=False)
+                return
+            if self.setup.static:
+                words = self.request.get("assign_command") or []
+                if words:
+                    run_hook(words, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
+                provider.move(decision.address, decision.winner)
+                ident = next(one.id for one in state.ledger.values() if one.address == decision.address)
+            else:
+                # by the assignment's own id; should the second call fail, the next pass finds it unassigned (ccm 11.3)
+                if decision.unassign:
+                    provider.unassign(decision.unassign)
+                    holder = ""
+                ident = self._assign(decision, provider)
+                state.ledger[ident] = Entry(ident, decision.address, 32, (self.tag,))
+            state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=_now())
+            lease.check()
+            if not self.request.get("api_urls"):
+                self.client = self._reach()[0]  # the former connection led to the former holder
+            keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager, nothing)
+        except ValueRefused as error:
+            self.plan.changes.pop()
+            if holder != decision.holder:
+                self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
+            self.plan.refused.append(Refusal("control plane of " + self.setup.cluster, error.word, error.message))
+            self.shown.update(holder=holder, moved=False, healthy=False)
+        finally:
+            lease.release()
+
+    def _still(self, state: State, provider: t.Any) -> bool:
+        """Whether the address is where it was when we decided: another run may have had the lease since."""
+        if self.setup.static:
+            fresh, state.ledger_object = read_ledger(self.client, state.ledger_name)
+            self.before = dict(fresh)
+            if not any(self.tag in entry.tags for entry in fresh.values()):
+                fresh.update({ident: entry for ident, entry in state.ledger.items() if self.tag in entry.tags})
+            state.ledger.clear()
+            state.ledger.update(fresh)
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        return (found.address, found.assignments) == (self.eip.address, self.eip.assignments)
+
+    def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
+        """The id of the reservation whose address now points at the winner. Raises ValueRefused."""
+        failed: t.Optional[ValueRefused] = None
+        try:
+            provider.assign(decision.address, decision.device)
+        except ValueRefused as error:
+            if getattr(error, "status", None) is not None:
+                raise
+            failed = error  # no answer: the list tells whether it was done
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        if failed is not None and [one.device for one in found.assignments] != [decision.device]:
+            raise failed
+        return found.id
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _seconds(text: str) -> t.Optional[float]:
+    try:
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None

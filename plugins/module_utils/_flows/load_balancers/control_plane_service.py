@@ -1,0 +1,90 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The Service in kube-system through which every node accepts the control plane's address (ccm 11.4)."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.errors import NotFound
+from ..._loadbalancers.external_service import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
+from ..._loadbalancers.identities import CONTROL_PLANE_NAMESPACE, external_service_name
+from ..._loadbalancers.setup import Setup
+from ..._plan.object_plan import merged_shape
+from ..._plan.objects import differences
+from ..._plan.plan import Change, Plan
+from .run import nothing
+from .writes import Put, put_all
+
+BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
+
+
+def converge(
+    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], request: t.Mapping[str, t.Any], manager: str,
+    plan: Plan, check: bool,
+) -> None:  # fmt: skip
+    """Write what differs. Raises ValueRefused ``no_ports``, KubeErrors."""
+    name = external_service_name(setup.identity)
+    existing = _get(client, BASE + "services/" + name)
+    configured = int(setup.settings.values["api_server_port"])
+    load_class = setup.given.get("load_balancer_class") or ""
+    wanted = external_service(setup.identity, address, ports, configured, existing, load_class)
+    puts = _puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
+    status = ingress_status(address)
+    if not reports(existing, address):
+        before = (existing or {}).get("status") or {}
+        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
+        change = Change("update", "Service status", ident, before, status)
+        puts.append(Put(change, BASE + "services/" + name + "/status", {"status": status}, stage=1))
+    mode = request.get("endpoints_as") or "auto"
+    if uses_slices(client.server_version(), mode):
+        sources = client.list(SLICES.format("default"), label_selector="kubernetes.io/service-name=kubernetes").items
+        for mirror in endpoint_slices(setup.identity, sources):
+            own = str(mirror["metadata"]["name"])
+            path = SLICES.format(CONTROL_PLANE_NAMESPACE)
+            puts += _puts(setup.cluster, "EndpointSlice", path, own, _get(client, path + "/" + own), mirror, 2)
+    else:
+        mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
+        puts += _puts(setup.cluster, "Endpoints", BASE + "endpoints", name, _get(client, BASE + "endpoints/" + name), mirror, 2)
+    if check or not puts:
+        plan.changes += [put.change for put in puts]
+        return
+    done = put_all(client, puts, manager, nothing)
+    plan.changes += done.changes
+    plan.refused += done.refused
+    if done.failed:
+        raise done.failed[0]
+
+
+def _puts(
+    cluster: str, kind: str, base: str, name: str, existing: t.Optional[t.Mapping[str, t.Any]], wanted: t.Dict[str, t.Any], stage: int
+) -> t.List[Put]:
+    ident = "{0}/{1}/{2}".format(cluster, CONTROL_PLANE_NAMESPACE, name)
+    if existing is None:
+        return [Put(Change("create", kind, ident, None, wanted), base + "/" + name, wanted, "", stage, parent=base)]
+    paths = differences(wanted, existing)
+    if not paths:
+        return []
+    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
+    shape = merged_shape(wanted, [path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
+    for top, inner in shape.items():
+        if inner:
+            patch.setdefault(top, {}).update({key: copy.deepcopy(wanted[top].get(key)) for key in inner})
+        else:
+            patch[top] = copy.deepcopy(wanted[top])
+    shown = {top: patch[top] for top in shape}
+    before = {top: {key: (existing.get(top) or {}).get(key) for key in shown[top]} if isinstance(shown[top], dict) else existing.get(top) for top in shown}
+    return [Put(Change("update", kind, ident, before, shown), base + "/" + name, patch, "", stage)]
+
+
+def _get(client: Client, path: str) -> t.Optional[t.Dict[str, t.Any]]:
+    try:
+        return client.get(path)
+    except NotFound:
+        return None

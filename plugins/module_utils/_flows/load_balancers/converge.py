@@ -1,0 +1,183 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Addresses of Services of type LoadBalancer, all Services of several clusters in one go (ccm 9).
+
+Each cluster is planned first with nothing but reading. Only where something differs its lease is taken, everything is
+read again, and then the provider is asked, the ledger written, the Services, the back end, and what nobody uses released.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+import typing as t
+
+from ..._io.settings_source import environment, read_text
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.decode import gc_paused
+from ..._kubernetes.errors import KubeError
+from ..._kubernetes.lease import Lease
+from ..._loadbalancers.cluster_uids import check_uids, unproven
+from ..._loadbalancers.ledger import NAMESPACE
+from ..._loadbalancers.reserved_ranges import Reserved
+from ..._loadbalancers.setup import Setup, parse_setups
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan
+from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
+from .read import KUBE_SYSTEM
+from .run import Proof, Report, Run
+
+#: Key of the Secret in which the original keeps its settings.
+SECRET_KEY = "cloud-sa.json"
+LEASE = "multicluster-network-load-balancers"
+
+
+class Failed(KubeError):
+    """What stops one cluster and is no word of its API server's: the provider's, or its own records'."""
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    manager = field_manager(request["fabric"])
+    setups, failed = read_setups(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters.failures += failed
+    setups = with_servers(setups, clusters)
+    unknown = sorted(set(setups) - {str(entry["name"]) for entry in request["clusters"]})
+    if unknown:
+        raise ValueRefused("unknown_cluster", "settings names {0}, to which clusters gives no access".format(", ".join(unknown)))
+    names = [name for name in sorted(setups) if name in clusters.clients]
+
+    def planned(name: str, client: Client) -> Report:
+        return guarded(client, lambda: _look(client, setups[name], request, manager, proofs.get(name)))
+
+    def applied(name: str, client: Client) -> Report:
+        return guarded(client, lambda: _do(client, setups[name], request, manager, proofs.get(name)))
+
+    with gc_paused():
+        proofs = _proofs(clusters, setups, {str(row["cluster"]) for row in failed})
+        names = [name for name in names if name not in proofs or proofs[name].uid is not None]
+        reports = clusters.read("plan addresses", planned, names)
+        if not check:
+            reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], applied))
+    whole = Plan()
+    for name in sorted(reports):
+        whole.extend(reports[name].plan)
+        for error in reports[name].failed:
+            clusters.fail(error)
+    result = whole.result()
+    result.update(
+        load_balancers={name: reports[name].shown for name in sorted(reports)},
+        failures=clusters.failures, stats=clusters.stats(), diff=whole.diff(), warnings=whole.warnings,
+    )  # fmt: skip
+    result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
+    return result
+
+
+def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[str, Setup]:
+    """The setups with the API servers' addresses reserved too, where they are no Service's of the cluster's own pool (a hosted control plane)."""
+    servers: t.Dict[str, t.List[str]] = {}
+    for name, host in zip(clusters.clients, clusters.server_hosts()):
+        try:
+            servers["API server of cluster " + name] = [str(parse_address(host))]
+        except ValueRefused:
+            continue  # a name
+    found = {}
+    for name, setup in setups.items():
+        theirs = {label: texts for label, texts in servers.items() if texts[0] not in setup.pool}
+        found[name] = setup._replace(reserved=Reserved(setup.pool, {**(setup.given.get("reserved_ranges") or {}), **theirs}))
+    return found
+
+
+def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collection[str]) -> t.Dict[str, Proof]:
+    """What proves whose reservations are whose, for every cluster with a provider; none where the provider is the inventory's pool.
+
+    Only where several share what tags can say is anything asked. A cluster that is refused or did not answer has no UID in its proof.
+    """
+    shared = [name for name in sorted(setups) if not setups[name].static and setups[name].balancer.enabled]
+    pinned = {name: setups[name].cluster_uid for name in shared if setups[name].cluster_uid}
+    if len(shared) + len(failed) < 2 and not pinned:
+        return {}
+
+    def uid(unused: str, client: Client) -> str:
+        return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
+
+    answers = clusters.read("read its UID", uid, [name for name in shared if name in clusters.clients])
+    refused = check_uids(answers, pinned)
+    for name, error in sorted(refused.items()):
+        clusters.fail(_failed(name, error))
+    silent = {name for name in [*shared, *failed] if name not in answers}
+    found = {name: Proof(None, None) for name in shared}
+    found.update((name, Proof(answers[name], unproven(name, silent, pinned))) for name in answers if name not in refused)
+    return found
+
+
+def read_setups(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], t.List[t.Dict[str, t.Any]]]:
+    """What every cluster's settings say, with its configuration file and the environment; and the failures of those whose own Secret
+    with settings cannot be used, which are left out."""
+    files: t.Dict[str, t.Optional[str]] = {}
+    claims: t.Dict[str, t.Optional[str]] = {}
+    refused: t.Dict[str, ValueRefused] = {}
+    for entry in request["settings"]:
+        name = str(entry["cluster"])
+        if entry.get("config_file"):
+            files[name] = read_text(entry["config_file"])
+        elif entry.get("config_secret"):
+            try:
+                claims[name] = _secret_text(request, name, entry["config_secret"])
+            except ValueRefused as error:
+                refused[name], claims[name] = error, None
+    env = environment(("METAL_", "PACKET_")) if request.get("use_environment") else {}
+    setups = parse_setups(request["settings"], env, files, claims, refused)
+    return setups, [_failed(name, error, "read the settings").failure() for name, error in sorted(refused.items())]
+
+
+def _secret_text(request: t.Mapping[str, t.Any], cluster: str, name: str) -> str:
+    """The settings that the original keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
+    entries = [entry for entry in request["clusters"] if str(entry["name"]) == cluster]
+    clusters = Clusters(entries, request.get("timeout") or 120.0)
+    path = "/api/v1/namespaces/{0}/secrets/{1}".format(NAMESPACE, segment(name))
+    found = clusters.read("read the settings", lambda unused, client: client.get(path))
+    for failure in clusters.failures:
+        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} could not be read: {3}".format(NAMESPACE, name, cluster, failure["message"]))
+    text = ((found.get(cluster) or {}).get("data") or {}).get(SECRET_KEY)
+    try:
+        return base64.b64decode(text or "", validate=True).decode("utf-8")
+    except ValueError:
+        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} holds no text in {3}".format(NAMESPACE, name, cluster, SECRET_KEY)) from None
+
+
+def guarded(client: Client, work: t.Callable[[], t.Any]) -> t.Any:
+    """Refusals that concern a whole cluster are failures of that cluster; the others go on."""
+    try:
+        return work()
+    except ValueRefused as error:
+        raise _failed(client.cluster, error) from None
+
+
+def _failed(cluster: str, error: ValueRefused, operation: str = "give addresses") -> Failed:
+    failed = Failed(cluster, operation, error.message)
+    failed.word = error.word
+    return failed
+
+
+def _look(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
+    return Run(client, setup, request, manager, dry=True, proof=proof).report()
+
+
+def _do(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
+    lease = Lease(client, NAMESPACE, LEASE, manager)
+    lease.acquire(float(request.get("lock_timeout") or 0))
+    try:
+        return Run(client, setup, request, manager, lease.check, _now(), proof=proof).report()
+    finally:
+        lease.release()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The Equinix Metal API, whose public service ended; forks and doubles of it answer at a URL of one's own (ccm 14)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._io.json_api import ApiFailed, JsonApi, Manners, Transport
+from ..._loadbalancers import equinix_records as records, provider as interface
+from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
+from ..._loadbalancers.instances import Device
+from ..._loadbalancers.node_annotations import private_network
+from ..._loadbalancers.reservations import Assignment, Reservation, carries
+from ..._values.ascii_text import is_alnum
+from ..._values.refused import ValueRefused
+
+PUBLIC_URL = "https://api.equinix.com/metal/v1"
+PER_PAGE, PAGES = 250, 400
+
+
+def _word(status: t.Optional[int], method: str, path: str) -> str:
+    return interface.failure_word(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
+
+
+MANNERS = Manners(records.error_message, _word, interface.may_repeat)
+
+
+class EquinixMetal:
+    """Implements provider.Provider. Reads of a device are kept for the run: one call each, whoever asks."""
+
+    predicts = False
+
+    def __init__(
+        self, api_key: str, project: str, base_url: str = "", local_asn: int = 0, peer_asn: int = 0, password: str = "",
+        plain_http: bool = False, send: t.Optional[Transport] = None, now: str = "", **more: t.Any,
+    ) -> None:  # fmt: skip
+        self.api = JsonApi(base_url or PUBLIC_URL, {"X-Auth-Token": api_key}, MANNERS, send, plain_http, **more)
+        self._project = "/projects/" + _segment(project)
+        self._base_url, self._asns, self._password, self.now = base_url, (local_asn, peer_asn), password, now
+        self._devices: t.Dict[str, t.Optional[Device]] = {}
+        self._listed: t.Optional[t.List[Device]] = None
+        self.notes: t.List[str] = []
+
+    @property
+    def calls(self) -> int:
+        """Requests sent so far."""
+        return self.api.calls
+
+    def capabilities(self) -> t.FrozenSet[str]:
+        """All but moving an address in one step."""
+        return frozenset(interface.CAPABILITIES) - {interface.MOVE}
+
+    def warnings(self) -> t.List[str]:
+        """What people should know."""
+        return interface.retired_warning(self._base_url) + self.notes
+
+    # -- BGP -----------------------------------------------------------------------------------------------------
+
+    def read_project_bgp(self) -> t.Mapping[str, t.Any]:
+        """{} when it was never switched on."""
+        answer = self.api.call("GET", self._project + "/bgp-config")
+        if answer is not None and not isinstance(answer, dict):
+            raise ApiFailed("api", "the project's BGP configuration is no object", 200)
+        return answer or {}
+
+    def enable_project_bgp(self, plan: ProjectBgp) -> None:
+        """Never repeated: a second one would replace the password."""
+        self.api.call("POST", self._project + "/bgp-configs", body=plan.post)
+
+    def ensure_node_bgp(self, device: str) -> bool:
+        """True when a session was opened, False when there was one."""
+        try:
+            self.api.call("POST", "/devices/{0}/bgp/sessions".format(_segment(device)), body=SESSION_REQUEST)
+        except ApiFailed as error:
+            good, changed = session_answer(error.status, error.message)
+            if not good:
+                raise
+            return changed
+        if not session_answer(self.api.status, "")[0]:
+            raise ApiFailed("api", "nobody knows whether {0} has a session now".format(device), self.api.status)
+        return True
+
+    def sessions(self, device: str) -> t.List[t.Dict[str, str]]:
+        """Family and status of a device's sessions, as the provider sees them."""
+        answer = self.api.call("GET", "/devices/{0}/bgp/sessions".format(_segment(device)))
+        rows = answer.get("bgp_sessions") if isinstance(answer, dict) else None
+        if not isinstance(rows, list):
+            raise ApiFailed("api", "the sessions of {0} are no list".format(device), 200)
+        return [{"address_family": str(row.get("address_family")), "status": str(row.get("status"))} for row in rows if isinstance(row, dict)]
+
+    def neighbours(self, device: str) -> t.List[t.Mapping[str, t.Any]]:
+        """The records of a device; none while it has no session."""
+        answer = self.api.call("GET", "/devices/{0}/bgp/neighbors".format(_segment(device)))
+        found = answer.get("bgp_neighbors") if isinstance(answer, dict) else None
+        if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+            raise ApiFailed("api", "the neighbours of {0} are no list".format(device), 200)
+        return found
+
+    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+        """None while there is no session. Raises ValueRefused ``no_ipv4_neighbor`` for one without IPv4."""
+        found = self.neighbours(device)
+        return node_bgp(name, found, *self._asns, password=self._password) if found else None
+
+    # -- addresses -----------------------------------------------------------------------------------------------
+
+    def list_addresses(self) -> t.List[Reservation]:
+        """All pages, with their assignments."""
+        rows = self._pages(self._project + "/ips", "ip_addresses", {"include": "assignments"})
+        kept, notes = records.reservations(rows)
+        self.notes += ["a reservation was left out: " + note for note in notes]
+        return kept
+
+    def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
+        """One order. When nobody knows whether it was taken, the list tells: an order is never repeated blindly (ccm 13)."""
+        known: t.Optional[t.Set[str]] = None
+        body = dict(request, details="Service " + description[:200])
+        try:
+            known = {item.id for item in self.list_addresses() if carries(item.tags, request["tags"])}
+            return self.order(body)
+        except ApiFailed as error:
+            if error.status is not None or known is None:
+                raise
+            new = [item for item in self.list_addresses() if carries(item.tags, request["tags"]) and item.id not in known]
+            if len(new) != 1:
+                raise
+            return new[0]
+
+    def order(self, body: t.Mapping[str, t.Any]) -> Reservation:
+        """The call alone."""
+        return records.reservation(self._record(self.api.call("POST", self._project + "/ips", body=body)))
+
+    def release_address(self, ident: str) -> bool:
+        """For good. False when it was gone already."""
+        return self._delete(ident)
+
+    def assign(self, address: str, device: str) -> Assignment:
+        """Point an address at a device."""
+        answer = self.api.call("POST", "/devices/{0}/ips".format(_segment(device)), body={"address": address})
+        made = records.assignment(self._record(answer))
+        return made._replace(device=made.device or device, address=made.address or address)
+
+    def unassign(self, assignment: str) -> bool:
+        """By the assignment's own id."""
+        return self._delete(assignment)
+
+    def update_address(self, ident: str, changes: t.Mapping[str, t.Any]) -> Reservation:
+        """Tags, details or customdata of a reservation."""
+        return records.reservation(self._record(self.api.call("PATCH", "/ips/" + _segment(ident), body=changes)))
+
+    def _delete(self, ident: str) -> bool:
+        path = "/ips/" + _segment(ident)
+        try:
+            self.api.call("DELETE", path)
+        except ApiFailed as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    # -- devices -------------------------------------------------------------------------------------------------
+
+    def list_devices(self) -> t.List[Device]:
+        """All pages."""
+        if self._listed is None:
+            query = {"include": "ip_addresses.parent_block,parent_block"}
+            self._listed = [records.device(row) for row in self._pages(self._project + "/devices", "devices", query)]
+            self._devices.update({item.id: item for item in self._listed})
+        return list(self._listed)
+
+    def get_device(self, ident: str) -> t.Optional[Device]:
+        """None only for a 404: any other failure never means that a device is gone (ccm 6.2)."""
+        if ident not in self._devices:
+            query = {"include": "ip_addresses.parent_block,parent_block"}
+            answer = self.api.call("GET", "/devices/" + _segment(ident), query, missing_ok=True)
+            self._devices[ident] = records.device(self._record(answer)) if answer is not None else None
+        return self._devices[ident]
+
+    def private_network(self, device: str) -> t.Optional[str]:
+        """Raises ValueRefused ``no_private_network``."""
+        self.list_devices()  # one read for all nodes
+        found = self._devices.get(device)
+        if found is None:
+            raise ValueRefused("no_private_network", "the project has no device of this id")
+        return private_network(found.addresses)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _pages(self, path: str, key: str, query: t.Mapping[str, str]) -> t.List[t.Mapping[str, t.Any]]:
+        """Every page, or ApiFailed: half a list would make what is in use look unused (T14)."""
+        found: t.List[t.Mapping[str, t.Any]] = []
+        total: t.Optional[int] = None
+        for page in range(1, PAGES + 1):
+            answer = self.api.call("GET", path, dict(query, page=page, per_page=PER_PAGE))
+            rows = answer.get(key) if isinstance(answer, dict) else None
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise ApiFailed("api", "GET {0}: page {1} is no list".format(path, page), 200)
+            found += rows
+            meta = answer.get("meta")
+            meta = meta if isinstance(meta, dict) else {}
+            total = meta["total"] if isinstance(meta.get("total"), int) else total
+            last = meta.get("last_page")
+            more = page < last if isinstance(last, int) else bool(meta.get("next"))
+            if not more:
+                if total is not None and len(found) < total:
+                    raise ApiFailed("api", "GET {0}: {1} of {2} entries".format(path, len(found), total), 200)
+                return found
+            if not rows:
+                break
+        raise ApiFailed("api", "GET {0}: the pages do not end".format(path), 200)
+
+    def _record(self, answer: t.Any) -> t.Mapping[str, t.Any]:
+        if not isinstance(answer, dict):
+            raise ApiFailed("api", "the answer is no object", 200)
+        return answer
+
+
+def _segment(ident: str) -> str:
+    """An id as a part of a path."""
+    if not ident or not all(is_alnum(char) or char in "-_" for char in ident):
+        raise ValueRefused("bad_provider_id", "an id is part of a path and cannot be this")
+    return ident

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What one cluster has that matters for addresses: each kind listed once, complete or not at all (T14)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._loadbalancers.ledger import Ledger, ledger_name
+from ..._loadbalancers.services import Service, addresses_in_use, service_of
+from ..._loadbalancers.setup import Setup
+from ..._plan.objects import owners
+from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
+from . import backends
+from .equinix import EquinixMetal
+from .ledger_store import read_ledger
+from .static import StaticProvider
+
+SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces/kube-system"
+
+
+class State:
+    """As it was read. ``objects`` by ``namespace/name``."""
+
+    def __init__(self, uid: str, services: t.List[Service], objects: t.Dict[str, t.Any], nodes: t.Dict[str, t.Any], backend: backends.Found) -> None:
+        self.uid, self.services, self.objects, self.nodes, self.backend = uid, services, objects, nodes, backend
+        self.ledger: Ledger = {}
+        self.ledger_name = ""
+        self.ledger_object: t.Optional[t.Dict[str, t.Any]] = None
+
+
+def read_state(client: Client, setup: Setup) -> State:
+    """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record."""
+    if not setup.balancer.enabled:
+        return State("", [], {}, {}, backends.Found(setup.balancer))
+    manager_field = ("spec", "loadBalancerIP")
+    uid = str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
+    objects, services = {}, []
+    for obj in client.list(SERVICES).items:
+        by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
+        ours = any(_is_ours(names) for names in [owners(obj, *manager_field)] + by_annotation)
+        service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)))
+        objects[service.key] = obj
+        services.append(service)
+    nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
+    backend = backends.read(client, setup)
+    mapped = backends.mapped(setup, backend)
+    services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
+    state = State(uid, services, objects, nodes, backend)
+    state.ledger_name = ledger_name(setup.identity, setup.static)
+    state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
+    return state
+
+
+def _is_mapped(service: Service, mapped: t.Mapping[t.Tuple[str, str], t.Collection[str]]) -> bool:
+    """Whether its address is in its status because an entry of ours in the back end put it there."""
+    networks = mapped.get((service.namespace, service.name)) or ()
+    return bool(networks) and len(service.ingress) == 1 and any(network.partition("/")[0] == service.ingress[0] for network in networks)
+
+
+def _is_ours(names: t.Iterable[str]) -> bool:
+    return any(name.startswith("multicluster.network/") for name in names)
+
+
+STATUS = ("status", "loadBalancer", "ingress")
+ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
+
+
+def make_provider(setup: Setup, state: State, now: str, seconds: float = 120.0) -> t.Any:
+    """The provider of one cluster."""
+    if not setup.static:
+        values = setup.settings.values
+        return EquinixMetal(
+            str(values["api_key"]), str(values["project_id"]), str(values["base_url"]), int(values["local_asn"]), int(values["peer_asn"]),
+            str(values["bgp_pass"]), bool(setup.given.get("allow_plain_http")), now=now, total_s=max(5.0, seconds / 2),
+        )  # fmt: skip
+    held = {entry.address for entry in state.ledger.values()}
+    texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}
+    return StaticProvider(setup, state.ledger, sorted((_good(texts) | set(setup.reserved.hosts())) - held), now)
+
+
+def _good(texts: t.Iterable[str]) -> t.Set[str]:
+    found = set()
+    for text in texts:
+        try:
+            if text:
+                found.add(str(parse_address(text)))
+        except ValueRefused:
+            continue  # the claims stage tells its owner
+    return found

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Objects that others also write (Services, MetalLB's): only the differing fields are sent, on condition of what was read."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import typing as t
+
+from ..._kubernetes.client import Client, Resource
+from ..._kubernetes.errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
+from ..._kubernetes.fanout import in_flight
+from ..._kubernetes.objects import WRITES
+from ..._plan.objects import redacted
+from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal
+from ..._values.keys import fingerprint
+
+Object = t.Mapping[str, t.Any]
+
+
+class Put(t.NamedTuple):
+    """One write. ``body``: the object to make, the merge patch, or None to delete; ``stage``: lower ones are done first.
+
+    ``again`` is asked, with the object as it is now, after a conflict: it gives a fresh patch, or None to give up.
+    """
+
+    change: Change
+    path: str
+    body: t.Optional[t.Dict[str, t.Any]]
+    uid: str = ""
+    stage: int = 0
+    again: t.Optional[t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]] = None
+    parent: str = ""
+
+
+class Written(t.NamedTuple):
+    """What took place."""
+
+    changes: t.List[Change]
+    refused: t.List[Refusal]
+    failed: t.List[KubeError]
+
+
+def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
+    """The RFC 7386 patch between two mappings; lists are replaced whole."""
+    patch: t.Dict[str, t.Any] = {}
+    for key in sorted(set(before) | set(after)):
+        if key not in after:
+            patch[key] = None
+        elif key not in before:
+            patch[key] = after[key]
+        elif isinstance(before[key], dict) and isinstance(after[key], dict):
+            inner = merge_patch(before[key], after[key])
+            if inner:
+                patch[key] = inner
+        elif before[key] != after[key]:
+            patch[key] = after[key]
+    return patch
+
+
+def difference(
+    cluster: str, resource: Resource, namespace: str, name: str, before: t.Optional[Object], after: t.Optional[Object], stage: int = 0
+) -> t.Optional[Put]:
+    """The write that makes one object of the other, None when they are the same. Values of Secrets are not shown."""
+    ident = "{0}/{1}/{2}".format(cluster, namespace, name)
+    shown = [redacted(obj, fingerprint) if obj is not None else None for obj in (before, after)]
+    if before is None and after is not None:
+        return Put(Change(CREATE, resource.kind, ident, None, shown[1]), resource.path(namespace, name), dict(after), "", stage,
+                   parent=resource.path(namespace))  # fmt: skip
+    if before is None:
+        return None
+    meta = before.get("metadata") or {}
+    if after is None:
+        return Put(Change(DELETE, resource.kind, ident, shown[0], None), resource.path(namespace, name), None, str(meta.get("uid") or ""), stage)
+    patch = merge_patch(before, after)
+    if not patch:
+        return None
+    patch.setdefault("metadata", {})["resourceVersion"] = meta.get("resourceVersion")
+    return Put(Change(UPDATE, resource.kind, ident, _part(shown[0], patch), _part(shown[1], patch)), resource.path(namespace, name), patch, "", stage)
+
+
+def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
+    """What a patch touches."""
+    found = {}
+    for key, inner in patch.items():
+        if not isinstance(shown, dict) or key not in shown:
+            continue
+        deeper = isinstance(inner, dict) and isinstance(shown[key], dict)
+        value = _part(shown[key], inner) if deeper else shown[key]
+        if value != {} or not deeper:
+            found[key] = value
+    return found
+
+
+def put_all(
+    client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None], leave_conflicts: bool = False
+) -> Written:
+    """Who came between makes a write fail, or refused with leave_conflicts.
+
+    Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease).
+    """
+    result = Written([], [], [])
+    gone: t.List[KubeError] = []
+
+    def one(put: Put) -> t.Optional[KubeError]:
+        if gone:
+            return KubeError(client.cluster, "write " + put.path, "not tried: " + gone[0].message, retryable=True)
+        try:
+            before_each()
+            _put(client, put, manager)
+        except (Unreachable, TimedOut) as error:
+            gone.append(error)
+            return error
+        except KubeError as error:
+            return error
+        return None
+
+    ordered = sorted(puts, key=lambda put: put.stage)
+    for dummy, group in itertools.groupby(ordered, lambda put: put.stage):
+        batch = list(group)
+        for put, error in zip(batch, in_flight([functools.partial(one, put) for put in batch], WRITES)):
+            if error is None:
+                result.changes.append(put.change)
+            elif isinstance(error, Conflict) and (put.parent or leave_conflicts):
+                label = "{0} {1}".format(put.change.kind, put.change.id)
+                result.refused.append(Refusal(label, "conflict" if put.parent else "kubernetes", error.message))
+            else:
+                result.failed.append(error)
+    return result
+
+
+def _put(client: Client, put: Put, manager: str) -> None:
+    if put.body is None:
+        client.delete(put.path, uid=put.uid or None)
+    elif put.parent:
+        client.create(put.parent, put.body, manager)
+    else:
+        try:
+            client.merge_patch(put.path, put.body, manager)
+        except Conflict:
+            # once more on what is there now, if what we wanted to change is still as we saw it (ccm 13)
+            body = put.again(client.get(put.path.rpartition("/status")[0] or put.path)) if put.again is not None else None
+            if body is None:
+                raise
+            client.merge_patch(put.path, body, manager)
+        except NotFound:
+            if put.again is None:
+                raise
+            # a Service that has just gone needs no address

@@ -1,0 +1,183 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a node decides about claims that contest each other, from its own confirmed state and live peers.
+
+The controller cannot: all that it reads of a cluster is what that cluster's API server says.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.contests import Claimant, Record, rank_of, sentence, settle
+from ..._mesh.kubespan.endpoints import host_network
+from ..._plan.pending import is_pending
+from ..._plan.plan import Refusal
+from ..._values.addresses import Network, parse_address, parse_network
+from ..._values.prefix_sets import PrefixSet
+from ..._values.refused import ValueRefused
+from . import wireguard_device
+
+Data = t.Dict[str, t.Any]
+
+
+def settle_peers(
+    devices: t.Sequence[Data], previous: t.Optional[t.Mapping[str, t.Any]], live: t.Callable[[str], t.Iterable[Data]]
+) -> t.List[Refusal]:
+    """Give every device of ``devices`` those of its contested peers that are theirs; the refusals of the others.
+
+    previous: the confirmed state. live: device name -> its peers in the kernel, asked only where there is no such state.
+    """
+    unread = {device["remote"] for device in devices if not device.get("peers_known", True)}
+    rows: t.List[t.Tuple[Data, Data]] = []
+    for device in devices:
+        contested = device.pop("contested", None) or []
+        rows.extend((device, peer) for peer in contested)
+        if unread and device["remote"] not in unread:
+            # what nobody contests now may be what a node has whose cluster cannot be asked
+            rows.extend((device, peer) for peer in device["peers"] if not is_pending(peer))
+            device["peers"] = [peer for peer in device["peers"] if is_pending(peer)]
+    if not rows:
+        return []
+    claimants = [_claimant(dict(peer, cluster=device["remote"])) for device, peer in rows]
+    result = settle(claimants, _records(devices, previous, live), unread)
+    refused = []
+    for index, (device, peer) in enumerate(rows):
+        if index in result.kept:
+            plain = {key: value for key, value in peer.items() if key not in ("declared", "reported", "greedy", "host", "key_file")}
+            device["peers"].append(dict(plain, by_rank=True) if index in result.by_rank else plain)
+            continue
+        label, lost = claimants[index].label, result.lost[index]
+        message = sentence(label, lost)
+        if lost.kind == "key" and peer.get("host"):
+            message += copied(str(peer["host"]), [str(peer["key_file"])])
+        refused.append(Refusal(label, "claimed_twice", message))
+    return refused
+
+
+def settle_affiliates(
+    given: t.Mapping[str, t.Any],
+    own: t.Mapping[str, t.Any],
+    previous: t.Optional[t.Mapping[str, t.Any]],
+    device: str,
+    paths: t.Sequence[str],
+) -> t.Tuple[t.List[Data], t.List[Refusal]]:
+    """The affiliates that this node takes as they hold for it, and the refusals of the others.
+
+    given: affiliates, contested, disputed, unread of the mesh's plan. own: this node's affiliate. previous: its confirmed KubeSpan
+    state; without one the peers of the ``device`` count. paths: of a node's key and identity, for what to delete on a copied host.
+    """
+    unread, disputed = set(given.get("unread") or ()), list(given.get("disputed") or ())
+    kept: t.List[Data] = [] if unread else list(given.get("affiliates") or ())
+    rows: t.List[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
+    peers = [peer for peer in (live_peers(device) if previous is None else previous.get("peers") or ()) if not peer.get("by_rank")]
+    myself = _mesh_record(dict(own, allowed_ips=()))
+    claimants = [_affiliate_claimant(row, disputed) for row in rows]
+    result = settle(claimants, [*map(_mesh_record, peers), myself], unread)
+    refused: t.List[Refusal] = []
+    for index, row in enumerate(rows):
+        if index in result.kept:
+            kept.append(dict(row, by_rank=True) if index in result.by_rank else row)
+            continue
+        label, lost = claimants[index].label, result.lost[index]
+        message = sentence(label, lost)
+        if row.get("host") and lost.holder != myself.label and lost.kind in ("key", "node id"):
+            message += copied(str(row["host"]), paths)
+        refused.append(Refusal(label, "claimed_twice", message))
+    if disputed:
+        here = myself._replace(networks=[_host(text) for text in own.get("addresses") or ()])
+        _settle_addresses(kept, disputed, [*map(_address_record, peers), here], unread, refused)
+    return [{key: value for key, value in row.items() if key not in ("reported", "greedy", "host")} for row in kept], refused
+
+
+def _settle_addresses(
+    kept: t.List[Data], disputed: t.Collection[str], known: t.Sequence[Record], unread: t.Container[str], refused: t.List[Refusal]
+) -> None:
+    """Leave each address that several announce with one of them; the others stay without it.
+
+    ``addresses_by_rank`` of a row are those that it has by its rank alone, so they make it no holder.
+    """
+    for text in disputed:
+        places = [place for place, row in enumerate(kept) if text in (row.get("addresses") or ())]
+        claimants = [_affiliate_claimant(kept[place], disputed)._replace(things=(), networks=[_host(text)]) for place in places]
+        result = settle(claimants, known, unread)
+        for index in result.by_rank:
+            row = kept[places[index]]
+            kept[places[index]] = dict(row, addresses_by_rank=[*row.get("addresses_by_rank", ()), text])
+        for index, lost in result.lost.items():
+            row = kept[places[index]]
+            kept[places[index]] = dict(row, addresses=[address for address in row["addresses"] if address != text])
+            label = claimants[index].label
+            refused.append(Refusal(label, "claimed_twice", sentence(label, lost._replace(kind="address", shown=text))))
+
+
+def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Claimant:
+    things = [("key", row["public_key"]), ("node id", row["node_id"]), ("address", row["kubespan_address"])]
+    prefixes = networks_of(row.get("additional_addresses") or ())
+    # an address that others announce too tells nobody from them
+    marks = prefixes + [_host(text) for text in row.get("addresses") or () if text not in disputed]
+    claim = dict(row, cluster=str(row.get("cluster") or ""), node=str(row.get("node") or ""))
+    return Claimant(claim["cluster"], claim["node"], things, prefixes, rank_of(claim), marks)
+
+
+def _mesh_record(peer: t.Mapping[str, t.Any]) -> Record:
+    texts = [str(text) for text in peer["allowed_ips"]]
+    named = [("key", peer.get("public_key")), ("node id", peer.get("node_id")), ("address", peer.get("kubespan_address"))]
+    # of single IPv6 addresses one is the node's own in the mesh, by which it is not told from one who claims it
+    named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
+    networks = networks_of(text for text in texts if not text.endswith("/128"))
+    return Record(peer.get("cluster"), peer.get("node"), [(kind, value) for kind, value in named if isinstance(value, str)], networks)
+
+
+def _address_record(peer: t.Mapping[str, t.Any]) -> Record:
+    """What a peer holds of addresses, single ones too; not those that it only has by its rank."""
+    held = PrefixSet.of(networks_of(peer["allowed_ips"])) - PrefixSet.of(map(_host, peer.get("addresses_by_rank") or ()))
+    return Record(peer.get("cluster"), peer.get("node"), (), networks_of(held.cidrs()))
+
+
+def _host(text: str) -> Network:
+    return host_network(parse_address(text))
+
+
+def live_peers(device: str) -> t.List[Data]:
+    """The peers of a device as the kernel has them, [{public_key, allowed_ips}]; none where there is no such device."""
+    actual = wireguard_device.gather({"name": device, "state": "absent"})
+    return [{"public_key": key, "allowed_ips": peer["allowed_ips"]} for key, peer in actual["wireguard"]["peers"].items()]
+
+
+def copied(host: str, paths: t.Sequence[str]) -> str:
+    """What to do where the claim is no lie, but a host that was made as a copy of another."""
+    return "; if {0} was made as a copy of that host, delete {1} on {0} and run again".format(host, " and ".join(paths))
+
+
+def _claimant(peer: t.Mapping[str, t.Any]) -> Claimant:
+    networks = [parse_network(text) for text in peer["allowed_ips"]]
+    claim = dict(peer, node=peer.get("node") or "")
+    return Claimant(peer["cluster"], claim["node"], [("key", str(peer["public_key"]))], networks, rank_of(claim))
+
+
+def _records(
+    devices: t.Sequence[t.Mapping[str, t.Any]],
+    previous: t.Optional[t.Mapping[str, t.Any]],
+    live: t.Callable[[str], t.Iterable[Data]],
+) -> t.Iterator[Record]:
+    known = {device["name"]: device for device in (previous or {}).get("devices") or ()}
+    for device in devices:
+        peers = known[device["name"]].get("peers") or () if device["name"] in known else live(device["name"])
+        for peer in peers:
+            if not peer.get("by_rank"):
+                yield Record(device["remote"], peer.get("node"), [("key", peer["public_key"])], networks_of(peer["allowed_ips"]))
+
+
+def networks_of(texts: t.Iterable[object]) -> t.List[t.Any]:
+    """The texts that are networks."""
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_network(text))
+        except ValueRefused:
+            continue
+    return found

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""An owned set of routes in one table: gather, plan, apply, verify."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.route_set import RoutePlan, parse_route_set, plan_routes
+from ..._linux.netlink.names import link_names
+from ..._linux.netlink.routes import read_routes, write_routes
+from ..._linux.stats import Stats, total
+
+Data = t.Dict[str, t.Any]
+
+
+def gather(desired: t.Mapping[str, t.Any]) -> Data:
+    """Read the table once a family: ``{"routes": of read_routes, "links": [name], "stats": {...}}``.
+
+    desired: see parse_route_set. Raises LinuxError, ValueRefused.
+    """
+    stats = Stats()
+    actual: Data = {"routes": read_routes(parse_route_set(desired)["table"]), "links": sorted(link_names())}
+    stats.add("reads", 2)
+    actual["stats"] = stats.as_dict()
+    return actual
+
+
+def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], need_devices: bool = False) -> RoutePlan:
+    """Pure. need_devices: refuse routes over devices that do not exist yet; a flow that makes them first does not."""
+    return plan_routes(parse_route_set(desired), actual, need_devices)
+
+
+def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: RoutePlan) -> Data:
+    """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
+    del actual  # the plan says it all; flows share one signature
+    wanted, stats = parse_route_set(desired), Stats()
+    if planned.replacements or planned.deletions:
+        written = write_routes(wanted["table"], wanted["protocol"], planned.replacements, planned.deletions)
+        stats.add("netlink_writes", written)
+    return stats.as_dict()
+
+
+def run(desired: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included."""
+    actual = gather(desired)
+    planned = plan(desired, actual, need_devices=True)
+    stats, after = actual["stats"], planned
+    if planned.changed and not check:
+        stats = total(stats, apply(desired, actual, planned))
+        read_back = gather(desired)
+        stats = total(stats, read_back["stats"])
+        after = plan(desired, read_back, need_devices=True)
+        for change in after.changes:
+            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+    return dict(
+        planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, routes=after.routes
+    )

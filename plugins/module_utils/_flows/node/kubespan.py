@@ -1,0 +1,316 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""KubeSpan on one node: from the mesh's affiliates to the kernel's objects, in the order that leaks nothing (kubespan 10 to 17).
+
+``resolve`` turns what the play asks for into a plain state without secrets, which the boot unit and the watcher take too::
+
+    {layout, generation, mtu, force_routing, fail_closed, watcher, implementation, private_key_file, preshared_key_file,
+     address, node_address, subnet, peers: [{public_key, node_id, address, allowed_ips, endpoints, label}]}
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ..._dataplane.parts import alias_of
+from ..._linux.host import identity as host
+from ..._linux.netlink import rules
+from ..._linux.netlink.routes import read_routes, write_routes
+from ..._linux.nftables import table as nft
+from ..._linux.stats import Stats, total
+from ..._mesh.kubespan.generations import GENERATIONS, KEEPALIVE, PROTOCOL_STATIC, Layout, make_layout
+from ..._mesh.kubespan.nft import FAMILY, table
+from ..._mesh.kubespan.preflight import Conflict, conflicts
+from ..._mesh.kubespan.routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
+from ..._mesh.kubespan.states import UNKNOWN
+from ..._mesh.kubespan.targets import targets
+from ..._plan.plan import Plan
+from ..._values.addresses import parse_network
+from ..._values.prefix_sets import PrefixSet
+from . import kubespan_preflight, nft_table, wireguard_device
+
+Data = t.Dict[str, t.Any]
+#: A decrypted packet's way back is through the tunnel, which routing without a mark does not know: no filter on our device.
+NO_FILTER = 0
+
+
+def layout_of(state: t.Optional[t.Mapping[str, t.Any]]) -> Layout:
+    """The layout of a resolved state."""
+    return make_layout(**(state or {}).get("layout") or {})
+
+
+class Part:
+    """One node's KubeSpan objects in one run. ``state`` None: they are to go.
+
+    peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
+    {path: fingerprint} of preshared keys that this run writes first.
+    """
+
+    def __init__(
+        self,
+        fabric: str,
+        state: t.Optional[t.Mapping[str, t.Any]],
+        layout: Layout,
+        adopt: bool = False,
+        purge: bool = True,
+        peer_states: t.Optional[t.Mapping[str, str]] = None,
+        endpoints: t.Optional[t.Mapping[str, str]] = None,
+        secrets: t.Optional[t.Mapping[str, str]] = None,
+    ) -> None:
+        self.fabric, self.state, self.layout, self.adopt = fabric, state, layout, adopt
+        self._given = (purge, peer_states, endpoints)
+        self.alias = alias_of(fabric)
+        self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
+        self.gen = GENERATIONS[state["generation"] if state else "current"]
+        self.device_request = self._device(purge)
+        self.actual = wireguard_device.gather(self.device_request)
+        # a secret that is about to be written counts as written
+        self.actual["preshared"].update(secrets or {})
+        self._keep_endpoints()
+        # an endpoint that rotation picked is written whatever the last handshake says
+        self.device = wireguard_device.plan(self.device_request, self.actual, dict.fromkeys(self.endpoints, ""))
+        self.refused = any(refusal.object == layout.device for refusal in self.device.refused)
+        self.table_request = self._table()
+        self.table_actual = nft_table.gather(self.table_request)
+        self.table = nft_table.plan(self.table_request, self.table_actual)
+        self.rules = {version: rules.read_rules(version) for version in (4, 6)}
+        self.routes = read_routes(layout.route_table)
+        self.rule_steps = [step for version in (4, 6) for step in self._rule_steps(version)]
+        self.route_steps = self._route_steps()
+        self.problems, self.notes = self._preflight()
+        if self.problems or self.table.foreign:
+            self.refused = True
+        self.filter_wrong = state is not None and host.reverse_path_filter(layout.device) not in (None, NO_FILTER)
+
+    def _device(self, purge: bool) -> Data:
+        if self.state is None:
+            return {"name": self.layout.device, "state": "absent", "alias": self.alias}
+        secret = self.state["preshared_key_file"]
+        return {
+            "name": self.layout.device,
+            "state": "present",
+            "alias": self.alias,
+            "adopt": self.adopt,
+            "implementation": self.state["implementation"],
+            "mtu": self.state["mtu"],
+            "listen_port": self.layout.port,
+            "fwmark": self.layout.mark_from_wireguard,
+            "generate_key": True,
+            "private_key_file": self.state["private_key_file"],
+            "addresses": self._addresses(),
+            "up": True,
+            "purge_peers": purge,
+            "peers": [
+                {
+                    "public_key": peer["public_key"],
+                    "endpoint": peer["endpoints"][0] if peer["endpoints"] else None,
+                    "allowed_ips": peer["allowed_ips"],
+                    "persistent_keepalive": KEEPALIVE,
+                    "preshared_key": {"file": secret} if secret else None,
+                }
+                for peer in self.state["peers"]
+            ],
+        }
+
+    def _addresses(self) -> t.List[str]:
+        """The ULA; and where all devices have a loose reverse path filter, the node's own IPv4 address.
+
+        The kernel drops what it cannot route back through a device without an IPv4 address, also when the filter is loose.
+        """
+        state = self.state or {}
+        found = ["{0}/{1}".format(state["address"], parse_network(state["subnet"]).prefixlen)]
+        if host.reverse_path_filter("all") and state.get("node_address"):
+            found.append(state["node_address"] + "/32")
+        return found
+
+    def _keep_endpoints(self) -> None:
+        """Endpoints of peers that are there are runtime state: rotation's or WireGuard's own, never a play's."""
+        live = self.actual["wireguard"]["peers"]
+        for peer in self.device_request.get("peers") or ():
+            key = peer["public_key"]
+            if key in self.endpoints:
+                peer["endpoint"] = self.endpoints[key]
+            elif key in live and live[key]["endpoint"]:
+                peer["endpoint"] = None
+
+    def targets(self) -> PrefixSet:
+        """What must go through the tunnel, from the states of the peers."""
+        if self.state is None:
+            return PrefixSet()
+        rows = [(peer["allowed_ips"], self.peer_states.get(peer["public_key"], UNKNOWN)) for peer in self.state["peers"]]
+        return targets(rows, self.state["force_routing"], self.gen, ipaddress.IPv6Network(self.state["subnet"]))
+
+    def _table(self) -> Data:
+        wanted = table(self.layout, self.state["mtu"] if self.state else 1420, self.gen)
+        found = self.targets()
+        for item in wanted["sets"]:
+            item["elements"] = found.spans(item["version"])
+            # who may bypass is for the watcher to know; with forced routing both sides come to the same set
+            item["external"] = bool(self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching)
+        return {"table": wanted, "owner": self.alias, "adopt": self.adopt, "state": "absent" if self.state is None else "present"}
+
+    def _preflight(self) -> t.Tuple[t.List[Conflict], t.List[str]]:
+        """(what forbids any write, what people should know) of others that use our priorities, tables and filters."""
+        if self.state is None:
+            return [], []
+        if self.actual["link"] is None and not self.watching:
+            # the whole host is looked at once, before the first write; later only what is read anyway
+            found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.word == "adoptable")]
+        else:
+            strict = {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER}
+            found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
+        return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
+
+    def _rule_steps(self, version: int) -> t.List[Data]:
+        wanted = wanted_rule(version, self.layout, self.gen)
+        if self.state is None:
+            return [{"op": "delete", "rule": rule} for rule in self.rules[version] if ours_to_remove(rule, wanted, self.gen)]
+        return without_gap(plan_rule(self.rules[version], version, self.layout, self.gen))
+
+    def _route_steps(self) -> t.List[Data]:
+        if self.state is None:
+            return [{"op": "delete", "route": route} for route in self.routes if is_our_route(route, self.layout)]
+        return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"])
+
+    def plan(self) -> Plan:
+        """Everything that differs, for people. A device that is not ours keeps all the rest away."""
+        todo = Plan()
+        todo.warnings.extend(self.notes)
+        for problem in self.problems:
+            todo.refuse(self.layout.device, problem.word, problem.message)
+        if self.problems or self.table.foreign:
+            todo.refused.extend(self.table.refused)
+            return todo
+        todo.extend(self.device)
+        if self.refused:
+            return todo
+        for step in self.route_steps:
+            _note(todo, step["op"], "route", _route_name(step["route"], self.layout), step["route"])
+        for step in self.rule_steps:
+            _note(todo, step["op"], "rule", "IPv{0} {1}".format(step["rule"]["version"], rule_text(step["rule"])), None)
+        todo.extend(self.table)
+        if self.filter_wrong:
+            todo.update("setting", "net.ipv4.conf.{0}.rp_filter".format(self.layout.device), None, {"value": NO_FILTER})
+        return todo
+
+    def again(self) -> "Part":
+        """The same wish against what is there now."""
+        purge, states, endpoints = self._given
+        return Part(self.fabric, self.state, self.layout, self.adopt, purge, states, endpoints)
+
+    def before(self) -> Data:
+        """What ``put_back`` needs: our objects besides the device, as they are now."""
+        wanted = {version: wanted_rule(version, self.layout, self.gen) for version in (4, 6)}
+        return {
+            "layout": self.layout._asdict(),
+            "owner": self.alias,
+            "table": nft.read_table(FAMILY, self.layout.table_name),
+            "rules": [rule for version in (4, 6) for rule in self.rules[version] if ours_to_remove(rule, wanted[version], self.gen)],
+            "routes": [route for route in self.routes if is_our_route(route, self.layout)],
+        }
+
+    def apply(self) -> Data:
+        """Writes in the order of kubespan 17.1; returns stats. Raises LinuxError, GenerationChanged."""
+        if self.refused:
+            return Stats().as_dict()
+        if self.state is None:
+            return self.switch_off()
+        # peers that give something up, or go, wait until nothing steers packets to them any more
+        steps = self.device.work.get("steps", [])
+        later = [step for step in steps if step["op"] == "remove" or step["replace_allowed_ips"]]
+        parts: t.List[Data] = []
+        if self.device.changed:
+            self.device.work["steps"] = [step for step in steps if step not in later]
+            parts.append(wireguard_device.apply(self.device_request, self.actual, self.device))
+        stats = Stats()
+        if host.set_reverse_path_filter(self.layout.device, NO_FILTER):
+            stats.add("file_writes")
+        stats.add("netlink_writes", self._write_routes() + rules.apply_rules(self.rule_steps))
+        parts.append(stats.as_dict())
+        if self.table.steps:
+            parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
+        if later:
+            actual = self.actual if self.actual["link"] else wireguard_device.gather(self.device_request)
+            self.device.work = {"steps": later}
+            parts.append(wireguard_device.apply(self.device_request, actual, self.device))
+        return total(*parts)
+
+    def _write_routes(self) -> int:
+        replaced = [step["route"] for step in self.route_steps if step["op"] == "replace"]
+        deleted = [step["route"] for step in self.route_steps if step["op"] == "delete"]
+        if not replaced and not deleted:
+            return 0
+        return write_routes(self.layout.route_table, PROTOCOL_STATIC, replaced, deleted)
+
+    def switch_off(self) -> Data:
+        """Table, rules, routes, link: the mark goes first."""
+        parts: t.List[Data] = []
+        if self.table.steps:
+            parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
+        stats = Stats()
+        stats.add("netlink_writes", rules.apply_rules(self.rule_steps) + self._write_routes())
+        parts.append(stats.as_dict())
+        if self.device.changed:
+            parts.append(wireguard_device.apply(self.device_request, self.actual, self.device))
+        return total(*parts)
+
+
+def _note(todo: Plan, operation: str, kind: str, name: str, value: t.Any) -> None:
+    shown = None if value is None else {key: value[key] for key in ("type", "dev", "metric", "mtu")}
+    if operation == "delete":
+        todo.delete(kind, name, shown)
+    else:
+        todo.create(kind, name, shown)
+
+
+def _route_name(route: t.Mapping[str, t.Any], layout: Layout) -> str:
+    kind = "" if route["type"] == "unicast" else route["type"] + " "
+    return "{0}{1} table {2} metric {3}".format(kind, route["dst"], layout.route_table, route["metric"])
+
+
+def put_back_steering(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """First part of a rollback: table and rules as they were; what was not there goes, the mark first. Raises LinuxError."""
+    if before is None:
+        return
+    layout = make_layout(**before["layout"])
+    now = nft.read_table(FAMILY, layout.table_name)
+    was = before["table"]
+    if was is None:
+        if now is not None and now["owner"] == before["owner"]:
+            nft.apply_steps(FAMILY, layout.table_name, [{"op": "delete_table"}])
+    else:
+        wanted = dict(was, sets=[dict(item, elements=[tuple(span) for span in item["elements"] or ()]) for item in was["sets"]])
+        request = {"table": wanted, "owner": before["owner"], "adopt": True, "state": "present"}
+        actual = nft_table.gather(request)
+        nft_table.apply(request, actual, nft_table.plan(request, actual))
+    wanted_rules = before["rules"]
+    for version in (4, 6):
+        mine = wanted_rule(version, layout)
+        live = [rule for rule in rules.read_rules(version) if ours_to_remove(rule, mine)]
+        extra = [{"op": "delete", "rule": rule} for rule in live if rule not in wanted_rules]
+        missing = [{"op": "add", "rule": rule} for rule in wanted_rules if rule["version"] == version and rule not in live]
+        rules.apply_rules(missing + extra)
+    if not before["routes"]:
+        _restore_routes(layout, [])
+
+
+def put_back_routes(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """Last part of a rollback, when the device stands again."""
+    if before is not None and before["routes"]:
+        _restore_routes(make_layout(**before["layout"]), before["routes"])
+
+
+def _restore_routes(layout: Layout, was: t.Sequence[Data]) -> None:
+    live = [route for route in read_routes(layout.route_table) if is_our_route(route, layout)]
+    missing = [route for route in was if route not in live]
+    extra = [route for route in live if not any(_same_place(route, other) for other in was)]
+    if missing or extra:
+        write_routes(layout.route_table, PROTOCOL_STATIC, missing, extra)
+
+
+def _same_place(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    return all(one[name] == other[name] for name in ("version", "dst", "metric", "type"))

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Who a node is in the KubeSpan mesh, what it announces, and its peers, from what the play gives (kubespan 3 to 7).
+
+``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of
+kubespan_config, mac, layout, generation, fail_closed: bool|None (as forced routing is), watcher, implementation, networks,
+exclude_interfaces, exclude_addresses, private_key_file}.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..._linux import files
+from ..._linux.host import identity as host
+from ..._linux.wireguard.key_files import write_new
+from ..._linux.wireguard.keys import KeyFile
+from ..._linux.wireguard.values import preshared_fingerprint
+from ..._mesh.kubespan.annotations import encode
+from ..._mesh.kubespan.config import parse_config, parse_mesh
+from ..._mesh.kubespan.endpoints import received_endpoints
+from ..._mesh.kubespan.generations import generation, make_layout
+from ..._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
+from ..._mesh.kubespan.local import Host, local_affiliate
+from ..._mesh.kubespan.peers import Mesh
+from ..._plan.pending import Pending
+from ..._plan.plan import Plan
+from ..._values.keys import fingerprint
+from ..._values.prefix_sets import PrefixSet, address_text
+from . import persistence
+
+Data = t.Dict[str, t.Any]
+#: What is kept with a peer to know it by later, beside what its device is told.
+SEAT = ("cluster", "node", "by_rank", "addresses_by_rank")
+
+
+def identity_path(fabric: str) -> str:
+    """Node id and hardware address, kept with the key: a new network card does not make a new node."""
+    return persistence.folder(fabric) + "/kubespan-identity.json"
+
+
+def secret_path(fabric: str) -> str:
+    """The mesh's secret as a preshared key."""
+    return persistence.folder(fabric) + "/kubespan.psk"
+
+
+def key_path(fabric: str) -> str:
+    """The node's private key."""
+    return persistence.folder(fabric) + "/kubespan.key"
+
+
+def leftovers(fabric: str, previous: t.Optional[t.Mapping[str, t.Any]], remove_keys: bool) -> t.List[str]:
+    """Files of a node that leaves: the mesh's secret always, its own key and name only where that is asked for."""
+    paths = [secret_path(fabric)]
+    if remove_keys:
+        paths += [identity_path(fabric), (previous or {}).get("private_key_file") or key_path(fabric)]
+    return [path for path in paths if files.read_state(path) is not None]
+
+
+class Node:
+    """One node: ``state`` as _flows/node/kubespan takes it, ``annotations`` to publish, ``plan`` of identity and secret."""
+
+    def __init__(self, fabric: str, given: t.Mapping[str, t.Any], previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
+        self.fabric, self.plan, self.warnings = fabric, Plan(), []  # type: str, Plan, t.List[str]
+        gen, layout = generation(given.get("generation") or "current"), make_layout(**given.get("layout") or {})
+        mesh_id, secret = given["mesh_id"], given.get("mesh_secret")
+        self.secret: t.Optional[str] = None
+        if secret:
+            parse_mesh(mesh_id, secret)
+            self.secret = secret
+        config = parse_config(given.get("config") or {}, gen=gen)
+        facts = host.read_host()
+        self.identity = self._identify(given, facts)
+        key_file = self.state_key_file(given)
+        found = KeyFile(key_file).state()
+        # a key that cannot be read is the device's to refuse
+        public_key = found["public_key"] or Pending("public key of {0}".format(given.get("node_name") or "this node"))
+        excluded = set(given.get("exclude_interfaces") or ()) | {layout.device}
+        self.affiliate = local_affiliate(
+            Host(
+                cluster=given["cluster"],
+                node=given["node_name"],
+                node_id=self.identity["node_id"],
+                mac=self.identity["mac"],
+                public_key=public_key,
+                hostname=facts["hostname"],
+                operating_system=facts["operating_system"],
+                configured=facts["configured"],
+                cluster_networks=given.get("cluster_networks") or (),
+                pod_cidrs=given.get("pod_cidrs") or (),
+                more=given.get("networks") or (),
+                exclude_interfaces=sorted(excluded),
+                exclude=given.get("exclude_addresses") or (),
+            ),
+            config,
+            mesh_id,
+            layout,
+            gen,
+        )
+        self.annotations = encode(self.affiliate, gen)
+        fail_closed = given.get("fail_closed")
+        self.state: Data = {
+            "layout": layout._asdict(),
+            "generation": gen.name,
+            "mtu": config.mtu,
+            "force_routing": config.force_routing,
+            "fail_closed": config.force_routing if fail_closed is None else bool(fail_closed),
+            "watcher": bool(given.get("watcher", True)),
+            "harvest": config.harvest_extra_endpoints,
+            "implementation": given.get("implementation") or "auto",
+            "private_key_file": key_file,
+            "preshared_key_file": secret_path(fabric) if self.secret else None,
+            "address": address_text(6, int(mesh_address(mesh_id, self.identity["mac"]))),
+            "node_address": next((text for text in self.affiliate["addresses"] if ":" not in text), None),
+            "subnet": str(mesh_subnet(mesh_id)),
+            "peers": self._peers(given, config.peer_endpoint_filters, previous, layout.device),
+        }
+        self.purge = bool(given.get("complete", True))
+        if not self.purge:
+            self.carry_over(previous)
+        self._plan_secret()
+
+    def state_key_file(self, given: t.Mapping[str, t.Any]) -> str:
+        """Where the node's private key is."""
+        return given.get("private_key_file") or key_path(self.fabric)
+
+    def _identify(self, given: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> Data:
+        kept = persistence.load_json(identity_path(self.fabric)) or {}
+        mac = choose_mac(given.get("mac"), kept.get("mac"), facts["links"])
+        node_id = kept.get("node_id")
+        if not isinstance(node_id, str) or not node_id:
+            node_id = Pending("node id of {0}".format(given.get("node_name") or "this node"))
+        identity = {"node_id": node_id, "mac": mac}
+        if identity != kept:
+            if kept:
+                self.plan.update("identity", identity_path(self.fabric), dict(kept), identity)
+            else:
+                self.plan.create("identity", identity_path(self.fabric), identity)
+        return identity
+
+    def _peers(
+        self, given: t.Mapping[str, t.Any], filters: t.Optional[t.Sequence[str]], previous: t.Optional[t.Mapping[str, t.Any]], device: str
+    ) -> t.List[Data]:
+        own = self.identity["node_id"]
+        affiliates: t.Sequence[Data] = given.get("affiliates") or ()
+        if given.get("contested") or given.get("disputed") or given.get("unread"):
+            from . import contests as node_contests
+
+            paths = (self.state_key_file(given), identity_path(self.fabric))
+            affiliates, refused = node_contests.settle_affiliates(given, self.affiliate, previous, device, paths)
+            self.plan.refused.extend(refused)
+        seats = {row["public_key"]: row for row in affiliates}
+        specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
+        for node_id, error in specs.ignored:
+            self.plan.refuse("kubespan/{0}".format(node_id), error.word, error.message)
+        label = {peer.public_key: peer.label for peer in specs.peers.values()}
+        for one, other in specs.overlaps:
+            self.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))
+        own_key = self.affiliate["public_key"]
+        return [
+            {
+                "public_key": peer.public_key,
+                "node_id": peer.node_id,
+                "address": peer.address,
+                "allowed_ips": peer.allowed_ips,
+                "endpoints": received_endpoints(peer.endpoints, filters),
+                "label": peer.label,
+                **{name: seats[peer.public_key][name] for name in SEAT if seats[peer.public_key].get(name)},
+            }
+            for peer in specs.peers.values()
+            # a node that was set up anew still finds its former self: same address and key, another id
+            if peer.public_key != own_key and peer.address != self.affiliate["kubespan_address"]
+        ]
+
+    def carry_over(self, previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
+        """Keep the peers confirmed before beside the new ones, where nothing may be removed."""
+        taken = PrefixSet.of_texts(text for peer in self.state["peers"] for text in peer["allowed_ips"])
+        keys = {peer["public_key"] for peer in self.state["peers"]}
+        for peer in (previous or {}).get("peers") or ():
+            networks = PrefixSet.of_texts(peer["allowed_ips"])
+            if peer["public_key"] not in keys and not networks & taken:
+                self.state["peers"].append(peer)
+
+    def _plan_secret(self) -> None:
+        path = secret_path(self.fabric)
+        now = preshared_fingerprint(path)
+        wanted = fingerprint(self.secret) if self.secret else None
+        if wanted and wanted != now:
+            if now is None:
+                self.plan.create("secret", path, {"mode": "0600", "fingerprint": wanted})
+            else:
+                self.plan.update("secret", path, {"fingerprint": now}, {"fingerprint": wanted})
+        self.fingerprints = {path: wanted} if wanted else {}
+
+    def changed_files(self) -> t.List[str]:
+        """What ``apply`` writes, to be kept before."""
+        return [change.id for change in self.plan.changes]
+
+    def apply(self) -> None:
+        """Identity and secret, before anything that uses them."""
+        paths = self.changed_files()
+        if paths:
+            files.make_folder(persistence.folder(self.fabric), 0o700)
+        if identity_path(self.fabric) in paths:
+            if isinstance(self.identity["node_id"], Pending):
+                self.identity["node_id"] = make_node_id(host.new_random(32))
+                self.affiliate["node_id"] = self.identity["node_id"]
+            text = json.dumps(self.identity, sort_keys=True) + "\n"
+            files.write_state(identity_path(self.fabric), files.FileState("file", 0o600, text.encode("utf-8")))
+        if secret_path(self.fabric) in paths and self.secret:
+            write_new(secret_path(self.fabric), self.secret, replace=True)
+
+    def harvested(self) -> t.Optional[t.List[t.Any]]:
+        """Where the watcher sees peers that are up: [{affiliate_id, endpoint}]; None where that is not asked for."""
+        if not self.state["harvest"]:
+            return None
+        found = (persistence.load_json(persistence.run_files(self.fabric)[1]) or {}).get("harvested")
+        return found if isinstance(found, list) else []
+
+    def announced(self, public_key: t.Optional[str]) -> Data:
+        """What the node publishes, with what exists only now."""
+        if public_key:
+            self.affiliate["public_key"] = public_key
+        return encode(self.affiliate, generation(self.state["generation"]))

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One owned table of nftables: gather, plan, apply, verify.
+
+``desired`` of gather, plan and apply: ``{"table": of plan_table's wanted, "owner": text, "adopt": bool, "state": "present"
+or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` says that somebody else
+keeps them once the set is there (decision 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_table
+from ..._dataplane.nft_wanted import parse_table
+from ..._linux.collector import without_collector
+from ..._linux.errors import LinuxError
+from ..._linux.nftables import table as nft, text as nft_text
+from ..._linux.stats import Stats, total
+
+Data = t.Dict[str, t.Any]
+#: How often a table is read and planned again when somebody changes nftables between read and commit.
+_TRIES = 8
+_ELEMENT_STEPS = ("add_elements", "delete_elements")
+
+
+@without_collector
+def gather(desired: t.Mapping[str, t.Any]) -> Data:
+    """Read the table once, without the elements of external sets: ``{"table": of read_table|None, "stats": {...}}``."""
+    stats, table = Stats(), desired["table"]
+    managed = [item["name"] for item in table["sets"] if not item.get("external")]
+    if desired.get("state") == "absent":
+        managed = []
+    actual: Data = {"table": nft.read_table(table["family"], table["name"], managed)}
+    stats.add("reads")
+    actual["stats"] = stats.as_dict()
+    return actual
+
+
+@without_collector
+def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> TablePlan:
+    """Pure."""
+    table = desired["table"]
+    if desired.get("state") == "absent":
+        return plan_absent(table["family"], table["name"], actual["table"], desired["owner"])
+    return plan_table(table, actual["table"], desired["owner"], bool(desired.get("adopt")))
+
+
+def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
+    """Do what was planned, one transaction or three (see nft_guard); nothing planned, nothing written. Returns stats.
+
+    Where anybody changed nftables since gather (kube-proxy does so all day), the table is read and planned again, and what
+    is sent is what it takes then. A table that became somebody else's meanwhile is left alone. Raises LinuxError.
+    """
+    stats, table = Stats(), desired["table"]
+    name = "nftables table {family} {name}".format(**table)
+    for _attempt in range(_TRIES):
+        generation = actual["table"]["generation"] if actual["table"] else None
+        try:
+            for steps in planned.transactions():
+                stats.add("netlink_writes", nft.apply_steps(table["family"], table["name"], steps, generation))
+                if generation is not None:
+                    generation += 1  # our own transaction; anybody else's in between is seen
+            return stats.as_dict()
+        except nft.GenerationChanged:
+            actual = gather(desired)
+            stats.add("reads")
+            planned = plan(desired, actual)
+            if planned.foreign:
+                raise LinuxError("set", name, "somebody else made a table of this name meanwhile") from None
+    raise LinuxError("set", name, "nftables changed before each of {0} attempts".format(_TRIES))
+
+
+def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
+
+    wanted: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    """
+    desired = prepare(wanted)
+    actual = gather_text(desired)
+    planned = plan(desired, actual)
+    planned.refused.extend(desired["refused"])
+    stats, after = actual["stats"], actual["table"]
+    if planned.changed and not check:
+        stats = total(stats, apply_text(desired, actual, planned))
+        read_back = gather_text(desired)
+        stats, after = total(stats, read_back["stats"]), read_back["table"]
+        for change in plan(desired, read_back).changes:
+            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+    elif planned.changed:
+        after = None if desired["state"] == "absent" else desired["table"]
+    shown = None if planned.foreign or after is None else shown_table(after)
+    return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
+
+
+def prepare(wanted: t.Mapping[str, t.Any]) -> Data:
+    """What a person wants, with its rules as nft itself would list them. Raises ValueRefused, LinuxError."""
+    desired = parse_table(wanted)
+    if desired["state"] == "present":
+        meant = nft_text.compile_chains(desired["table"])
+        for chain in desired["table"]["chains"]:
+            chain["code"] = chain["texts"] = meant.get(chain["name"], [])
+    return desired
+
+
+def gather_text(desired: t.Mapping[str, t.Any]) -> Data:
+    """As gather, with every chain's rules as nft lists them."""
+    actual, table = gather(desired), desired["table"]
+    if actual["table"] is not None and desired["state"] == "present" and owned(actual["table"], desired["owner"]):
+        listed = nft_text.list_chains(table["family"], table["name"])
+        for chain in actual["table"]["chains"]:
+            chain["code"] = chain["texts"] = listed.get(chain["name"], [])
+    return actual
+
+
+def apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
+    """Elements alone, and the end of a table, go the short way. nft gets the rest; a new table has its mark from us first."""
+    operations = {step["op"] for step in planned.steps}
+    if operations <= {*_ELEMENT_STEPS, "delete_table"}:
+        return apply(desired, actual, planned)
+    stats, table = Stats(), desired["table"]
+    first = [step for step in planned.steps if step["op"] == "new_table"]
+    # a table without chains has no effect on anything
+    written = nft.apply_steps(table["family"], table["name"], first)
+    try:
+        written += nft_text.apply_text(table, [step for step in planned.steps if step not in first])
+    except LinuxError:
+        if first:
+            nft.apply_steps(table["family"], table["name"], [{"op": "delete_table"}])
+        raise
+    stats.add("netlink_writes", written)
+    return stats.as_dict()

@@ -1,0 +1,414 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
+
+Decision 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a
+unit that applies the state before pods start.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..._dataplane.journal import is_state
+from ..._linux import files
+from ..._linux.host import bundle, systemd
+from ..._plan.plan import Plan
+from ..._plan.reconcile import reconcile
+
+STATE_ROOT = "/var/lib/multicluster-network"
+RUN_ROOT = "/run/multicluster-network"
+CODE_ROOT = "/usr/local/lib/multicluster-network"
+UNIT_ROOT = "/etc/systemd/system"
+WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
+
+#: The sources in the zipapp: what _flows/node/boot.py reaches by imports (a test compares).
+BOOT_FILES = (
+    "_dataplane/constants.py",
+    "_dataplane/contests.py",
+    "_dataplane/device_plan.py",
+    "_dataplane/device_wanted.py",
+    "_dataplane/guard.py",
+    "_dataplane/journal.py",
+    "_dataplane/key_file.py",
+    "_dataplane/nft_guard.py",
+    "_dataplane/nft_plan.py",
+    "_dataplane/nft_statements.py",
+    "_dataplane/nft_wanted.py",
+    "_dataplane/parts.py",
+    "_dataplane/peer_set.py",
+    "_dataplane/peers_wanted.py",
+    "_dataplane/route_set.py",
+    "_dataplane/set_delta.py",
+    "_flows/node/boot.py",
+    "_flows/node/contests.py",
+    "_flows/node/dataplane.py",
+    "_flows/node/guard.py",
+    "_flows/node/ip_routes.py",
+    "_flows/node/kubespan.py",
+    "_flows/node/kubespan_node.py",
+    "_flows/node/kubespan_preflight.py",
+    "_flows/node/kubespan_watch.py",
+    "_flows/node/nft_table.py",
+    "_flows/node/persistence.py",
+    "_flows/node/tables.py",
+    "_flows/node/transaction.py",
+    "_flows/node/wireguard_device.py",
+    "_linux/collector.py",
+    "_linux/errors.py",
+    "_linux/files.py",
+    "_linux/host/bundle.py",
+    "_linux/host/deadman.py",
+    "_linux/host/identity.py",
+    "_linux/host/links.py",
+    "_linux/host/lock.py",
+    "_linux/host/lock_file.py",
+    "_linux/host/processes.py",
+    "_linux/host/resolve.py",
+    "_linux/host/settings.py",
+    "_linux/host/snapshot.py",
+    "_linux/host/systemd.py",
+    "_linux/host/users.py",
+    "_linux/netlink/ip_command.py",
+    "_linux/netlink/messages.py",
+    "_linux/netlink/monitor.py",
+    "_linux/netlink/names.py",
+    "_linux/netlink/route_codec.py",
+    "_linux/netlink/routes.py",
+    "_linux/netlink/rtnetlink.py",
+    "_linux/netlink/rules.py",
+    "_linux/nftables/codec.py",
+    "_linux/nftables/netlink.py",
+    "_linux/nftables/rules.py",
+    "_linux/nftables/table.py",
+    "_linux/nftables/text.py",
+    "_linux/programs.py",
+    "_linux/stats.py",
+    "_linux/wireguard/control_socket.py",
+    "_linux/wireguard/device.py",
+    "_linux/wireguard/key_files.py",
+    "_linux/wireguard/keys.py",
+    "_linux/wireguard/netlink.py",
+    "_linux/wireguard/values.py",
+    "_mesh/kubespan/annotations.py",
+    "_mesh/kubespan/config.py",
+    "_mesh/kubespan/endpoints.py",
+    "_mesh/kubespan/filters.py",
+    "_mesh/kubespan/generations.py",
+    "_mesh/kubespan/identity.py",
+    "_mesh/kubespan/local.py",
+    "_mesh/kubespan/mtu.py",
+    "_mesh/kubespan/nft.py",
+    "_mesh/kubespan/peers.py",
+    "_mesh/kubespan/preflight.py",
+    "_mesh/kubespan/routing.py",
+    "_mesh/kubespan/state_file.py",
+    "_mesh/kubespan/states.py",
+    "_mesh/kubespan/status.py",
+    "_mesh/kubespan/targets.py",
+    "_plan/budget.py",
+    "_plan/diff.py",
+    "_plan/pending.py",
+    "_plan/plan.py",
+    "_plan/reconcile.py",
+    "_values/addresses.py",
+    "_values/ascii_text.py",
+    "_values/keys.py",
+    "_values/names.py",
+    "_values/numbers.py",
+    "_values/prefix_sets.py",
+    "_values/private_keys.py",
+    "_values/ranges.py",
+    "_values/refused.py",
+    "_values/x25519.py",
+)
+
+_UNIT = """\
+# Written by multicluster.network; remove it with the collection's teardown playbook.
+[Unit]
+Description=Node mesh of {fabric} (multicluster.network)
+# Devices and routes must stand before the first pod sends a packet.
+After=local-fs.target network.target systemd-sysctl.service systemd-modules-load.service
+Before=kubelet.service containerd.service crio.service docker.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+# Either the confirmed state, or a change that a reboot interrupted.
+ConditionPathExists=|{state}
+ConditionPathExists=|{journal}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 {code} {state}
+TimeoutStartSec=120
+# A userspace WireGuard that this unit starts must outlive a stop of the unit.
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+_WATCH_UNIT = """\
+# Written by multicluster.network; remove it with the collection's teardown playbook.
+[Unit]
+Description=Peers of the KubeSpan mesh of {fabric} (multicluster.network)
+After=network.target {boot}
+ConditionPathExists={state}
+
+[Service]
+ExecStart=/usr/bin/python3 {code} watch {fabric}
+Restart=always
+RestartSec=5
+# A userspace WireGuard that the watcher started again must outlive it.
+KillMode=process
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def folder(fabric: str) -> str:
+    """The root-only folder of a fabric's state."""
+    return "{0}/{1}".format(STATE_ROOT, fabric)
+
+
+def folders(fabric: str) -> t.List[t.Tuple[str, bool]]:
+    """Every folder of ours on a node, and whether only root may look into it."""
+    return [(STATE_ROOT, False), (folder(fabric), True), (CODE_ROOT, False), (code_folder(fabric), False), (RUN_ROOT, False)]
+
+
+def has_kubespan_files(fabric: str) -> bool:
+    """Whether a KubeSpan mesh left files of its own (key, secret, identity) in the folder of the fabric."""
+    return any(name.startswith("kubespan") for name in files.list_folder(folder(fabric)))
+
+
+def state_path(fabric: str) -> str:
+    """Where the confirmed state of a fabric lies."""
+    return folder(fabric) + "/dataplane.json"
+
+
+def candidate_path(fabric: str) -> str:
+    """Where a state lies that waits for its confirmation."""
+    return folder(fabric) + "/candidate.json"
+
+
+def journal_path(fabric: str) -> str:
+    """Where that lies which a transaction would put back."""
+    return folder(fabric) + "/transaction.json"
+
+
+def invalid_journal_path(fabric: str) -> str:
+    """Where a journal is kept that cannot be believed, until the node leaves."""
+    return folder(fabric) + "/transaction.invalid.json"
+
+
+def code_folder(fabric: str) -> str:
+    """Where the boot program of a fabric lies."""
+    return "{0}/{1}".format(CODE_ROOT, fabric)
+
+
+def outcome_path(fabric: str) -> str:
+    """How the last transaction since boot ended."""
+    return "{0}/{1}.json".format(RUN_ROOT, fabric)
+
+
+def run_files(fabric: str) -> t.List[str]:
+    """What lies in /run: how the last transaction ended, and what the watcher shows."""
+    return [outcome_path(fabric), *("{0}/{1}-kubespan.{2}".format(RUN_ROOT, fabric, ending) for ending in ("json", "prom"))]
+
+
+def forget_run_files(fabric: str) -> None:
+    """Remove them, and their folder when no other fabric has anything in it."""
+    for path in run_files(fabric):
+        files.remove(path)
+    files.remove_empty_folders(RUN_ROOT, "/run")
+
+
+def unit_name(fabric: str) -> str:
+    """The boot unit of a fabric."""
+    return "multicluster-network-{0}.service".format(fabric)
+
+
+def watch_name(fabric: str) -> str:
+    """The watcher's unit."""
+    return "multicluster-network-{0}-watch.service".format(fabric)
+
+
+def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
+    unit = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    text = _WATCH_UNIT.format(fabric=fabric, boot=unit_name(fabric), state=state_path(fabric), code=code_file(fabric))
+    link = "{0}/{1}".format(WANTED_BY, watch_name(fabric))
+    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
+
+
+def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
+    """A state as the bytes of its file: the same state gives the same bytes."""
+    return (json.dumps(state, sort_keys=True, indent=1) + "\n").encode("utf-8")
+
+
+def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """A map out of a file of ours; None when there is none, somebody else wrote it, or it cannot be read as one."""
+    found = files.read_state(path)
+    if found is None or found.kind != "file" or not files.is_roots_alone(path):
+        return None
+    try:
+        content = json.loads(found.content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """The confirmed state, None when there is none or it cannot be read as ours."""
+    state = load_json(state_path(fabric))
+    return state if state is not None and is_state(state, fabric) else None
+
+
+def code_file(fabric: str) -> str:
+    """Where this release's code lies for a fabric."""
+    return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(BOOT_FILES))
+
+
+def code_state() -> files.FileState:
+    """This release's code as one executable file."""
+    return files.FileState("file", 0o755, bundle.build(BOOT_FILES, "_flows.node.boot"))
+
+
+def unit_files(fabric: str) -> t.List[str]:
+    """The boot unit and the link that enables it."""
+    return ["{0}/{1}".format(UNIT_ROOT, unit_name(fabric)), "{0}/{1}".format(WANTED_BY, unit_name(fabric))]
+
+
+def _wanted_unit(fabric: str) -> t.Dict[str, files.FileState]:
+    unit, link = unit_files(fabric)
+    text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
+    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
+
+
+def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, files.FileState]:
+    """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
+    if state is None:
+        return {}
+    return {
+        code_file(fabric): code_state(),
+        **_wanted_unit(fabric),
+        **(_watch_files(fabric) if (state.get("kubespan") or {}).get("watcher") else {}),
+        state_path(fabric): files.FileState("file", 0o600, state_bytes(state)),
+    }
+
+
+def install_unit(fabric: str) -> None:
+    """The boot unit alone, ahead of the state that it applies."""
+    for path, state in _wanted_unit(fabric).items():
+        files.write_state(path, state)
+    systemd.reload_units()
+
+
+def reload_units() -> None:
+    """After units were put back."""
+    systemd.reload_units()
+
+
+def settle_files(fabric: str) -> None:
+    """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
+    state = load_state(fabric)
+    wanted = wanted_files(fabric, state if state and not state.get("absent") else None)
+    apply(fabric, wanted, compare(fabric, wanted))
+
+
+def sweep(fabric: str) -> None:
+    """Remove what dead writers left: candidates without a journal, spare files, folders without anything in them.
+
+    The caller holds the host's lock, and no transaction is open.
+    """
+    files.remove(candidate_path(fabric))
+    for path in (state_path(fabric), candidate_path(fabric), journal_path(fabric)):
+        for spare in files.spares(path):
+            files.remove(spare)
+    if files.read_state(unit_files(fabric)[0]) is None:
+        for name in files.list_folder(CODE_ROOT + "/" + fabric):
+            files.remove("{0}/{1}/{2}".format(CODE_ROOT, fabric, name))
+    files.remove_empty_folders(folder(fabric), "/var/lib")
+    files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
+
+
+def gather(
+    fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
+) -> t.Dict[str, files.FileState]:
+    """The files of ours that are there, whether wanted or not, and the spare files of these and of ``others``.
+
+    Only while the host's lock is held is a spare file certainly a dead writer's.
+    """
+    paths = set(wanted)
+    paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
+    others = {*others, journal_path(fabric)}
+    paths.update("{0}/{1}".format(root, watch_name(fabric)) for root in (UNIT_ROOT, WANTED_BY))
+    if not wanted:
+        paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
+    paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
+    found: t.Dict[str, t.Optional[files.FileState]] = {}
+    for path in sorted(paths | set(others)):
+        # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
+        found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
+    found.update((path, files.read_state(path)) for path in sorted(paths))
+    for path, state in found.items():
+        if state is not None and state.kind == "file" and not files.is_roots_alone(path):
+            found[path] = files.FileState("other", state.mode, b"")  # its owner can change it again, so it is put there anew
+    if not wanted and files.read_state(invalid_journal_path(fabric)) is not None:
+        found[invalid_journal_path(fabric)] = files.FileState("other", 0o600, b"")  # it has keys in it as well
+    return {path: state for path, state in found.items() if state is not None}
+
+
+def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
+    """Compare files by kind, mode and content. The text of one that comes or goes as a whole says nothing that its name does not."""
+
+    def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> t.Dict[str, t.Any]:
+        return {path: state.shown() if path in other else state.brief() for path, state in one.items()}
+
+    return reconcile("file", sides(wanted, actual), sides(actual, wanted))
+
+
+def compare(fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:
+    """What the files need, and a watcher that somebody stopped: nobody else would start it before the next boot."""
+    todo = plan(wanted, gather(fabric, wanted, others))
+    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    if watch in wanted and watch not in {change.id for change in todo.changes} and systemd.stopped(watch_name(fabric)):
+        todo.update("unit", watch_name(fabric), {"active": False}, {"active": True})
+    return todo
+
+
+def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> None:
+    """Write what differs: the code before the unit that names it, the state last, deletions after all writes."""
+    order = sorted(wanted, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
+    touched = {change.id for change in todo.changes}
+    for path in order:
+        if path in touched:
+            if path.startswith(STATE_ROOT):
+                files.make_folder(folder(fabric), 0o700)
+            files.write_state(path, wanted[path])
+    gone = [change.id for change in todo.of("delete")]
+    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    if watch in gone:
+        systemd.retire(watch_name(fabric))
+        for path in (folder(fabric) + "/kubespan-watch.json", *run_files(fabric)[1:]):
+            files.remove(path)
+    if not wanted and gone:
+        systemd.retire(unit_name(fabric))
+    for path in gone:
+        files.remove(path)
+    if not wanted:
+        files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
+        files.remove_empty_folders(folder(fabric), "/var/lib")
+        files.remove_empty_folders(RUN_ROOT, "/run")
+    if any(path.startswith(UNIT_ROOT) for path in touched):
+        systemd.reload_units()
+    if watch in wanted and touched & {watch, watch_name(fabric)}:
+        systemd.restart(watch_name(fabric))
+
+
+def forget_folder(path: str) -> None:
+    """Remove the folder of a removed file when nothing else is in it."""
+    files.remove_empty_folders(path.rsplit("/", 1)[0], "/var/lib")

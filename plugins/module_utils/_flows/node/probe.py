@@ -1,0 +1,113 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a node can prove about its mesh: which pods it has, whom they reach, where their packets go, when each peer last shook hands."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._linux.errors import LinuxError
+from ..._linux.host import facts, pods
+from ..._linux.wireguard import device as wireguard
+from . import paths as node_paths, persistence
+from .status import read_bgp
+
+Data = t.Dict[str, t.Any]
+
+
+def run(request: t.Mapping[str, t.Any]) -> Data:
+    """``request``: {pod_cidrs, cluster_cidrs, max_pods, targets: [{node, address}], devices: [name], mark, fabric, tries, wait_seconds}.
+
+    Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds}], peers: [{device, public_key, endpoint,
+    handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
+    errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
+    """
+    found = pods.find_pods(request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or ())
+    jobs = [
+        {"netns": pod["netns"], "source": source, "target": target["address"], "node": target["node"]}
+        for pod in found["pods"]
+        for source in pod["addresses"]
+        for target in request.get("targets") or ()
+        if (":" in source) == (":" in target["address"])
+    ]
+    pings = pods.ping_all(jobs, request["tries"], request["wait_seconds"])
+    for entry in pings:
+        entry.pop("netns")
+    result: Data = {
+        "changed": False,
+        "pods": [{"addresses": pod["addresses"], "in_namespace": pod["netns"] is not None} for pod in found["pods"]],
+        "strays": found["strays"],
+        "others": found["others"] if not found["pods"] else [],
+        "pings": pings,
+        "peers": [],
+        "paths": None,
+        "units": [],
+        "bgp": None,
+        "errors": [],
+        "refused": [],
+    }
+    if request.get("devices"):
+        result.update(_devices(request, found))
+    return result
+
+
+def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.Any]]) -> Data:
+    """What only a node of a mesh has. What cannot be read is named and the rest goes on."""
+    names = list(request["devices"])
+    result: Data = {"errors": []}
+    peers: t.List[Data] = []
+    for name in names:
+        try:
+            peers += _peers(name)
+        except (LinuxError, OSError, ValueError) as error:
+            result["errors"].append({"section": name, "message": str(error)[:500]})
+    addresses = [address for pod in found["pods"] if pod["netns"] is not None for address in pod["addresses"]]
+    devices = [{"name": name, "peers": [peer for peer in peers if peer["device"] == name]} for name in names]
+    units = [persistence.unit_name(request["fabric"]), persistence.watch_name(request["fabric"])] if request.get("fabric") else []
+    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+        ("paths", lambda: node_paths.read(devices, addresses, request.get("mark") or 0)),
+        ("strays", lambda: _strays(request, found["strays"], names)),
+        ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
+        ("bgp", read_bgp),
+    ]
+    result["peers"] = peers
+    for name, read in sections:
+        try:
+            result[name] = read()
+        except (LinuxError, OSError, ValueError) as error:
+            result["errors"].append({"section": name, "message": str(error)[:500]})
+    return result
+
+
+def _strays(request: t.Mapping[str, t.Any], seen: t.Sequence[str], devices: t.Sequence[str]) -> t.List[str]:
+    led = node_paths.strays(request["pod_cidrs"], request.get("cluster_cidrs") or (), devices)
+    return sorted({*seen, *led})
+
+
+def _peers(name: str) -> t.List[Data]:
+    device = wireguard.open_device(name)
+    try:
+        dump = device.dump()
+    finally:
+        device.close()
+    now = time.time()
+    rows = [dict(dump["peers"][key], public_key=key) for key in sorted(dump["peers"])]
+    shown = []
+    for peer, source in zip(rows, node_paths.sources(rows, dump["fwmark"] or 0)):
+        last = peer["last_handshake"]
+        shown.append({
+            "device": name,
+            "public_key": peer["public_key"],
+            "endpoint": peer["endpoint"],
+            "allowed_ips": list(peer["allowed_ips"]),
+            "handshake_age": max(0, int(now - last)) if last else None,
+            "listen_port": dump["listen_port"],
+            "source": source,
+            "rx_bytes": peer["rx_bytes"],
+            "tx_bytes": peer["tx_bytes"],
+        })  # fmt: skip
+    return shown

@@ -1,0 +1,238 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Everything about one node that a picture of the fabric needs, in one call: WireGuard, routes, rules, tables, units. Reads only."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._dataplane.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
+from ..._io import frr
+from ..._linux.errors import LinuxError
+from ..._linux.files import read_state
+from ..._linux.host import facts, identity as host, pods, users
+from ..._linux.netlink.ip_command import ip_json
+from ..._linux.netlink.routes import read_routes
+from ..._linux.netlink.rules import read_rules
+from ..._linux.nftables.table import read_table
+from ..._linux.wireguard.device import open_device
+from ..._mesh.kubespan.generations import Layout
+from ..._values.refused import ValueRefused
+from . import bgp_speaker, kubespan_preflight, paths as node_paths, persistence, transaction
+
+Data = t.Dict[str, t.Any]
+
+#: What the kernel must be able to do, by the names of its parts.
+PARTS = ("wireguard", "nf_tables", "tun")
+PROGRAMS = {
+    "ip": ["-V"], "nft": ["--version"], "wg": ["--version"], "wireguard-go": ["--version"], "systemctl": ["--version"],
+    "python3": ["--version"], "vtysh": ["--version"],
+}
+#: So many pods are looked into at most, eight namespaces each.
+_PODS = 20
+#: More links than this are pods of a crowded node.
+_MOST_LINKS = 200
+
+
+def run(request: t.Mapping[str, t.Any]) -> Data:
+    """The module's result. ``request``: {fabric, tables: [number], checks: bool, controller_time, kubespan: layout or None, support: bool, journal_lines,
+    pod_cidrs, cluster_cidrs: with checks, the ranges of the node and of its cluster}.
+
+    What cannot be read is named in ``errors`` and missing; the rest goes on. Never contains a private or preshared key.
+    """
+    node: Data = {"now": round(facts.read_clock(), 3), "errors": []}
+    fabric = request["fabric"]
+    units = [persistence.unit_name(fabric), persistence.watch_name(fabric)]
+    tables = sorted({MAIN_TABLE, Layout().route_table, *(request.get("tables") or ())})
+    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+        ("host", _host),
+        ("devices", _devices),
+        ("routes", lambda: _routes(tables)),
+        ("rules", _rules),
+        ("tables", lambda: _tables(fabric)),
+        ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
+        ("bgp", read_bgp),
+        ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
+    ]
+    if request.get("checks"):
+        node["pod_cidrs"] = list(request.get("pod_cidrs") or ())
+        sections += [
+            ("udp_ports", users.read_udp_ports),
+            ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
+            ("rp_filter", lambda: {"all": host.reverse_path_filter("all")}),
+            ("uplinks", _uplinks),
+            ("ranges", _ranges),
+            ("wireguard", _wireguard),
+            ("strays", lambda: _strays(request)),
+            ("sources", _sources),
+        ]
+        if request.get("kubespan") is not None:
+            owner = "{0}/{1}".format(OWNER, fabric)
+            sections.append(("conflicts", lambda: kubespan_preflight.run(dict(Layout()._asdict(), **request["kubespan"]), owner)["conflicts"]))
+        if request.get("controller_time"):
+            node["skew"] = round(node["now"] - float(request["controller_time"]), 3)
+    if request.get("support"):
+        sections += [
+            ("versions", lambda: facts.read_versions(PROGRAMS)),
+            ("journal", lambda: facts.read_journal(units, int(request.get("journal_lines") or 200))),
+            ("state", lambda: persistence.load_state(fabric)),
+            ("configs", lambda: _configs(fabric)),
+        ]
+    for name, read in sections:
+        try:
+            node[name] = read()
+        except (LinuxError, OSError, ValueError) as error:
+            node["errors"].append({"section": name, "message": str(error)[:500]})
+    return {"changed": False, "node": node, "refused": []}
+
+
+def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Addresses of pods here that are in the cluster's ranges and not in the node's."""
+    own, cluster = request.get("pod_cidrs") or (), request.get("cluster_cidrs") or ()
+    if not cluster or not own:
+        return []
+    ours = [entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))]
+    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *node_paths.strays(own, cluster, ours)})
+
+
+def _sources() -> t.Dict[str, t.Optional[str]]:
+    """Endpoint of a peer of ours -> the address that packets to it leave with."""
+    found: t.Dict[str, t.Optional[str]] = {}
+    for device in _devices():
+        if device["ours"]:
+            found.update(zip([peer["endpoint"] or "" for peer in device["peers"]], node_paths.sources(device["peers"], device["fwmark"] or 0)))
+    return found
+
+
+def _host() -> Data:
+    found = host.read_host()
+    kernel = facts.read_kernel(PARTS)
+    return {
+        "hostname": found["hostname"],
+        "operating_system": found["operating_system"],
+        "kernel": kernel["release"],
+        "machine": kernel["machine"],
+        "parts": kernel["parts"],
+        "addresses": sorted(row["address"] for row in found["configured"] if row["scope"] == "global"),
+    }
+
+
+def _devices() -> t.List[Data]:
+    """Every WireGuard device, whoever made it, with its peers as the kernel has them."""
+    kinds = {entry["name"]: entry for entry in users.read_wireguard()}
+    found = []
+    for entry in ip_json(["address", "show"])[:_MOST_LINKS] if kinds else ():
+        name = entry["ifname"]
+        if name not in kinds:
+            continue
+        device = open_device(name)
+        try:
+            dump = device.dump()
+        finally:
+            device.close()
+        found.append({
+            "name": name,
+            "kind": entry.get("linkinfo", {}).get("info_kind") or "",
+            "alias": entry.get("ifalias"),
+            "ours": is_our_alias(entry.get("ifalias")),
+            "up": "UP" in entry.get("flags", ()),
+            "mtu": entry["mtu"],
+            "addresses": sorted("{0}/{1}".format(a["local"], a["prefixlen"]) for a in entry.get("addr_info", ()) if "local" in a),
+            "public_key": dump["public_key"],
+            "listen_port": dump["listen_port"],
+            "fwmark": dump["fwmark"],
+            "peers": [_peer(key, dump["peers"][key]) for key in sorted(dump["peers"])],
+        })
+    return sorted(found, key=_by_name)
+
+
+def _configs(fabric: str) -> Data:
+    """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
+    paths = [*persistence.unit_files(fabric)[:1], bgp_speaker.CONFIG]
+    found = {path: read_state(path) for path in paths}
+    secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
+    return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
+
+
+def _uplinks() -> t.List[Data]:
+    """Devices of default routes, by which tunnels leave, with their MTU."""
+    mtus = {entry["ifname"]: entry["mtu"] for entry in ip_json(["link", "show"])}
+    ours = {device["name"] for device in users.read_wireguard()}
+    defaults = {(route["dev"], route["version"]) for route in read_routes(MAIN_TABLE) if route["dst"] in ("0.0.0.0/0", "::/0") and route["dev"]}
+    return [{"device": name, "version": version, "mtu": mtus[name]} for name, version in sorted(defaults) if name in mtus and name not in ours]
+
+
+def _ranges() -> t.List[str]:
+    """Networks that this host has on its own links."""
+    ours = {entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))}
+    return sorted(row["address"] for row in host.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
+
+
+def _wireguard() -> str:
+    """``kernel``, ``userspace``, ``no_tun`` (wireguard-go is there and its device is not), or ``missing``."""
+    if facts.read_kernel(["wireguard"])["parts"]["wireguard"] != "missing":
+        return "kernel"
+    if not facts.has_program("wireguard-go"):
+        return "missing"
+    return "userspace" if facts.exists("/dev/net/tun") else "no_tun"
+
+
+def read_bgp() -> t.Optional[Data]:
+    """What our speaker announces, and to whom; None where there is none."""
+    if not facts.exists(frr.RUN):
+        return None
+    try:
+        sessions, announces = (frr.ask("show bgp summary json") or {}), []
+        for family in ("ipv4", "ipv6"):
+            announces += sorted((frr.ask("show bgp {0} unicast json".format(family)) or {}).get("routes") or ())
+    except ValueRefused:
+        return None
+    peers = {name: row for part in sessions.values() if isinstance(part, dict) for name, row in (part.get("peers") or {}).items()}
+    return {"announces": announces, "sessions": [{"neighbor": name, "state": str(peers[name].get("state"))} for name in sorted(peers)]}
+
+
+def _by_name(row: Data) -> str:
+    return str(row["name"])
+
+
+def _peer(key: str, peer: t.Mapping[str, t.Any]) -> Data:
+    return {
+        "public_key": key,
+        "endpoint": peer["endpoint"],
+        "allowed_ips": sorted(peer["allowed_ips"]),
+        "keepalive": peer["persistent_keepalive"],
+        "handshake": int(peer["last_handshake"]),
+        "rx": peer["rx_bytes"],
+        "tx": peer["tx_bytes"],
+        "preshared": peer["preshared_key"] is not None,
+    }
+
+
+def _routes(tables: t.Sequence[int]) -> t.List[Data]:
+    """Routes of the tables that we write, without those that the kernel makes by itself."""
+    found = [route for table in tables for route in read_routes(table) if route["protocol"] not in (0, 2) or route["protocol"] == ROUTE_PROTOCOL]
+    names = ("table", "dst", "type", "dev", "via", "metric", "protocol", "mtu")
+    return [{name: route.get(name) for name in names} for route in found][:2000]
+
+
+def _rules() -> t.List[Data]:
+    names = ("version", "priority", "action", "table", "protocol", "fwmark", "fwmask", "src", "dst", "iif", "oif")
+    found = [rule for version in (4, 6) for rule in read_rules(version)]
+    return [{name: rule[name] for name in names if rule[name] is not None} for rule in found if rule["priority"] not in (0, 32766, 32767)][:500]
+
+
+def _tables(fabric: str) -> t.List[Data]:
+    """All tables of nftables with their owners; of ours also the sets with how much is in each."""
+    found = []
+    for table in users.read_tables():
+        row = dict(table, ours=is_our_alias(table["owner"], "{0}/{1}".format(OWNER, fabric)))
+        if row["ours"]:
+            whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
+            row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]
+            row["chains"] = [{"name": chain["name"], "rules": len(chain["rules"])} for chain in whole["chains"]]
+        found.append(row)
+    return found

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One WireGuard device with its key, addresses and peers: gather, plan, apply, verify (semaphore 3.2, 3.3, 3.5)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.device_plan import DevicePlan, plan_device
+from ..._dataplane.device_wanted import parse_device
+from ..._dataplane.peers_wanted import names_to_resolve, preshared_files
+from ..._linux.collector import without_collector
+from ..._linux.host.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
+from ..._linux.host.resolve import resolve
+from ..._linux.stats import Stats, now, total
+from ..._linux.wireguard.device import open_device
+from ..._linux.wireguard.keys import KeyFile
+from ..._linux.wireguard.values import new_dump, preshared_fingerprint
+from ..._plan.pending import to_wire
+
+Data = t.Dict[str, t.Any]
+
+
+@without_collector
+def gather(desired: t.Mapping[str, t.Any]) -> Data:
+    """Read everything that matters for a device, once. desired: see parse_device. Raises LinuxError, ValueRefused.
+
+    ``{"link": of read_link|None, "wireguard": a dump (of an absent device: empty), "key": of KeyFile.state|None,
+    "resolved": {DNS name: [address]}, "preshared": {path: fingerprint|None}, "now": epoch seconds, "stats": {...}}``.
+    Nothing in it is secret.
+    """
+    desired, stats = parse_device(desired), Stats()
+    link = read_link(desired["name"])
+    stats.add("reads")
+    dump = new_dump()
+    if link and link["implementation"]:
+        device = open_device(desired["name"], link["implementation"])
+        try:
+            dump = device.dump()
+        finally:
+            device.close()
+        stats.add("reads")
+    peers = desired["peers"] or [] if desired["state"] == "present" else []
+    path = desired["private_key_file"] if desired["state"] == "present" else None
+    actual = {
+        "link": link,
+        "wireguard": dump,
+        "key": KeyFile(path).state() if path else None,
+        "resolved": resolve(names_to_resolve(peers)),
+        "preshared": {path: preshared_fingerprint(path) for path in preshared_files(peers)},
+        "now": now(),
+    }
+    actual["stats"] = stats.as_dict()
+    return actual
+
+
+@without_collector
+def plan(
+    desired: t.Mapping[str, t.Any],
+    actual: t.Mapping[str, t.Any],
+    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
+) -> DevicePlan:
+    """Pure. last_endpoints: the endpoint configured last by public key, where the caller keeps such a record."""
+    return plan_device(parse_device(desired), actual, last_endpoints)
+
+
+@without_collector
+def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
+    """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
+    desired, stats, work = parse_device(desired), Stats(), planned.work
+    name = desired["name"]
+    if work.get("delete"):
+        delete_link(name)
+        stats.add("netlink_writes")
+        return stats.as_dict()
+    if work.get("make_key"):
+        KeyFile(desired["private_key_file"]).ensure()
+        stats.add("file_writes")
+    settings = dict(work.get("configure", ()))
+    if settings.pop("private_key", False):  # first, so that a key that cannot be read leaves no half-made device
+        settings["private_key"] = KeyFile(desired["private_key_file"]).private_key()
+    implementation = actual["link"]["implementation"] if actual["link"] else None
+    if work.get("create"):
+        implementation = create_wireguard_link(name, desired["implementation"])
+        stats.add("netlink_writes")
+    link = dict(work.get("link", ()))
+    size = link.pop("mtu", None)
+    if link:
+        set_link(name, **link)
+        stats.add("netlink_writes")
+    if settings or work.get("steps"):
+        device = open_device(name, implementation)
+        try:
+            device.configure(**settings)
+            device.apply(work.get("steps", ()))
+            stats.add("wireguard_writes", device.writes)
+        finally:
+            device.close()
+    # a device goes up when it is complete, and has addresses (which make routes) when it is up; what must not be on it goes before
+    late = bool(work.get("add_addresses"))
+    if not late:
+        _change_addresses(name, work, stats)
+    rest = {field: value for field, value in (("mtu", size), ("up", work.get("up"))) if value is not None}
+    if rest:
+        set_link(name, **rest)
+        stats.add("netlink_writes")
+    if late:
+        _change_addresses(name, work, stats)
+    return stats.as_dict()
+
+
+def _change_addresses(name: str, work: Data, stats: Stats) -> None:
+    changes = [work.get(action + "_addresses", ()) for action in ("add", "remove", "keep")]
+    stats.add("netlink_writes", change_addresses(name, *changes))
+
+
+def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t.Mapping[str, str]] = None) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
+
+    wanted: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    """
+    desired = parse_device(wanted)
+    actual = gather(desired)
+    planned = plan(desired, actual, last_endpoints)
+    stats, after = actual["stats"], planned
+    if planned.changed and not check:
+        stats = total(stats, apply(desired, actual, planned))
+        read_back = gather(desired)
+        stats = total(stats, read_back["stats"])
+        after = plan(desired, read_back, last_endpoints)
+        for change in after.changes:
+            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
+    device = dict(after.device, name=desired["name"]) if after.device else None
+    return to_wire(
+        dict(
+            planned.result(),
+            diff=planned.diff(),
+            warnings=planned.warnings,
+            stats=stats,
+            device=device,
+            public_key=device["public_key"] if device else None,
+            peers=after.peers,
+        )
+    )

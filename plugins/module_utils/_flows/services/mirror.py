@@ -1,0 +1,297 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Mirrors and global services of any number of clusters, all in one go (semaphore 4)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.decode import gc_paused
+from ..._kubernetes.errors import ListIncomplete, NotFound
+from ..._kubernetes.fanout import at_once
+from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, load_fabric
+from ..._plan.object_plan import Write
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan
+from ..._services.choices import PREFIX as CHOICE_PREFIX
+from ..._services.claims import Guard
+from ..._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
+from ..._services.mirror_plan import plan_cluster, release_cluster
+from ..._services.offers import ENDPOINTS, SLICES, Listed, Offers, Options, api_servers, read_offers
+from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as SLICES_OF_OURS
+from ..._services.sweeps import MARKS
+from ..._values.names import parse_subdomain
+from ..._values.refused import ValueRefused, quoted
+from ..._values.selectors import parse_selector
+from ..fabric.outages import Memory, counting, silent
+from .mirror_apply import hand_back, write
+
+#: So many Services are named in one sentence.
+NAMED = 5
+DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
+#: Findings of the inventory that concern services; what else may be wrong with the mesh is the mesh's business.
+_CONCERNED = GRANTS + ("inventory_hostname", "name")
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
+
+    ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
+    """
+    # the collector would look at every object of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request, check, diff)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str, t.Any]:
+    manager = field_manager(request["fabric"])
+    fabric = load(request)
+    options = read_options(request, fabric)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    sources, destinations = chosen(request, fabric, clusters)
+    listed = gather(clusters, request, options, sources, destinations)
+    offers = offered(clusters, fabric, listed, options, request)
+    whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
+    whole.refused = sorted(set(whole.refused))
+    if request.get("state") == "released":
+        done = whole if check else hand_back(clusters, whole, writes, manager)
+    else:
+        done = write(clusters, request, listed, whole, writes, options.namespace, manager, check)
+    idle = {name: without_endpoints(offers[name]) for name in sorted(sources) if name in offers}
+    result = done.result()
+    result.update(
+        sources={
+            name: {
+                "listed": name in listed,
+                "mirrors": len(offers[name].mirrors) if name in offers else 0,
+                "global": len(offers[name].members) if name in offers else 0,
+                "without_endpoints": len(idle.get(name, ())),
+            }
+            for name in sorted(sources)
+        },
+        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings + idle_sentences(idle),
+    )  # fmt: skip
+    if diff:
+        result["diff"] = done.diff()
+    return result
+
+
+# -- what the user chose --------------------------------------------------------------------------------------------
+
+
+def load(request: t.Mapping[str, t.Any]) -> Fabric:
+    """The fabric of the inventory, with what every cluster is granted. Raises InventoryRefused."""
+    given = request["definition"]
+    definition = {"name": request["fabric"], "clusters": given.get("clusters") or {}, "nodes": {}}
+    fabric, findings = load_fabric(definition)
+    wrong = [finding for finding in errors(findings) if finding.variable in _CONCERNED]
+    if wrong:
+        raise InventoryRefused([finding._asdict() for finding in wrong])
+    return fabric
+
+
+def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
+    """Options in the form of the rules. Raises ValueRefused for what makes no sense."""
+    namespace = request.get("mirror_namespace")
+    if not namespace:
+        raise ValueRefused("mirror_namespace_missing", "mirror_namespace names no namespace")
+    parse_subdomain(namespace, "name_invalid")
+    prefixes = dict({name: name for name in fabric.clusters}, **(request.get("prefixes") or {}))
+    zones = dict({name: list(DEFAULT_ZONES) for name in fabric.clusters}, **(request.get("zones") or {}))
+    for option, given in (("prefixes", prefixes), ("zones", zones)):
+        for name in given:
+            if name not in fabric.clusters:
+                raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+    problem = next(prefix_problems([{"servicePrefix": prefixes[name], "name": name} for name in sorted(prefixes)]), None)
+    for name in sorted(zones):
+        problem = problem or next(zone_problems(zones[name]), None)
+    if problem:
+        raise ValueRefused(problem.word, problem.message)
+    selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
+    if not selector and not shared and request.get("state", "present") == "present":
+        raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
+    copied = [_copied(request, option) for option in ("copy_labels", "copy_annotations")]
+    return Options(
+        namespace,
+        parse_selector(selector) if selector else None,
+        parse_selector(shared) if shared else None,
+        parse_selector(routing, "routing_label_syntax") if routing else None,
+        prefixes,
+        zones,
+        request.get("endpoint_fields") or "safe",
+        request.get("session_affinity") is not False,
+        bool(request.get("topology_mode")),
+        request.get("service_sync") is not False,
+        request.get("endpoint_slice_sync") is not False,
+        request.get("on_unreachable") or "keep",
+        bool(request.get("adopt")),
+        request.get("max_deletes"),
+        request.get("confirm_empty") or (),
+        [word.replace("_", "-") for word in request.get("honour_annotations") or ()],
+        *copied,
+    )
+
+
+def _copied(request: t.Mapping[str, t.Any], option: str) -> t.List[str]:
+    keys = list(request.get(option) or ())
+    for key in keys:
+        if key in MARKS or key.startswith(("kubectl.kubernetes.io/", CHOICE_PREFIX)):
+            raise ValueRefused("name_invalid", "{0} names {1}, which has a meaning of its own on mirrors".format(option, key))
+    return keys
+
+
+def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -> t.Tuple[t.Set[str], t.Set[str]]:
+    """(sources, destinations) of this run. Raises ValueRefused for names that are nowhere."""
+    given = {str(entry["name"]) for entry in request["clusters"]}
+    for name in sorted(given - set(fabric.clusters)):
+        raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(name))
+    found = []
+    # to take something away, one need not reach where it came from
+    everywhere = given if request.get("state", "present") == "present" else set(fabric.clusters)
+    for option, default in (("sources", everywhere), ("destinations", given)):
+        names = set(request.get(option) or default)
+        for name in sorted(names - set(fabric.clusters)):
+            raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+        found.append(names)
+    for name in sorted(found[1] - given):
+        raise ValueRefused("unknown_cluster", "destinations names {0}, to which clusters gives no access".format(name))
+    return found[0], found[1]
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def gather(
+    clusters: Clusters, request: t.Mapping[str, t.Any], options: Options, sources: t.Collection[str], destinations: t.Collection[str]
+) -> t.Dict[str, Listed]:
+    """Complete lists of every cluster that could be read."""
+    present = request.get("state", "present") == "present"
+
+    def read(name: str, client: Client) -> Listed:
+        source = present and (name in sources or options.global_selector is not None)
+        return _read_cluster(client, request.get("mirror_as") or "auto", options, source, name in destinations)
+
+    return clusters.read("list services", read)
+
+
+def _read_cluster(client: Client, mirror_as: str, options: Options, source: bool, destination: bool) -> Listed:
+    """One LIST for each kind: of the whole cluster where it is a source, of the mirror namespace otherwise."""
+    services, ends = at_once(
+        lambda: _list(client, "/api/v1", "services", None if source else options.namespace),
+        lambda: _read_endpoints(client, mirror_as, options, source, destination),
+    )
+    return Listed(services, *ends)
+
+
+def _read_endpoints(
+    client: Client, mirror_as: str, options: Options, source: bool, destination: bool
+) -> t.Tuple[t.Sequence[t.Any], t.Sequence[t.Any], str, t.Optional[str]]:
+    """(Endpoints, slices, the form in which mirrors are written, the version of slices)."""
+    here = options.namespace
+    slices: t.Sequence[t.Any] = ()
+    version: t.Optional[str] = None
+    shared = options.global_selector is not None
+    for candidate in DISCOVERY:
+        # what this version is good for: mirrors (v1beta1 only when slices are forced), global services, or just sweeping
+        mirrors = mirror_as == "slices" or (mirror_as == "auto" and candidate == DISCOVERY[0])
+        everything = source and (mirrors or shared)
+        labels = None if mirrors or shared else "{0}={1}".format(SLICE_MANAGED_BY, SLICES_OF_OURS)
+        if not (everything or destination):
+            continue
+        try:
+            slices = _list(client, "/apis/" + candidate, "endpointslices", None if everything else here, labels)
+            version = candidate
+            break
+        except ListIncomplete as error:
+            if error.status != 404:
+                raise
+    if mirror_as == "slices" and version is None and (source or destination):
+        raise NotFound(client.cluster, "list endpointslices", "the API server has no EndpointSlice, and mirror_as is slices")
+    form = SLICES if mirror_as == "slices" or (mirror_as == "auto" and version == DISCOVERY[0]) else ENDPOINTS
+    endpoints: t.Sequence[t.Any] = ()
+    if form == ENDPOINTS:
+        endpoints = _list(client, "/api/v1", "endpoints", None if source else here)
+    elif destination:
+        endpoints = _list(client, "/api/v1", "endpoints", here, "mirrored-svc=true")
+    return endpoints, slices, form, version
+
+
+def _list(client: Client, base: str, plural: str, namespace: t.Optional[str], labels: t.Optional[str] = None) -> t.List[t.Any]:
+    place = "/namespaces/" + segment(namespace) if namespace else ""
+    return client.list("{0}{1}/{2}".format(base, place, plural), label_selector=labels).items
+
+
+def offered(
+    clusters: Clusters, fabric: Fabric, listed: t.Mapping[str, Listed], options: Options, request: t.Mapping[str, t.Any]
+) -> t.Dict[str, t.Any]:
+    """What each listed cluster offers, of which everything holds."""
+    own = {name: api_servers(one) for name, one in listed.items()}
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
+    if request.get("state", "present") != "present":
+        return {}
+    return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}
+
+
+def without_endpoints(offers: Offers) -> t.List[str]:
+    """Services that are mirrored and that nothing stands behind: their mirrors have an address that answers nobody."""
+    return ["/".join(key) for key, offer in sorted(offers.mirrors.items()) if not any(group.endpoints for group in offer.groups or ())]
+
+
+def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+    """One sentence for each cluster, with the first few names."""
+    return [
+        "cluster {0}: {1} of the Services that are mirrored {2} no endpoints, so nobody answers behind {3}: {4}{5}".format(
+            name, len(keys), "has" if len(keys) == 1 else "have", "its mirror" if len(keys) == 1 else "their mirrors",
+            ", ".join(quoted(key) for key in keys[:NAMED]), ", ..." if len(keys) > NAMED else ""
+        )
+        for name, keys in sorted(idle.items()) if keys
+    ]  # fmt: skip
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    offers: t.Mapping[str, t.Any],
+    options: Options,
+    manager: str,
+    sources: t.Collection[str],
+    destinations: t.Collection[str],
+) -> t.Tuple[Plan, t.Dict[str, t.List[Write]]]:
+    """What would be written, cluster by cluster."""
+    whole, writes = Plan(), {}
+    state = request.get("state", "present")
+    if state == "released":
+        for name in sorted(destinations):
+            if name in listed:
+                part, writes[name] = release_cluster(name, listed[name], options, manager, sources)
+                whole.extend(part)
+        return whole, writes
+    for name in sorted(sources):
+        if name in offers:
+            whole.refused.extend(offers[name].refused)
+    here = [name for name in sorted(destinations) if name in listed]
+    outages = _outages(clusters, request, listed, options, manager, here) if options.on_unreachable != "keep" else {}
+    for name in here:
+        unreachable, record = outages.get(name, (set(), []))
+        part, writes[name] = plan_cluster(name, listed[name], offers, unreachable, options, manager, sources, state)
+        writes[name] = writes[name] + record
+        part.changes.extend(write.change for write in record)
+        whole.extend(part)
+    return whole, writes
+
+
+def _outages(
+    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], options: Options, manager: str, here: t.Sequence[str]
+) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
+    grace = float(request.get("unreachable_grace") or 0)
+    return counting(clusters, memory, silent(clusters) - set(listed), listed, here, grace, request.get("state") == "absent")

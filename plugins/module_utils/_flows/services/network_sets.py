@@ -1,0 +1,302 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Network sets of several clusters in one go: one LIST of pods and one of sets per cluster, then only what differs."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.decode import gc_paused
+from ..._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
+from ..._kubernetes.fanout import in_flight
+from ..._kubernetes.objects import WRITES, take_alone
+from ..._mesh.fabric.variables import Finding, Variables
+from ..._plan.budget import why_refused
+from ..._plan.object_plan import CONFLICT, Write
+from ..._plan.objects import field_manager
+from ..._plan.plan import CREATE, Plan, Refusal
+from ..._policy import network_sets
+from ..._policy.claims import check_members
+from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
+from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
+from ..._policy.targets import TARGETS, Target
+from ..._values.addresses import parse_network
+from ..._values.names import parse_cluster_name
+from ..._values.ranges import overlapping_pairs
+from ..._values.refused import ValueRefused
+from ..fabric import cluster_objects
+from ..fabric.outages import Memory, counting, silent
+
+PODS = "/api/v1/pods"
+Grants = t.Dict[str, t.Dict[str, t.List[str]]]
+
+
+class Read(t.NamedTuple):
+    """What was read. ``pods``: sources whose list is complete; ``sets``: local clusters with their target and objects."""
+
+    pods: t.Dict[str, t.List[t.Any]]
+    sets: t.Dict[str, t.Tuple[Target, Objects]]
+    refused: t.List[Refusal]
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    # the collector would look at every pod of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+    manager = field_manager(request["fabric"])
+    absent = request.get("state") in ("absent", "released")
+    grants = {} if absent else read_grants(request.get("grants") or {})
+    names = [str(entry["name"]) for entry in request["clusters"]]
+    sources = list(request.get("sources") or ([] if absent else [name for name in names if name in grants]))
+    for name in sources:
+        if not absent and (name not in names or name not in grants):
+            raise ValueRefused("unknown_cluster", "sources names {0}, of which clusters or grants know nothing".format(name))
+    into = list(request.get("targets") or names)
+    if set(into) - set(names):
+        raise ValueRefused("unknown_cluster", "targets names {0}, which clusters does not have".format(sorted(set(into) - set(names))[0]))
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
+    members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
+    outages = _outages(clusters, request, read, sources, manager)
+    gone = {name: counts for name, (counts, unused) in outages.items()}
+    whole, writes, counts = plan(request, read, members, sources, manager, gone, refused)
+    whole.refused = read.refused + refused + whole.refused
+    record = {name: todo for name, (unused, todo) in outages.items()}
+    noted = Plan()
+    noted.changes = [one.change for todo in record.values() for one in todo]
+    if check:
+        done = whole.extend(noted)
+    else:
+        done = apply(clusters, read, whole, writes, manager, bool(request.get("leave_conflicts")))
+        done.extend(cluster_objects.apply(clusters, noted, record, manager))
+    result = done.result()
+    result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
+    return result
+
+
+def _outages(
+    clusters: Clusters, request: t.Mapping[str, t.Any], read: "Read", sources: t.Sequence[str], manager: str
+) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    """{local cluster: (sources whose outage counts there, writes of its record)}, where the user wants to know."""
+    if request.get("on_unreachable", "keep") == "keep" or request.get("state", "present") != "present":
+        return {}
+    memory = Memory("network-sets", request["fabric"], request.get("record_namespace") or "kube-system", manager)
+    failed = silent(clusters) & set(sources) - set(read.pods)
+    return counting(clusters, memory, failed, read.pods, sorted(read.sets), float(request.get("unreachable_grace") or 0))
+
+
+def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
+    """{cluster: {pod_cidrs, node_cidrs}} in normal form. Raises ValueRefused with everything that is wrong at once."""
+    findings: t.List[Finding] = []
+    grants: Grants = {}
+    for name in sorted(given):
+        variables = Variables(name, given[name] or {}, findings)
+        try:
+            parse_cluster_name(name)
+        except ValueRefused as error:
+            findings.append(Finding(name, "name", error.word, error.message))
+        grants[name] = {option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")}
+        if not variables.given("pod_cidrs"):
+            findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
+    ranges = [(parse_network(text), name) for name, one in grants.items() for text in one["pod_cidrs"]]
+    for (wide, owner), (narrow, other) in overlapping_pairs(ranges, _same_owner):
+        message = "{0} of {1} and {2} of {3} overlap".format(wide, owner, narrow, other)
+        findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
+    if findings:
+        text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.word) for f in findings)
+        raise ValueRefused(findings[0].word, "grants need {0} correction(s):\n{1}".format(len(findings), text))
+    return grants
+
+
+def _same_owner(first: str, second: str) -> bool:
+    return first == second
+
+
+def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[str], targets: t.Sequence[Target]) -> Read:
+    """One LIST a kind and cluster, all clusters side by side. What cannot be read is in the failures, and missing here."""
+
+    def one(name: str, client: Client) -> t.Tuple[t.Any, t.Any]:
+        sets = _attempt(lambda: _read_sets(client, targets)) if name in into else None
+        if isinstance(sets, KubeError) and sets.status is None:
+            return sets, None  # nobody answers there
+        pods = _attempt(lambda: client.list(PODS, label_selector=NAME_LABEL).items) if name in sources else None
+        return sets, pods
+
+    read = Read({}, {}, [])
+    for name, (sets, pods) in sorted(clusters.read("list pods and network sets", one).items()):
+        for answer in (sets, pods):
+            if isinstance(answer, KubeError):
+                clusters.fail(answer)
+        if isinstance(sets, tuple):
+            target, found = sets
+            if target is None:
+                kinds = ", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets)
+                message = "the API server has none of {0}; install Calico or Cilium there, or take policy out of multicluster_capabilities".format(kinds)
+                read.refused.append(Refusal(name, "kind_not_served", message))
+            else:
+                read.sets[name] = (target, found)
+        if isinstance(pods, list):
+            read.pods[name] = pods
+    return read
+
+
+def _attempt(function: t.Callable[[], t.Any]) -> t.Any:
+    try:
+        return function()
+    except KubeError as error:
+        return error
+
+
+def _read_sets(client: Client, targets: t.Sequence[Target]) -> t.Tuple[t.Optional[Target], Objects]:
+    """The first target that is served, found by listing it: an API that exists and does not answer is a failure, not a no."""
+    for target in targets:
+        try:
+            items = client.list(target.path()).items
+        except ListIncomplete as error:
+            if error.status == 404:
+                continue
+            raise
+        return target, {str(item["metadata"].get("name")): item for item in items}
+    return None, {}
+
+
+def claim(
+    pods: t.Mapping[str, t.Iterable[t.Any]], grants: Grants, include_host_network: bool, now: t.Optional[float]
+) -> t.Tuple[t.Dict[str, Members], t.List[Refusal]]:
+    """{source: members} of what the sources may claim, and what they may not. Pure."""
+    kept: t.Dict[str, Members] = {}
+    refused: t.List[Refusal] = []
+    for source in sorted(pods):
+        members, unreadable = network_sets.members_of(source, pods[source], include_host_network, now)
+        kept[source], beyond = check_members(source, members, grants[source])
+        refused += unreadable + beyond
+    return kept, refused
+
+
+def plan(
+    request: t.Mapping[str, t.Any],
+    read: Read,
+    members: t.Mapping[str, Members],
+    sources: t.Sequence[str],
+    manager: str,
+    gone: t.Mapping[str, t.Collection[str]],
+    refused: t.Sequence[Refusal] = (),
+) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
+    """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
+    whole, writes = Plan(), {}
+    turned_away = {source: _turned_away(source, found, refused) for source, found in members.items()}
+    absent, released = (request.get("state") == state for state in ("absent", "released"))
+    for local in sorted(read.sets):
+        target, existing = read.sets[local]
+        owners = {_cluster_of(obj) for obj in existing.values() if owned_by(obj, manager)} - {""}
+        if absent or released:
+            theirs: t.Dict[str, Members] = {name: {} for name in sources or owners}
+        else:
+            theirs = {name: members[name] for name in members if name != local}
+            for name in sorted(owners - {str(entry["name"]) for entry in request["clusters"]}):
+                whole.warnings.append(
+                    "{0} has network sets of cluster {1}, which is not in the inventory; they stay until state: absent "
+                    "with sources: [{1}]".format(local, name)
+                )
+        if released:
+            planned = plan_release(local, target, existing, theirs, manager)
+        else:
+            planned = plan_sets(
+                local,
+                target,
+                existing,
+                theirs,
+                manager,
+                adopt=bool(request.get("adopt")),
+                max_deletes=request.get("max_deletes"),
+                confirm_empty=request.get("confirm_empty") or (),
+                absent=absent,
+                emptied=gone.get(local, ()),
+                turned_away=turned_away,
+            )
+        writes[local] = planned.writes
+        whole.extend(planned.plan)
+    counts = {
+        source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())} for source, found in sorted(members.items())
+    }
+    return whole, writes, counts
+
+
+def _turned_away(source: str, members: Members, refused: t.Sequence[Refusal]) -> str:
+    """Why a source has so few members, where its pods were refused."""
+    kept = {"{0}/{1}/{2}".format(source, member.namespace, origin.pod) for member, nets in members.items() for origin in nets.values()}
+    return why_refused([row for row in refused if row.object.partition("/")[0] == source], kept, "pod")
+
+
+def apply(
+    clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+) -> Plan:
+    """Do the writes; returns the plan with only those changes that took place. Who comes between makes one fail, or refused with leave_conflicts."""
+
+    def one(name: str, client: Client) -> t.List[t.Any]:
+        return _write_sets(client, read.sets[name][0], writes[name], manager)
+
+    done = Plan()
+    done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
+    for name, answers in sorted(clusters.write("write network sets", [name for name in writes if writes[name]], one).items()):
+        for write, answer in zip(writes[name], answers):
+            if isinstance(answer, Conflict) and write.change.action == CREATE:
+                done.refuse("{0} {1}".format(write.key.kind, write.change.id), "not_ours", "has just been made by somebody else")
+            elif isinstance(answer, Conflict) and leave_conflicts and write.manifest is not None:
+                done.refuse("{0} {1}".format(write.key.kind, write.change.id), CONFLICT, answer.message)
+            elif isinstance(answer, KubeError):
+                clusters.fail(answer)
+            elif answer is not False:
+                done.changes.append(write.change)
+    return done
+
+
+def _write_sets(client: Client, target: Target, writes: t.Sequence[Write], manager: str) -> t.List[t.Any]:
+    """The answer to each write, in order; deletions come after everything else is done. Ends with the server."""
+    gone: t.List[KubeError] = []
+
+    def one(write: Write) -> t.Any:
+        if gone:
+            return KubeError(client.cluster, "write " + write.key.name, "not tried: " + gone[0].message, retryable=True)
+        try:
+            return _write_set(client, target, write, manager)
+        except (Unreachable, TimedOut) as error:
+            gone.append(error)
+            return error
+        except KubeError as error:
+            return error
+
+    answers: t.List[t.Any] = []
+    for dummy, group in itertools.groupby(writes, lambda write: write.manifest is None):
+        answers += in_flight([functools.partial(one, write) for write in group], WRITES)
+    return answers
+
+
+def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.Any:
+    path = target.path(write.key.name)
+    if write.manifest is None:
+        return client.delete(path, uid=write.uid)
+    if write.change.action == CREATE:
+        # a plain POST: several versions of Calico's API server cannot make objects by server-side apply
+        return client.create(target.path(), write.manifest, manager)
+    if "spec" not in write.manifest:
+        return client.merge_patch(path, write.manifest, manager)
+    manifest = dict(write.manifest, metadata=dict(write.manifest["metadata"], uid=write.uid))
+    return take_alone(client, path, manifest, client.apply(path, manifest, manager, force=write.force), manager)
+
+
+def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:
+    labels = obj["metadata"].get("labels")
+    return str(labels.get(CLUSTER_LABEL, "")) if isinstance(labels, dict) else ""

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Attaching interfaces to nodes, as a machine pool does it: twin, readiness, provider ID (20)."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._kubernetes.clusters import Clusters
+from ..._tenants.attachment import READS, Wanted, attached_to, plan_attachment, plan_detachment
+from ..._tenants.converge import PASS_LIMIT, Result, one_by_one, run_passes
+from ..._tenants.options import Options
+from ..._tenants.profile import APINET, SOURCE
+from ..._tenants.provider_ids import parse_interface_id
+from ..._tenants.store import MemoryStore
+from ..._tenants.view import View
+from ..._tenants.work import Work
+from ..._values.refused import ValueRefused
+from .converge import open_stores, read_options, report, sides
+from .result import add_failures, plan_of
+from .store import Writer, gather
+
+#: Seconds between two looks at a twin that is not ready yet.
+_POLL = 1.0
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    options = read_options(dict(request, state="present"))
+    leaving = request.get("state") == "absent"
+    wanted = [_wanted(entry, leaving, options) for entry in request.get("interfaces") or ()]
+    if len({one.label for one in wanted}) != len(wanted):
+        raise ValueRefused("duplicate_interface", "interfaces names one interface twice")
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    names = sides(request, (SOURCE, APINET))
+    stores = open_stores(clusters, names, options)
+    result = None
+    view = gather(clusters, stores, options, READS) if len(stores) == len(names) else None
+    if view is not None and not view.unread:
+        if leaving and request.get("detach_namespace"):
+            wanted = sorted(set(wanted) | set(attached_to(view, request["detach_namespace"])))
+
+        def plan(current: View) -> t.List[Work]:
+            if leaving:
+                return plan_detachment(current, wanted)
+            return plan_attachment(current, wanted, request.get("require_ready") is not False)
+
+        result = _predicted(view, plan) if check else run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
+        deadline = time.monotonic() + float(request.get("wait") or 0)
+        while not check and _not_ready(result) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+            view = gather(clusters, stores, options, READS)
+            if view.unread:
+                break
+            more = run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
+            result = more._replace(done=result.done + more.done, passes=result.passes + more.passes)
+    if result is None:
+        return report(clusters, plan_of([], names, 0), names)
+    add_failures(clusters, result.outcomes, names[SOURCE], "detach" if leaving else "attach")
+    unchanged = len([outcome for outcome in result.outcomes if outcome.action == "unchanged"])
+    return report(clusters, plan_of(result.done, names, unchanged), names, result)
+
+
+def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Wanted:
+    one = Wanted(str(entry["namespace"]), str(entry["name"]), "" if leaving else str(entry.get("node") or ""))
+    if not leaving:
+        # it becomes part of an ID that must be readable again
+        parse_interface_id("x/x/{0}/x".format(one.node), options.profile)
+    return one
+
+
+def _predicted(view: View, plan: t.Callable[[View], t.List[Work]]) -> Result:
+    stores = {side: MemoryStore(view.objects(side), prefix="unknown") for side in (SOURCE, APINET)}
+    copied = View(stores[SOURCE].all(), stores[APINET].all(), view.options)
+    return run_passes(copied, plan, one_by_one(stores, view.options), 1)
+
+
+def _not_ready(result: Result) -> bool:
+    return any(reason.word == "twin_not_ready" for outcome in result.outcomes for reason in outcome.reasons)

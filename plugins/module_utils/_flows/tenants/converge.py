@@ -1,0 +1,148 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The mapping of tenants' networks between two API servers: read both once, plan, write, report (8)."""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.errors import KubeError
+from ..._kubernetes.lease import Lease
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan
+from ..._tenants.claims import apply_claims
+from ..._tenants.converge import Result, converge, predict
+from ..._tenants.options import Options, parse_options
+from ..._tenants.profile import APINET, PROFILES, SOURCE
+from ..._values.refused import ValueRefused, quoted
+from .result import Rows, add_failures, counts, object_rows, pending_rows, plan_of
+from .store import ApiStore, Writer, gather
+
+#: The Lease in the namespace of the twins that every run which writes there holds.
+LEASE = "multicluster-network-tenants"
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    options = read_options(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    names = sides(request, (SOURCE, APINET))
+    stores = open_stores(clusters, names, options)
+    if len(stores) < len(names):
+        return report(clusters, Plan(), names)
+    view = gather(clusters, stores, options)
+    if check:
+        result = predict(view, now(), apply_claims)
+    else:
+        lease = lease_of(stores[APINET], options)
+        try:
+            writer = Writer(stores, options, lease, float(request.get("lease_wait") or 0))
+            result = converge(stores, options, now(), view=view, perform=writer, keep=apply_claims)
+        except KubeError as error:
+            clusters.fail(error)
+            return report(clusters, Plan(), names)
+        finally:
+            lease.release()
+    return report(clusters, mapped(clusters, result, names), names, result)
+
+
+def mapped(clusters: Clusters, result: Result, names: t.Mapping[str, str]) -> Plan:
+    """The plan of a mapping's result; what failed is noted."""
+    unchanged = len([outcome for outcome in result.outcomes if outcome.action == "unchanged"])
+    add_failures(clusters, result.outcomes, names[SOURCE])
+    plan = plan_of(result.done, names, unchanged, result.refused)
+    if not result.settled and result.passes > 1:
+        plan.warnings.append("after {0} passes there was still something to write; run it again".format(result.passes))
+    return plan
+
+
+# -- what the runs of this capability share ---------------------------------------------------------------------------
+
+
+def read_options(request: t.Mapping[str, t.Any]) -> Options:
+    """The mapping's options from a module's. Raises ValueRefused."""
+    given = {key: value for key, value in request.items() if key in Options._fields}
+    profile = PROFILES.get(given.get("profile") or "onmetal")
+    if profile is None:
+        raise ValueRefused("unknown_profile", "profile is none of {0}".format(", ".join(PROFILES)))
+    if not request.get("use_original_manager"):
+        profile = profile._replace(field_manager=field_manager(request["fabric"]))
+    leaving = request.get("state") == "absent"
+    empty = request.get("source") in (request.get("confirm_empty") or ())
+    given.update(profile=profile, confirm_empty=empty or leaving, leaving=leaving)
+    if leaving:
+        given["max_deletes"] = -1
+    return parse_options(given)
+
+
+def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> t.Dict[str, str]:
+    """Side -> name of its cluster. Raises ValueRefused for one to which clusters gives no access."""
+    known = [str(entry.get("name")) for entry in request["clusters"]]
+    found = {}
+    for side in wanted:
+        name = request.get(side)
+        if not name:
+            continue
+        if name not in known:
+            text = "tenants_{0} names {1}, to which clusters gives no access; it is one of {2}"
+            raise ValueRefused("unknown_cluster", text.format(side, quoted(name), ", ".join(sorted(known)) or "none"))
+        found[side] = name
+    return found
+
+
+def open_stores(clusters: Clusters, names: t.Mapping[str, str], options: Options) -> t.Dict[str, ApiStore]:
+    """The stores of those sides whose access can be used."""
+    manager = options.profile.field_manager
+    return {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
+
+
+class TwinsLease(Lease):
+    """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
+
+    def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
+        """See Lease."""
+        try:
+            super().acquire(wait, stop)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            text = "the namespace {0} for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
+            missing = KubeError(error.cluster, "write to the network side", text.format(self.namespace), error.status)
+            missing.word = "not_found"
+            raise missing from None
+
+
+def lease_of(store: ApiStore, options: Options) -> Lease:
+    """The lock of the network side."""
+    return TwinsLease(store.client, options.apinet_namespace, LEASE, store.manager)
+
+
+def now() -> str:
+    """RFC 3339, UTC, seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def report(
+    clusters: Clusters, plan: Plan, names: t.Mapping[str, str], result: t.Optional[Result] = None, whole: t.Optional[Rows] = None
+) -> t.Dict[str, t.Any]:
+    """The keys of a module's result, and ``whole`` for its plan file."""
+    outcomes = result.outcomes if result is not None else []
+    found = plan.result()
+    found.update(
+        objects=counts(outcomes),
+        pending=pending_rows(outcomes),
+        passes=result.passes if result is not None else 0,
+        settled=result is None or result.settled,
+        failures=clusters.failures,
+        stats=clusters.stats(),
+        diff=plan.diff(),
+        warnings=plan.warnings,
+        whole=object_rows(outcomes),
+    )
+    return found

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What there is of tenants' networks on both sides, without writing: drift, reasons, orphans, who serves whom."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.clusters import Clusters
+from ..._plan.plan import SHOWN_CHANGES, Plan
+from ..._tenants.audit import orphans, served_by, targets_of_interfaces
+from ..._tenants.claims import apply_claims
+from ..._tenants.converge import predict
+from ..._tenants.fields import address_or_none, addresses, items, name, text, uid
+from ..._tenants.links import linked
+from ..._tenants.ownership import ADOPTABLE, foreign
+from ..._tenants.profile import APINET, IP, IP_ADDRESS, KINDS, NETWORK, NETWORK_ID, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
+from ..._tenants.view import NotRead, View, needed
+from .converge import mapped, now, open_stores, read_options, report, sides
+from .store import gather
+
+_AUDITED = [(APINET, kind) for kind in (NETWORK, NETWORK_ID, IP, IP_ADDRESS)]
+Rows = t.List[t.Dict[str, t.Any]]
+
+
+def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    options = read_options(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    names = sides(request, (SOURCE, APINET))
+    stores = open_stores(clusters, names, options)
+    view = gather(clusters, stores, options, needed(options) + _AUDITED)
+    found = orphans(view)
+    interfaces = interface_rows(view)
+    if SOURCE in names:
+        result = predict(view, now(), apply_claims)
+        shown = report(clusters, mapped(clusters, result, names), names, result)
+    else:
+        shown = report(clusters, Plan(), names)
+    in_sync = not shown["changed"] and not clusters.failures
+    shown.update(
+        changed=False,
+        in_sync=in_sync,
+        orphans=[orphan._asdict() for orphan in found][:SHOWN_CHANGES],
+        interfaces=interfaces[:SHOWN_CHANGES],
+        counts={"orphans": len(found), "interfaces": len(interfaces), "adoptable": adoptable(view)},
+        whole={"objects": shown["whole"], "orphans": [orphan._asdict() for orphan in found], "interfaces": interfaces},
+    )
+    return shown
+
+
+def interface_rows(view: View) -> Rows:
+    """Each interface of the network side: where it is, whose, and which load balancers and gateways serve it (decision 27)."""
+    try:
+        twins = view.twins(NETWORK_INTERFACE)
+        targets, gateways = targets_of_interfaces(view), served_by(view)
+    except NotRead:
+        return []
+    rows = []
+    for twin in twins:
+        link = linked(NETWORK_INTERFACE, twin, view.options.profile)
+        rows.append(
+            {
+                "name": name(twin),
+                "uid": uid(twin),
+                "source": "{0}/{1}".format(link.namespace, link.name) if link is not None else None,
+                "network": text(twin, "spec", "networkRef", "name"),
+                "node": text(twin, "spec", "nodeRef", "name"),
+                "state": text(twin, "status", "state"),
+                "ips": [address_or_none(item) or str(item) for item in items(twin, "spec", "ips")],
+                "public_ips": addresses(twin, "spec", "publicIPs"),
+                "load_balancers": [target._asdict() for target in targets.get(name(twin), ())],
+                "nat_gateways": gateways.get(name(twin), []),
+            }
+        )
+    return rows
+
+
+def adoptable(view: View) -> int:
+    """How many twins another program made."""
+    found = 0
+    for kind in KINDS:
+        try:
+            twins = view.twins(TWIN_KINDS[kind]) if kind != NETWORK_INTERFACE and kind in view.options.kinds else []
+        except NotRead:
+            continue
+        found += len([twin for twin in twins if foreign(kind, twin, view.options) == ADOPTABLE])
+    return found

@@ -1,0 +1,335 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What Kilo's nodes claim against what the mesh grants their cluster (decisions 4, 12, 29, 39; threats T1 to T6).
+
+The rules of the original treat keys as opaque and announce any internal address. This stage runs between them and the
+building of Peers, always: a node that claims another's key or ranges is refused, an internal address that is not the
+node's to announce is left out, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import typing as t
+
+from .._mesh.fabric.claims import check_claims, label_of
+from .._plan.pending import Pending
+from .._plan.plan import Refusal
+from .._values.addresses import Address, Network, special_kind
+from .._values.keys import is_weak, parse_key
+from .._values.ranges import DisjointSpans, RangeSet
+from .._values.refused import ValueRefused, quoted
+from .endpoints import doubtful, parse_endpoint, resolve_endpoint
+from .nodes import is_typed, networks_of
+from .peers import ALWAYS, DECLARED, NEVER, all_cidrs, endpoint_addresses
+from .values import (
+    KEY,
+    WIREGUARD_IP,
+    Entry,
+    Node,
+    addresses,
+    annotation,
+    cidr_contains,
+    cidr_or_none,
+    host_route,
+    parse_cidr,
+    pod_cidrs,
+)
+
+
+class Source(t.NamedTuple):
+    """One cluster with everything that it declares in any mesh, its valid nodes, and its live Peers by node name.
+
+    ``kept``: nodes that are no valid ones for a passing reason and whose live Peer stays.
+    """
+
+    cluster: str
+    entries: t.List[Entry]
+    nodes: t.List[Node]
+    live: t.Dict[str, t.Mapping[str, t.Any]]
+    kept: t.List[str]
+
+
+class Checked(t.NamedTuple):
+    """``refused`` {(cluster, node): Refusal}; ``left_out`` {cluster: {node: routes}}; further refusals; warnings.
+
+    ``declared`` has the cluster of each range of the inventory, ``internal`` {route: node} the announced internal addresses.
+    """
+
+    refused: t.Dict[t.Tuple[str, str], Refusal]
+    left_out: t.Dict[str, t.Dict[str, t.Set[str]]]
+    routes: t.List[Refusal]
+    warnings: t.List[str]
+    overlay: RangeSet
+    declared: DisjointSpans
+    internal: t.Dict[str, str]
+
+    def routed(self, cluster: str, node: str, address: Address) -> t.Optional[str]:
+        """Why packets to this endpoint of a node would be sent into a tunnel, or None.
+
+        Kilo has one device for all Peers, so an endpoint inside any range of any of them is out of reach. Ranges of the
+        node itself, and those that its cluster announces as a whole, are not meant: they make way for the endpoint.
+        """
+        if address in self.overlay:
+            return "it lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through itself"
+        owner = self.declared.owner(ipaddress.ip_network(address))
+        if owner not in (None, cluster):
+            return "it lies in a range of cluster {0}".format(owner)
+        holder = self.internal.get(host_route(address))
+        if holder not in (None, label_of(cluster, node)):
+            return "it is an internal address of {0}, which is announced".format(holder)
+        return None
+
+
+def check_kilo(
+    sources: t.Sequence[Source],
+    node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
+    internal_ip_routes: str = ALWAYS,
+    resolved: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
+) -> Checked:
+    """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses.
+
+    A node's pod ranges are all that its Peer would announce. ``resolved`` has the addresses of DNS names of endpoints.
+    """
+    overlay = RangeSet(network for source in sources for network in _overlay_of(source))
+    checked = Checked({}, {}, [], [], overlay, _declared_by(sources), {})
+    endpoints: t.Dict[str, t.List[Address]] = {}
+    claims = []
+    malformed: t.Dict[str, str] = {}
+    for source in sorted(sources, key=_cluster):
+        for node in source.nodes:
+            name = str(node["name"])
+            label = label_of(source.cluster, name)
+            try:
+                key = _key(annotation(node, KEY), label, malformed, checked.warnings)
+                endpoints[label] = _endpoint(node, source, label, checked, resolved or {})
+            except ValueRefused as error:
+                checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+                continue
+            pods = [parse_cidr(text) for text in pod_cidrs(node) if cidr_or_none(text)]
+            routes = [str(pod.network) for pod in pods] + [parse_cidr(annotation(node, WIREGUARD_IP)).host_route]
+            claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
+        claims.extend(_kept_claims(source))
+    grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
+    holders = _holders(sources, claims)
+    kept, refusals = check_claims(claims, grants, holders, ranges=("declared",))
+    by_label = {label_of(claim["cluster"], claim["node"]): (claim["cluster"], claim["node"]) for claim in claims}
+    for refusal in refusals:
+        checked.refused[by_label[refusal.object]] = refusal
+    held: t.Dict[str, t.Dict[str, bool]] = {}
+    live = {source.cluster: source.live for source in sources}
+    for label, found in endpoints.items():
+        if label in by_label and by_label[label] not in checked.refused:
+            cluster, name = by_label[label]
+            former = endpoint_addresses((live[cluster].get(name) or {}).get("endpoint"), resolved or {})
+            for address in found:
+                held.setdefault(host_route(address), {})[label] = address in former
+    _internal_routes(sources, kept, node_cidrs or {}, checked, internal_ip_routes, held, by_label)
+    return checked
+
+
+def _declared_by(sources: t.Sequence[Source]) -> DisjointSpans:
+    clusters = DisjointSpans()
+    for source in sources:
+        for network in _declared(source):
+            if clusters.owner(network) is None:
+                clusters.add(network, source.cluster)
+    return clusters
+
+
+def _cluster(source: Source) -> str:
+    return source.cluster
+
+
+def _declared(source: Source) -> t.List[Network]:
+    return [network for entry in source.entries for network in networks_of(all_cidrs(entry))]
+
+
+def _overlay_of(source: Source) -> t.Iterator[Network]:
+    """The ranges in which no node has an address. A flat entry has no roles: one that holds a node's address but no
+    node's pod range or WireGuard address is a range of hosts."""
+    hosts = [address for node in source.nodes for dummy, address in addresses(node, "InternalIP")]
+    inside: t.List[t.Union[Network, Address]] = []
+    for node in source.nodes:
+        inside.extend(cidr.network for cidr in map(cidr_or_none, pod_cidrs(node)[:1]) if cidr is not None)
+        inside.append(parse_cidr(annotation(node, WIREGUARD_IP)).host)
+    for entry in source.entries:
+        if is_typed(entry):
+            texts = list(entry.get("podCIDRs") or ()) + [entry.get("wireguardCIDR"), entry.get("serviceCIDR")]
+            yield from networks_of(texts)
+            continue
+        for network in networks_of(entry.get("allowedNetworks")):
+            of_hosts = any(cidr_contains(network, address) for address in hosts)
+            if not of_hosts or any(cidr_contains(network, item) for item in inside):
+                yield network
+
+
+def _key(text: str, label: str, malformed: t.Dict[str, str], warnings: t.List[str]) -> t.Any:
+    """The key in canonical spelling for comparing, or a stand-in for text that is no key."""
+    try:
+        return parse_key(text)
+    except ValueRefused as error:
+        warnings.append("{0}: {1}; Kilo cannot use it [key_malformed]".format(label, error.message))
+    try:
+        raw = base64.b64decode(text.encode("utf-8", "replace"))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) == 32:
+        # another spelling of a key is that key
+        canonical = base64.b64encode(raw).decode("ascii")
+        if is_weak(canonical):
+            raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(text)))
+        return canonical
+    owner = malformed.setdefault(text, label)
+    if owner != label:
+        raise ValueRefused("claimed_twice", "key {0} is also claimed by {1}, which keeps it".format(quoted(text), owner))
+    return Pending("key of " + label)
+
+
+def _endpoint(
+    node: Node, source: Source, label: str, checked: Checked, names: t.Mapping[str, t.Sequence[str]]
+) -> t.List[Address]:
+    """The addresses of the node's endpoint, which lies in no range of the mesh."""
+    try:
+        resolved = resolve_endpoint(node, source.entries[0].get("wireguardPort"))
+    except ValueRefused:
+        return []  # a roaming node
+    endpoint = parse_endpoint(resolved.text)
+    found = endpoint_addresses(endpoint, names)
+    for address in found:
+        problem = checked.routed(source.cluster, str(node["name"]), address)
+        if problem is not None:
+            raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
+    doubt = doubtful(endpoint)
+    if doubt is not None:
+        checked.warnings.append("{0}: {1} [{2}]".format(label, doubt[1], doubt[0]))
+    return found
+
+
+def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
+    """A Peer that stays while its node is away still has its key and its ranges."""
+    declared = RangeSet(_declared(source))
+    for name in source.kept:
+        spec = source.live[name]
+        cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
+        routes = [str(cidr.network) for cidr in cidrs if cidr is not None and declared.covers(cidr.network)]
+        try:
+            key: t.Any = parse_key(spec.get("publicKey"))
+        except ValueRefused:
+            key = Pending("key of " + name)
+        if routes:
+            yield {"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes}
+
+
+def _holders(
+    sources: t.Sequence[Source], claims: t.Sequence[t.Mapping[str, t.Any]]
+) -> t.Dict[str, t.Dict[str, t.List[str]]]:
+    """The claims that live Peers have as a whole: a node that widens its range is no holder of what it takes."""
+    live = {source.cluster: source.live for source in sources}
+    found: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+    for claim in claims:
+        spec = live[claim["cluster"]].get(claim["node"])
+        if spec is None or spec.get("publicKey") != claim["public_key"]:
+            continue
+        cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
+        networks = {str(cidr.network) for cidr in cidrs if cidr is not None}
+        if networks.issuperset(claim["allowed_ips"]):
+            found.setdefault(claim["cluster"], {})[claim["public_key"]] = list(claim["allowed_ips"])
+    return found
+
+
+def _internal_routes(
+    sources: t.Sequence[Source],
+    kept: t.Sequence[t.Mapping[str, t.Any]],
+    node_cidrs: t.Mapping[str, t.Sequence[str]],
+    checked: Checked,
+    announce: str,
+    endpoints: t.Mapping[str, t.Mapping[str, bool]],
+    by_label: t.Mapping[str, t.Tuple[str, str]],
+) -> None:
+    """Leave out internal addresses that a node may not announce; the node itself stays.
+
+    ``endpoints`` {route: {node that is reached there: whether its live Peer has that endpoint already}}.
+    """
+    routed = DisjointSpans()
+    for claim in kept:
+        label = label_of(claim["cluster"], claim["node"])
+        for text in claim["allowed_ips"]:
+            network = parse_cidr(text).network
+            if routed.owner(network) is None:
+                routed.add(network, label)
+    grants = {name: RangeSet(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
+    rows = []
+    for source in sources if announce != NEVER else ():
+        granted = RangeSet(_declared(source))
+        for node in source.nodes:
+            name = str(node["name"])
+            if (source.cluster, name) in checked.refused:
+                continue
+            live = frozenset((source.live.get(name) or {}).get("allowedIPs") or ())
+            for dummy, address in addresses(node, "InternalIP"):
+                route = host_route(address)
+                if announce == DECLARED and address not in granted:
+                    continue
+                rows.append((route not in live, source.cluster, name, route, address))
+    rows.sort(key=_rank)
+    taken = checked.internal
+    for new, cluster, name, route, address in rows:
+        label = label_of(cluster, name)
+        network = ipaddress.ip_network(route)
+        problem = _route_problem(label, cluster, address, network, checked.declared, routed, grants, taken)
+        at = endpoints.get(route, {})
+        if problem is None and label in at:
+            taken[route] = label  # its Peer leaves it out as long as that is its endpoint
+            if len(at) > 1:
+                checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
+            continue
+        if problem is None and at and not new and not any(at.values()):
+            # it is announced already, and nobody was reached there: the endpoint is what is new
+            for claimant in at:
+                message = "{0}: its endpoint {1} is an internal address of {2}, which is announced".format(claimant, address, label)
+                checked.refused[by_label[claimant]] = Refusal(claimant, "endpoint_in_overlay", message)
+        elif problem is None and at:
+            problem = "claimed_twice", "{0} is reached at this address".format(", ".join(sorted(at)[:3]))
+        if problem is None:
+            taken[route] = label
+        else:
+            checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
+            message = "{0}: its internal address {1} is not announced: {2}".format(label, address, problem[1])
+            checked.routes.append(Refusal(label, problem[0], message))
+
+
+def _rank(row: t.Tuple[bool, str, str, str, t.Any]) -> t.Tuple[bool, str, str, str]:
+    return row[:4]
+
+
+def _route_problem(
+    label: str,
+    cluster: str,
+    address: Address,
+    network: Network,
+    clusters: DisjointSpans,
+    routed: DisjointSpans,
+    grants: t.Mapping[str, RangeSet],
+    taken: t.Mapping[str, str],
+) -> t.Optional[t.Tuple[str, str]]:
+    kind = special_kind(address)
+    if kind is not None:
+        return "special_address", "it is a {0} address".format(kind.replace("_", "-"))
+    owner = clusters.owner(network)
+    if owner is not None and owner != cluster:
+        return "outside_grant", "it lies in a range of cluster {0}".format(owner)
+    if owner is None and cluster in grants and address not in grants[cluster]:
+        return "outside_grant", "it is outside the node_cidrs of cluster {0}".format(cluster)
+    holder = routed.owner(network)
+    if holder is not None and holder != label:
+        return "claimed_twice", "it lies in a range of {0}".format(holder)
+    other = taken.get(str(network))
+    if other is not None and other != label:
+        return "claimed_twice", "{0} has it too and keeps it".format(other)
+    return None

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Peers of one source in one target: what to create, update and delete (kilo 13.2)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .values import MESH_LABEL, SOURCE_LABEL
+
+Peer = t.Mapping[str, t.Any]
+
+#: Seconds until the next run makes sense, by how this one ended (kilo 15).
+DELAYS = {"done": 0, "bootstrap": 30, "synced": 300}
+
+
+class PeerDiff(t.NamedTuple):
+    """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``held`` {name wanted: name that has its key}."""
+
+    create: t.List[Peer]
+    update: t.Dict[str, t.Dict[str, t.Any]]
+    delete: t.List[str]
+    held: t.Dict[str, str]
+
+
+def next_delay(state: str, error: bool = False) -> int:
+    """Seconds after which to run again, 0 for no timer; errors are left to whoever repeats runs."""
+    return 0 if error else DELAYS.get(state, 0)
+
+
+def same_spec(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> bool:
+    """True when two specs make the same peer: the order of allowed IPs is free, an empty field is an absent one."""
+    if first == second:
+        return True
+    return _plain(first) == _plain(second)
+
+
+def _plain(spec: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    plain = {name: value for name, value in spec.items() if value not in (None, "", 0, {}, [])}
+    if isinstance(plain.get("endpoint"), dict):
+        plain["endpoint"] = _without_empty(plain["endpoint"])
+    if isinstance(plain.get("allowedIPs"), (list, tuple)):
+        plain["allowedIPs"] = sorted(map(str, plain["allowedIPs"]))
+    return plain
+
+
+def _without_empty(value: t.Any) -> t.Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", {})}
+
+
+def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Names of the fields in which two specs differ."""
+    one, other = _plain(first), _plain(second)
+    return sorted(name for name in set(one) | set(other) if one.get(name) != other.get(name))
+
+
+def labels_of(peer: Peer) -> t.Mapping[str, t.Any]:
+    """A Peer's labels."""
+    labels = peer.get("labels")
+    return labels if isinstance(labels, dict) else {}
+
+
+class Existing:
+    """The Peers of one target, found by mesh and source and by key. Read it once, ask it for every source."""
+
+    def __init__(self, peers: t.Iterable[Peer]) -> None:
+        self._own: t.Dict[t.Tuple[t.Any, t.Any], t.Dict[str, Peer]] = {}
+        self._keys: t.Dict[t.Any, t.List[Peer]] = {}
+        own, keys = self._own, self._keys
+        for peer in sorted(peers, key=_name):
+            labels = labels_of(peer)
+            group = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
+            if group not in own:
+                own[group] = {}
+            own[group][str(peer["name"])] = peer
+            key = peer["spec"].get("publicKey")
+            if key in keys:
+                keys[key].append(peer)
+            else:
+                keys[key] = [peer]
+
+    def own(self, mesh: str, source: str) -> t.Mapping[str, Peer]:
+        """The Peers that carry both labels, by name."""
+        return self._own.get((mesh, source), {})
+
+    def groups(self) -> t.List[t.Tuple[t.Any, t.Any]]:
+        """(mesh, source) labels that occur."""
+        return sorted(self._own, key=repr)
+
+    def holder(self, key: t.Any, going: t.Container[str] = ()) -> t.Optional[Peer]:
+        """The Peer that has a key, the first by name; those in ``going`` do not count."""
+        return next((peer for peer in self._keys.get(key, ()) if peer["name"] not in going), None)
+
+
+def diff_peers(
+    mesh: str,
+    source: str,
+    existing: t.Union[Existing, t.Iterable[Peer]],
+    desired: t.Sequence[Peer],
+    leaving: t.AbstractSet[str] = frozenset(),
+) -> PeerDiff:
+    """What makes a target hold the desired Peers of (mesh, source). Peers are {name, labels, spec}; sorted by name.
+
+    WireGuard has one entry for a key, so a Peer that is to be made while another name holds its key is not made but noted
+    in ``held``. Peers of our own that are about to go (and those ``leaving`` anyway) hold nothing. Peers of other meshes
+    and sources are never deleted or changed.
+    """
+    index = existing if isinstance(existing, Existing) else Existing(existing)
+    own = index.own(mesh, source)
+    diff = PeerDiff([], {}, [], {})
+    wanted = {str(peer["name"]): peer for peer in desired}
+    diff.delete.extend(sorted(name for name in own if name not in wanted))
+    going = leaving | set(diff.delete)
+    for name in sorted(wanted):
+        peer = wanted[name]
+        if name in own:
+            if not same_spec(own[name]["spec"], peer["spec"]):
+                diff.update[name] = dict(peer["spec"])
+            continue
+        holder = index.holder(peer["spec"].get("publicKey"), going)
+        if holder is None or holder["name"] == name:
+            diff.create.append(peer)
+            continue
+        diff.held[name] = str(holder["name"])
+    return diff
+
+
+def _name(peer: Peer) -> str:
+    return str(peer["name"])

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Kilo's granularity "location": only leaders have a WireGuard address and carry their location (kilo 17, gap G9)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.ranges import DisjointSpans
+from .nodes import ranges_of
+from .peers import NO_INTERNAL_IP
+from .values import (
+    FORCE_INTERNAL_IP,
+    GRANULARITY,
+    GROUP,
+    LOCATION,
+    WIREGUARD_IP,
+    Entry,
+    Node,
+    addresses,
+    annotation,
+    as_kilo_sends,
+    cidr_contains,
+    cidr_or_none,
+    pod_cidrs,
+)
+
+LEADER = GROUP + "/leader"
+#: Where a node has no annotation, Kilo takes its location from this label.
+REGION_LABEL = "topology.kubernetes.io/region"
+
+
+def by_location(nodes: t.Iterable[Node]) -> bool:
+    """True for a cluster whose Kilo says that it connects locations and not nodes."""
+    return any(annotation(node, GRANULARITY) == "location" for node in nodes)
+
+
+def announced(node: Node, all_pod_cidrs: bool) -> Node:
+    """The node with what its Peer announces: one or all of its pod ranges, and the internal address that Kilo sends from."""
+    node = as_kilo_sends(node)
+    found = pod_cidrs(node)
+    if len(found) < 2:
+        return node
+    rest = [text for text in found[1:] if cidr_or_none(text) is not None] if all_pod_cidrs else []
+    return dict(node, podCIDRs=[found[0], *rest])
+
+
+class Grouped(t.NamedTuple):
+    """``nodes`` as they get Peers; ``led_by`` {node: leader whose Peer carries it}; ``twice`` {node: why nobody carries it}."""
+
+    nodes: t.List[Node]
+    led_by: t.Dict[str, str]
+    twice: t.Dict[str, str]
+
+
+def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mapping[str, t.Any]]) -> Grouped:
+    """Give each leader the pod ranges and internal addresses of its location.
+
+    nodes: after ``announced``. live: spec of the live Peer by node name; among several nodes that could lead, the one that
+    carries the location now goes on, so that a node cannot make itself the leader of others. A node whose range is not
+    the cluster's to announce, and nodes of a location without a leader, stay as they are and are skipped by name. One that
+    has another's range is left out, lest its leader is refused with all others of the location.
+    """
+    ranges = ranges_of(entry)
+    locations: t.Dict[str, t.List[Node]] = {}
+    for node in nodes:
+        if next(addresses(node, "InternalIP"), None) is not None:  # without one, a node is a location of its own
+            locations.setdefault(_location(node), []).append(node)
+    led: t.Dict[str, t.List[Node]] = {}
+    led_by: t.Dict[str, str] = {}
+    twice = _claimed_twice(nodes, live)
+    for location in locations.values():
+        leaders = [node for node in location if annotation(node, WIREGUARD_IP)]
+        others = [node for node in location if not annotation(node, WIREGUARD_IP) and _may_be_announced(node, ranges.pods)]
+        others = [node for node in others if str(node["name"]) not in twice]
+        if leaders and others:
+            texts = {str(text) for node in others for text in pod_cidrs(node)}
+            leaders.sort(key=lambda node: (-_carried(node, texts, live), annotation(node, LEADER) == "", str(node["name"])))
+            led[str(leaders[0]["name"])] = others
+            led_by.update((str(node["name"]), str(leaders[0]["name"])) for node in others)
+    staying = [node for node in nodes if str(node["name"]) not in led_by and str(node["name"]) not in twice]
+    return Grouped([_leader(node, led.get(str(node["name"]), ())) for node in staying], led_by, twice)
+
+
+def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
+    """Nodes without a WireGuard address whose range another node has: those with one, and what is carried now, come first."""
+    carried = {str(route) for spec in live.values() for route in spec.get("allowedIPs") or ()}
+    rows = []
+    for node in nodes:
+        for text in pod_cidrs(node):
+            cidr = cidr_or_none(text)
+            if cidr is not None:
+                leads = bool(annotation(node, WIREGUARD_IP))
+                rows.append((not leads, str(text) not in carried, str(node["name"]), str(text), cidr.network))
+    spans, found = DisjointSpans(), {}
+    for follows, dummy, name, text, network in sorted(rows, key=_rank):
+        owner = spans.owner(network)
+        if owner is None:
+            spans.add(network, name)
+        elif owner != name and follows:
+            found[name] = "node {0} has the range {1} of node {2}, which keeps it".format(name, text, owner)
+    return found
+
+
+def _rank(row: t.Tuple[bool, bool, str, str, t.Any]) -> t.Tuple[bool, bool, str, str]:
+    return row[:4]
+
+
+def _location(node: Node) -> str:
+    labels = node.get("labels")
+    label = labels.get(REGION_LABEL) if isinstance(labels, dict) else None
+    return annotation(node, LOCATION) or (label if isinstance(label, str) else "")
+
+
+def _may_be_announced(node: Node, ranges: t.Sequence[t.Any]) -> bool:
+    cidrs = [cidr_or_none(text) for text in pod_cidrs(node)]
+    return bool(cidrs) and all(
+        cidr is not None and any(cidr_contains(network, cidr.network) for network in ranges) for cidr in cidrs
+    )
+
+
+def _carried(node: Node, texts: t.Set[str], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:
+    return len(texts.intersection(map(str, (live.get(str(node["name"])) or {}).get("allowedIPs") or ())))
+
+
+def _leader(node: Node, members: t.Sequence[Node]) -> Node:
+    if not members:
+        return node
+    ranges, hosts = list(pod_cidrs(node)), list(node.get("addresses") or ())
+    for member in members:
+        ranges.extend(text for text in pod_cidrs(member) if text not in ranges)
+        notes = member.get("annotations")
+        if not isinstance(notes, dict) or notes.get(FORCE_INTERNAL_IP, "none") not in NO_INTERNAL_IP:
+            hosts.extend({"type": "InternalIP", "address": str(address)} for dummy, address in addresses(member, "InternalIP"))
+    return dict(node, podCIDRs=ranges, addresses=hosts)

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""ClusterMesh definitions: both schemas, all findings at once, overlaps as the operator words them (kilo 4, 9, 16)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._values.addresses import Network
+from .._values.ranges import overlapping_pairs
+from .._values.refused import ValueRefused, quoted
+from .peers import all_cidrs
+from .values import Entry, parse_cidr
+
+OVERLAP, INVALID_CIDR = "overlap", "invalid-cidr"
+_CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_TYPED = ("podCIDRs", "wireguardCIDR", "serviceCIDR", "additionalCIDRs")
+_FIELDS = frozenset(_TYPED + ("endpoint_policy", "name", "local", "kubeconfigSecretRef", "wireguardPort", "persistentKeepalive", "allowedNetworks"))
+
+
+class MeshFinding(t.NamedTuple):
+    """What is wrong with meshes: their ids, a word, the message."""
+
+    meshes: t.Tuple[str, ...]
+    kind: str
+    message: str
+
+
+class _Range(t.NamedTuple):
+    mesh: int
+    cluster: str
+    text: str
+    place: int
+
+
+def mesh_id(mesh: t.Mapping[str, t.Any]) -> str:
+    """namespace/name of a mesh that is an object, the name alone of one in the inventory."""
+    namespace = mesh.get("namespace")
+    return "{0}/{1}".format(namespace, mesh.get("name")) if namespace else str(mesh.get("name"))
+
+
+def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFinding]:
+    """Every invalid CIDR and every overlap, those inside a mesh before those between meshes; [] when all is disjoint.
+
+    The first finding is what the operator reports. Ranges of clusters with one name in two meshes may overlap: that is a
+    hub which several meshes share.
+    """
+    findings: t.List[MeshFinding] = []
+    crossing: t.List[t.Tuple[Network, _Range]] = []
+    for number, mesh in enumerate(meshes):
+        ranges: t.List[t.Tuple[Network, _Range]] = []
+        for entry in mesh.get("clusters") or ():
+            for text in all_cidrs(entry):
+                cluster = str(entry.get("name"))
+                try:
+                    network = parse_cidr(text).network
+                except ValueRefused as error:
+                    message = 'mesh "{0}": cluster "{1}": invalid CIDR "{2}": {3}'
+                    findings.append(
+                        MeshFinding((mesh_id(mesh),), INVALID_CIDR, message.format(mesh.get("name"), cluster, text, error.message))
+                    )
+                    continue
+                ranges.append((network, _Range(number, cluster, str(text), len(ranges))))
+        pairs = [_ordered(first[1], second[1]) for first, second in overlapping_pairs(ranges)]
+        for first, second in sorted(pairs, key=_by_index):
+            message = 'mesh "{0}": CIDR overlap between cluster "{1}" ({2}) and cluster "{3}" ({4})'.format(
+                mesh.get("name"), first.cluster, first.text, second.cluster, second.text
+            )
+            findings.append(MeshFinding((mesh_id(mesh),), OVERLAP, message))
+        crossing.extend(ranges)
+    if len(meshes) > 1:
+        found = [_ordered(first[1], second[1]) for first, second in overlapping_pairs(crossing, _may_overlap)]
+        for first, second in sorted(found, key=_by_index):
+            message = 'CIDR overlap between mesh "{0}" (cluster "{1}", {2}) and mesh "{3}" (cluster "{4}", {5})'.format(
+                meshes[first.mesh].get("name"), first.cluster, first.text,
+                meshes[second.mesh].get("name"), second.cluster, second.text,
+            )  # fmt: skip
+            findings.append(MeshFinding((mesh_id(meshes[first.mesh]), mesh_id(meshes[second.mesh])), OVERLAP, message))
+    return findings
+
+
+def _may_overlap(first: _Range, second: _Range) -> bool:
+    return first.mesh == second.mesh or first.cluster == second.cluster
+
+
+def _ordered(first: _Range, second: _Range) -> t.Tuple[_Range, _Range]:
+    return (first, second) if (first.mesh, first.place) <= (second.mesh, second.place) else (second, first)
+
+
+def _by_index(pair: t.Tuple[_Range, _Range]) -> t.Tuple[int, int, int, int]:
+    return pair[0].mesh, pair[1].mesh, pair[0].place, pair[1].place
+
+
+def check_definition(mesh: t.Mapping[str, t.Any]) -> t.List[MeshFinding]:
+    """What no schema checks and what leads astray later: names, both or neither range schema, numbers (gaps G16, G22)."""
+    found: t.List[str] = []
+    name, entries = mesh.get("name"), mesh.get("clusters")
+    if not isinstance(name, str) or not _LABEL_VALUE.match(name):
+        found.append("the name {0} is no label value (63 characters at most)".format(quoted(name)))
+    if not isinstance(entries, (list, tuple)) or len(entries) < 2 or not all(isinstance(e, dict) for e in entries):
+        found.append("clusters must be a list of two clusters or more")
+        entries = []
+    names = [entry.get("name") for entry in entries]
+    for cluster in sorted({str(item) for item in names if names.count(item) > 1}):
+        found.append("cluster {0} is in the list twice".format(quoted(cluster)))
+    if sum(1 for entry in entries if entry.get("local") is True) > 1:
+        found.append("more than one cluster is local")
+    for entry in entries:
+        found.extend(_entry_findings(entry))
+    return [MeshFinding((mesh_id(mesh),), "definition_invalid", 'mesh "{0}": {1}'.format(name, text)) for text in found]
+
+
+def _entry_findings(entry: Entry) -> t.Iterator[str]:
+    name = entry.get("name")
+    where = "cluster {0}".format(quoted(name))
+    if not isinstance(name, str) or not _CLUSTER_NAME.match(name):
+        yield where + ": the name is no lower-case DNS label"
+    elif "--" in name:
+        yield where + ": a name with -- makes names of Peers ambiguous"
+    flat, typed = entry.get("allowedNetworks") is not None, [key for key in _TYPED if entry.get(key)]
+    if flat and typed:
+        yield "{0}: give either allowedNetworks or {1}".format(where, ", ".join(typed))
+    elif not flat and not (entry.get("podCIDRs") and entry.get("wireguardCIDR")):
+        yield where + ": give podCIDRs and wireguardCIDR, or allowedNetworks"
+    elif flat and not entry.get("allowedNetworks"):
+        yield where + ": allowedNetworks is empty"
+    for key in ("podCIDRs", "additionalCIDRs", "allowedNetworks"):
+        if entry.get(key) is not None and not isinstance(entry[key], (list, tuple)):
+            yield "{0}: {1} is a list".format(where, key)
+    for key, low in (("wireguardPort", 0), ("persistentKeepalive", 0)):
+        value = entry.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 65535):
+            yield "{0}: {1} is a number of at most 65535".format(where, key)
+    for key in sorted(set(entry) - _FIELDS, key=str):
+        yield "{0}: {1} is no field of a cluster".format(where, quoted(key))
+
+
+def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
+    """Which access each cluster name stands for: the first entry with the name counts, over all meshes in order.
+
+    [{name, local: True}] or [{name, secret: namespace/name, key}]; an entry with neither is left out and still counts as
+    the first with its name.
+    """
+    found: t.Dict[t.Any, t.Dict[str, t.Any]] = {}
+    for mesh in meshes:
+        for entry in mesh.get("clusters") or ():
+            name = entry.get("name")
+            if name in found:
+                continue
+            found[name] = {}
+            reference = entry.get("kubeconfigSecretRef")
+            if entry.get("local"):
+                found[name] = {"name": name, "local": True}
+            elif isinstance(reference, dict):
+                secret = "{0}/{1}".format(mesh.get("namespace"), reference.get("name"))
+                found[name] = {"name": name, "secret": secret, "key": reference.get("key")}
+    return [access for access in found.values() if access]
+
+
+def from_object(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A ClusterMesh object as a definition: namespace, name, clusters, and what its status needs."""
+    metadata = obj.get("metadata") or {}
+    spec = obj.get("spec")
+    return {
+        "namespace": metadata.get("namespace"),
+        "name": metadata.get("name"),
+        "clusters": list((spec if isinstance(spec, dict) else {}).get("clusters") or ()),
+        "object": obj,
+    }

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which nodes of a source cluster get Peers, and why the others do not (kilo 8)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import Network
+from .._values.refused import ValueRefused, quoted
+from .endpoints import INVALID, resolve_endpoint
+from .values import KEY, WIREGUARD_IP, Cidr, Entry, Node, annotation, cidr_contains, cidr_or_none, host_route, parse_cidr, pod_cidrs as pod_cidrs_of
+
+DUPLICATE = "WGIPDuplicate"
+#: Reasons that pass by themselves; every other, also an unknown one, stays until somebody acts.
+TRANSIENT = frozenset(("NodeNoPodCIDR", "NodeNoWireguardIP", "NodeNoPublicKey", "NodeNoEndpoint"))
+REQUIRE, ROAM = "require", "roam"
+
+
+def is_transient(reason: object) -> bool:
+    """True for a reason that a node usually gets over by itself."""
+    return reason in TRANSIENT
+
+
+def is_typed(entry: Entry) -> bool:
+    """True for the schema with podCIDRs and wireguardCIDR, false for allowedNetworks; an empty list is not given."""
+    return not entry.get("allowedNetworks") and ("podCIDRs" in entry or "wireguardCIDR" in entry)
+
+
+def networks_of(texts: t.Any) -> t.List[Network]:
+    """The networks among the texts; what is no CIDR is skipped (the mesh's own validation reports it)."""
+    found = [cidr_or_none(text) for text in texts] if isinstance(texts, (list, tuple)) else []
+    return [cidr.network for cidr in found if cidr is not None]
+
+
+class Ranges(t.NamedTuple):
+    """The declared ranges of an entry, read once for all its nodes."""
+
+    pods: t.List[Network]
+    wireguard: t.List[Network]
+    shown: str
+
+
+def ranges_of(entry: Entry) -> Ranges:
+    """Where pod CIDRs and WireGuard addresses of an entry's nodes may lie."""
+    if is_typed(entry):
+        pods, wireguard = networks_of(entry.get("podCIDRs")), networks_of([entry.get("wireguardCIDR")])
+        return Ranges(pods, wireguard, quoted(entry.get("wireguardCIDR") or ""))
+    networks = networks_of(entry.get("allowedNetworks"))
+    return Ranges(networks, networks, quoted(list(entry.get("allowedNetworks") or ())))
+
+
+def wireguard_address(node: Node, ranges: Ranges) -> Cidr:
+    """The node's WireGuard address. Raises NodeNoWireguardIP, WGIPInvalid or WGIPOutOfRange, in this order."""
+    text = annotation(node, WIREGUARD_IP)
+    if not text:
+        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(node.get("name"), WIREGUARD_IP))
+    cidr = cidr_or_none(text)
+    if cidr is None:
+        message = 'node "{0}" has an invalid {1}: {2}'.format(node.get("name"), WIREGUARD_IP, quoted(text))
+        raise ValueRefused("WGIPInvalid", message)
+    if not any(cidr_contains(network, cidr.host) for network in ranges.wireguard):
+        message = 'node "{0}" has the WireGuard IP {1} outside {2}'.format(node.get("name"), quoted(text), ranges.shown)
+        raise ValueRefused("WGIPOutOfRange", message)
+    return cidr
+
+
+def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Optional[Ranges] = None) -> None:
+    """Raise ValueRefused with the first reason why a node gets no Peer; duplicates are found before (find_duplicates)."""
+    ranges = ranges or ranges_of(entry)
+    name, cidrs = node.get("name"), pod_cidrs_of(node)
+    if not cidrs:
+        raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
+    try:
+        pods = parse_cidr(cidrs[0])
+    except ValueRefused as error:
+        message = 'node "{0}" has invalid PodCIDR "{1}": {2}'.format(name, quoted(cidrs[0])[1:-1], error.message)
+        raise ValueRefused("NodeNoPodCIDR", message) from None
+    if not any(cidr_contains(network, pods.network) for network in ranges.pods):
+        shown = ", ".join(str(network) for network in ranges.pods[:8])
+        message = 'node "{0}" has the PodCIDR {1} outside the declared {2}'.format(name, quoted(cidrs[0]), shown or "nothing")
+        raise ValueRefused("NodePodCIDROutOfRange", message)
+    wireguard_address(node, ranges)
+    if not annotation(node, KEY):
+        raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
+    try:
+        resolve_endpoint(node, entry.get("wireguardPort"))
+    except ValueRefused as error:
+        if error.word == INVALID:
+            message = 'node "{0}" has an invalid endpoint annotation: {1}'.format(name, error.message)
+            raise ValueRefused(INVALID, message) from None
+        if policy != ROAM:
+            raise
+
+
+def find_duplicates(nodes: t.Iterable[Node], holders: t.Optional[t.Mapping[str, str]] = None) -> t.Dict[str, str]:
+    """{node: WGIPDuplicate} for every node but one that claims a WireGuard address, whatever else is wrong with it.
+
+    The first in the list keeps it. ``holders`` ({address: node}, from live Peers of ours) come before: such a node
+    keeps its address while it claims it, and while its annotation is missing because its agent restarts (decision 11).
+    """
+    nodes = list(nodes)
+    owners: t.Dict[str, object] = {}
+    claims = {node.get("name"): _claimed(node) for node in nodes}
+    for address, name in (holders or {}).items():
+        if name in claims and claims[name] in ("", address):
+            owners[address] = name
+    found: t.Dict[str, str] = {}
+    for node in nodes:
+        label, claim = str(node.get("name")), _claimed(node)
+        if claim and owners.setdefault(claim, label) != label:
+            found[label] = DUPLICATE
+    return found
+
+
+def _claimed(node: Node) -> str:
+    """What a node claims: the address in canonical text, or the annotation itself when it is no CIDR.
+
+    So a bare address, which is invalid, is still in the way of its proper form.
+    """
+    text = annotation(node, WIREGUARD_IP)
+    cidr = cidr_or_none(text)
+    return text if cidr is None else str(cidr.host)
+
+
+class Filtered(t.NamedTuple):
+    """``valid`` nodes in list order; ``skipped`` {node: reason}; ``messages`` {node: text}."""
+
+    valid: t.List[Node]
+    skipped: t.Dict[str, str]
+    messages: t.Dict[str, str]
+
+    @property
+    def transient(self) -> int:
+        """How many nodes are skipped for a reason that passes."""
+        return sum(1 for reason in self.skipped.values() if is_transient(reason))
+
+    @property
+    def bootstrapping(self) -> bool:
+        """True when nothing can be said yet about the source: no valid node, and no node or one that will heal."""
+        return not self.valid and (not self.skipped or self.transient > 0)
+
+
+def filter_nodes(
+    nodes: t.Iterable[Node],
+    entry: Entry,
+    policy: str = REQUIRE,
+    holders: t.Optional[t.Mapping[str, str]] = None,
+) -> Filtered:
+    """Sort a source's nodes into valid and skipped ones. Give the nodes in the order of their names."""
+    nodes = list(nodes)
+    duplicates = find_duplicates(nodes, holders)
+    ranges = ranges_of(entry)
+    result = Filtered([], {}, {})
+    for node in nodes:
+        name = str(node.get("name"))
+        if name in duplicates:
+            result.skipped[name] = DUPLICATE
+            result.messages[name] = "node {0} has duplicate WireGuard IP".format(name)
+            continue
+        try:
+            validate_node(node, entry, policy, ranges)
+        except ValueRefused as error:
+            result.skipped[name], result.messages[name] = error.word, error.message
+        else:
+            result.valid.append(node)
+    return result
+
+
+def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
+    """The nodes that can be written although the Peers of others stay as they are.
+
+    When a node joins, Kilo renumbers all WireGuard addresses, and for a while the annotations of several nodes are
+    duplicates of each other, or of what the Peer of a kept node still has. A node whose new address a kept Peer has waits
+    too, and if it has a live Peer, that one stays: then its address is taken as well. ``kept`` grows by these nodes.
+    """
+    by_route: t.Dict[str, t.List[str]] = {}
+    for node in filtered.valid:
+        by_route.setdefault(wireguard_route(node) or "", []).append(str(node["name"]))
+    waiting: t.Dict[str, str] = {}
+    todo = list(kept)
+    while todo:
+        holder = todo.pop()
+        for route in (live.get(holder) or {}).get("allowedIPs") or ():
+            for name in by_route.get(str(route), ()):
+                if name != holder and name not in waiting:
+                    waiting[name] = holder
+                    if name in live:
+                        kept.append(name)
+                        todo.append(name)
+    if not waiting:
+        return filtered
+    result = Filtered([node for node in filtered.valid if str(node["name"]) not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what stands stays until both agree"
+    for name, holder in waiting.items():
+        result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, holder)
+    return result
+
+
+def wireguard_route(node: Node) -> t.Optional[str]:
+    """Host route of a node's WireGuard address, None when it has no valid one."""
+    cidr = cidr_or_none(annotation(node, WIREGUARD_IP))
+    return None if cidr is None else host_route(cidr.host)

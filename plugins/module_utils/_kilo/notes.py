@@ -1,0 +1,103 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What Kilo takes from its own Nodes and not from Peers: keepalive, and the address that it sends from (kilo 23)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.objects import owners
+from .nodes import ROAM
+from .peers import NO_INTERNAL_IP, endpoint_addresses, peer_endpoint
+from .sources import Gathered, Settings, SourcePlan, Sources
+from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, annotation, cidr_or_none
+
+KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
+#: {cluster: {node: {key: value}}}
+Notes = t.Dict[str, t.Dict[str, t.Dict[str, str]]]
+
+
+def wanted_notes(sources: Sources, gathered: Gathered, settings: Settings, warnings: t.List[str]) -> Notes:
+    """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
+    wanted: Notes = {}
+    seconds: t.Dict[str, int] = {}
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=_first):
+        seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
+    for cluster, number in seconds.items():
+        if number:
+            nodes = {str(node["name"]): node for node in gathered.nodes[cluster]}
+            if settings.node_keepalive:
+                for name in nodes:
+                    _note(wanted, cluster, name, PERSISTENT_KEEPALIVE, str(number))
+            else:
+                silent = sorted(name for name, node in nodes.items() if annotation(node, PERSISTENT_KEEPALIVE) in ("", "0"))
+                _say(warnings, _KEEPALIVE, cluster, silent, number)
+    blind: t.Dict[str, t.Set[str]] = {}
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=_first):
+        for name, node in source.nodes.items():
+            off = isinstance(node.get("annotations"), dict) and node["annotations"].get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP
+            if settings.force_internal_ip and off:
+                _note(wanted, cluster, name, FORCE_INTERNAL_IP, node["annotations"][FORCE_INTERNAL_IP])
+            elif not off and _sends_from_its_endpoint(node, source):
+                if settings.force_internal_ip:
+                    _note(wanted, cluster, name, FORCE_INTERNAL_IP, "-")
+                else:
+                    blind.setdefault(cluster, set()).add(name)
+    for cluster, names in sorted(blind.items()):
+        _say(warnings, _INTERNAL, cluster, sorted(names))
+    return wanted
+
+
+_KEEPALIVE = (
+    "cluster {0}: {1} of its nodes send no keepalive, whatever Peers say: Kilo takes the seconds from its own Node. Set clustermesh_node_keepalive, "
+    "or run kubectl annotate node {2} " + PERSISTENT_KEEPALIVE + "={3}"
+)
+_INTERNAL = (
+    "cluster {0}: traffic of {1} of its nodes themselves to pods of other clusters is lost: Kilo sends it from the address that is also the node's "
+    "endpoint, which no tunnel can carry. Set clustermesh_force_internal_ip, or run kubectl annotate node {2} " + FORCE_INTERNAL_IP + "=-"
+)
+
+
+def _say(warnings: t.List[str], text: str, cluster: str, names: t.Sequence[str], *more: t.Any) -> None:
+    if names:
+        shown = " ".join(names[:3]) + (" (and {0} more)".format(len(names) - 3) if len(names) > 3 else "")
+        warnings.append(text.format(cluster, len(names), shown, *more))
+
+
+def _first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
+    return item[0]
+
+
+def _note(wanted: Notes, cluster: str, name: str, key: str, value: str) -> None:
+    wanted.setdefault(cluster, {}).setdefault(name, {})[key] = value
+
+
+def _keepalive(source: SourcePlan) -> int:
+    """Seconds for the nodes of a cluster that says itself that they are behind NAT."""
+    own = int(source.entry.get("persistentKeepalive") or 0)
+    if own or source.knobs.policy != ROAM:
+        return own
+    return source.keepalive or source.knobs.roaming_keepalive
+
+
+def _sends_from_its_endpoint(node: Node, source: SourcePlan) -> bool:
+    cidr = cidr_or_none(annotation(node, INTERNAL_IP))
+    if cidr is None:
+        return False  # Kilo then sends from the WireGuard address
+    endpoint = peer_endpoint(node, source.entry, source.knobs.policy)[0]
+    return cidr.host in endpoint_addresses(endpoint, source.knobs.resolved)
+
+
+def our_notes(objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, wanted: t.Mapping[str, t.Mapping[str, str]]) -> t.Dict[str, t.Dict[str, str]]:
+    """{node: {key: ""}} of annotations that this fabric wrote on Nodes and that are not wanted any more."""
+    found: t.Dict[str, t.Dict[str, str]] = {}
+    for name, obj in objects.items():
+        notes = obj["metadata"].get("annotations")
+        for key in KEYS:
+            if isinstance(notes, dict) and key in notes and key not in wanted.get(name, {}):
+                if manager in owners(obj, "metadata", "annotations", key):
+                    found.setdefault(name, {})[key] = ""
+    return found

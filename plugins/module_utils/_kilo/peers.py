@@ -1,0 +1,294 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Peers: their names, labels and content (kilo 10)."""
+
+from __future__ import annotations
+
+import hashlib
+import string
+import typing as t
+
+from .._values.addresses import Address
+from .._values.refused import ValueRefused
+from .endpoints import PeerEndpoint, Resolved, parse_endpoint, resolve_endpoint
+from .nodes import ROAM, is_typed
+from .values import (
+    API_VERSION,
+    FORCE_INTERNAL_IP,
+    KEY,
+    MESH_LABEL,
+    SOURCE_LABEL,
+    WIREGUARD_IP,
+    Cidr,
+    Entry,
+    Node,
+    addresses,
+    annotation,
+    cidr_contains,
+    cidr_or_none,
+    host_route,
+    ip_or_none,
+    parse_cidr,
+    pod_cidrs,
+)
+
+MAX_NAME, CUT_NAME, HASH_DIGITS = 253, 236, 16
+ALWAYS, DECLARED, NEVER = "always", "declared", "never"
+#: Values of force-internal-ip by which Kilo's users say that a node's internal address is not for the mesh.
+NO_INTERNAL_IP = ("", "-")
+
+_NAME_CHARACTERS = frozenset(string.ascii_lowercase + string.digits + ".-")
+
+
+class Knobs(t.NamedTuple):
+    """What a mesh may decide beyond its entries.
+
+    ``internal_ip_routes`` always, declared or never; ``own_endpoint_routes``: announce an internal address that is also
+    the Peer's endpoint; ``roaming_keepalive``: seconds for a Peer without endpoint when the mesh has no keepalive;
+    ``all_pod_cidrs``: also the second and later pod ranges of a node; ``resolved`` {DNS name: addresses} of endpoints.
+    """
+
+    policy: str = "require"
+    internal_ip_routes: str = ALWAYS
+    own_endpoint_routes: bool = False
+    roaming_keepalive: int = 25
+    all_pod_cidrs: bool = False
+    resolved: t.Mapping[str, t.Sequence[str]] = {}
+
+
+#: The knobs with which a Peer is what the original builds.
+ORIGINAL = Knobs(own_endpoint_routes=True, roaming_keepalive=0)
+
+
+def peer_name(mesh: str, cluster: str, node: str) -> str:
+    """The Peer's object name. Long names are cut and end in a hash of the unchanged text."""
+    raw = "--".join((mesh, cluster, node))
+    # Lowered as the original does, beyond ASCII too, or its objects could not be found; one character at a time, since lowering a
+    # text may change their number. Only ASCII comes out.
+    lowered = (char.lower()[:1] for char in raw)
+    name = "".join(char if char in _NAME_CHARACTERS else "-" for char in lowered).strip("-.")
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
+    return "{0}-{1}".format(name[:CUT_NAME].rstrip("-."), digest)
+
+
+def peer_labels(mesh: str, cluster: str) -> t.Dict[str, str]:
+    """The two labels by which a Peer's mesh and source are known."""
+    return {MESH_LABEL: mesh, SOURCE_LABEL: cluster}
+
+
+def mesh_keepalive(values: t.Iterable[t.Any]) -> int:
+    """The keepalive of every Peer of a mesh: both ends of a pair behind NAT need it, so the largest counts."""
+    return max([0] + [int(value or 0) for value in values])
+
+
+def all_cidrs(entry: Entry) -> t.List[t.Any]:
+    """Every declared range of an entry in the order of messages; only an empty serviceCIDR is left out."""
+    if not is_typed(entry):
+        return list(entry.get("allowedNetworks") or ())
+    found = list(entry.get("podCIDRs") or ())
+    found.append(entry.get("wireguardCIDR") or "")
+    return found + cluster_wide(entry)
+
+
+def cluster_wide(entry: Entry) -> t.List[t.Any]:
+    """The ranges of a typed entry that no node stands for."""
+    service = entry.get("serviceCIDR")
+    return ([service] if service else []) + list(entry.get("additionalCIDRs") or ())
+
+
+def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
+    """Ranges that one node announces for its whole cluster.
+
+    Flat entries have no roles, so an entry that holds no valid node's pod range, internal or WireGuard address is one.
+    """
+    if is_typed(entry) or not entry.get("allowedNetworks"):
+        return cluster_wide(entry)
+    rest: t.List[t.Tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
+    covered: t.Set[int] = set()
+    for node in valid:
+        stands_for: t.List[t.Any] = [address for dummy, address in addresses(node, "InternalIP")]
+        wireguard = cidr_or_none(annotation(node, WIREGUARD_IP))
+        pods = cidr_or_none(next(iter(pod_cidrs(node)), None))
+        if wireguard is not None:
+            stands_for.append(wireguard.host)
+        if pods is not None:
+            stands_for.append(pods.network)
+        for index, (dummy, cidr) in enumerate(rest):
+            if index not in covered and cidr is not None and any(cidr_contains(cidr.network, item) for item in stands_for):
+                covered.add(index)
+        if len(covered) == len(rest):
+            break
+    return [text for index, (text, dummy) in enumerate(rest) if index not in covered]
+
+
+def choose_anchor(valid: t.Sequence[Node], live: t.Optional[str] = None, ready: t.Container[str] = ()) -> t.Optional[str]:
+    """The node that carries the cluster-wide ranges: the one that does now, else the first with an endpoint and Ready.
+
+    ``live`` is the node whose Peer has them already; ``ready`` holds the names of Ready nodes.
+    """
+    names = [str(node["name"]) for node in valid]
+    if live in names:
+        return live
+    if not valid:
+        return None
+    ranked = sorted(range(len(valid)), key=lambda i: (not _has_endpoint(valid[i]), names[i] not in ready, i))
+    return names[ranked[0]]
+
+
+def _has_endpoint(node: Node) -> bool:
+    try:
+        resolve_endpoint(node)
+    except ValueRefused:
+        return False
+    return True
+
+
+def build_peer(
+    mesh: str,
+    entry: Entry,
+    node: Node,
+    extras: t.Sequence[str] = (),
+    keepalive: int = 0,
+    knobs: Knobs = ORIGINAL,
+    left_out: t.Container[str] = (),
+) -> t.Dict[str, t.Any]:
+    """The Peer of one node: ``{name, labels, spec}``. Raises ValueRefused with the reason of kilo 8.1.
+
+    ``left_out`` holds routes that the claims stage refused this node.
+    """
+    name = node.get("name")
+    key, text = annotation(node, KEY), annotation(node, WIREGUARD_IP)
+    if not key:
+        raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
+    if not text:
+        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(name, WIREGUARD_IP))
+    wireguard = parse_cidr(text, "WGIPInvalid")
+    pods = pod_cidrs(node)
+    if not pods:
+        raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
+    endpoint = peer_endpoint(node, entry, knobs.policy)[0]
+    spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, knobs, left_out)}
+    return {
+        "name": peer_name(mesh, str(entry.get("name", "")), str(name)),
+        "labels": peer_labels(mesh, str(entry.get("name", ""))),
+        "spec": with_endpoint(spec, endpoint, keepalive, entry, knobs),
+    }
+
+
+def peer_routes(
+    node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], knobs: Knobs, left_out: t.Container[str] = ()
+) -> t.List[str]:
+    """Every range of a node's Peer, whatever its endpoint is. The node has a pod range; ``wireguard`` is its address."""
+    pods = pod_cidrs(node)
+    routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
+    routes.append(wireguard.host_route)
+    routes.extend(internal_routes(node, entry, knobs))
+    routes.extend(extras)
+    return [route for route in dict.fromkeys(routes) if route not in left_out]
+
+
+def with_endpoint(
+    spec: t.Mapping[str, t.Any], endpoint: t.Optional[PeerEndpoint], keepalive: int, entry: Entry, knobs: Knobs
+) -> t.Dict[str, t.Any]:
+    """A Peer's spec with this endpoint and what follows from it; fields without value are left out.
+
+    A range that holds the endpoint is left out: the tunnel's own packets would be sent into the tunnel. Give all ranges
+    of the node, so that those come back which only a former endpoint kept out.
+    """
+    found = {name: value for name, value in spec.items() if name not in ("endpoint", "persistentKeepalive")}
+    if not knobs.own_endpoint_routes:
+        found["allowedIPs"] = without(spec["allowedIPs"], endpoint_addresses(endpoint, knobs.resolved))
+    seconds = max(keepalive, int(entry.get("persistentKeepalive") or 0))
+    if endpoint is not None:
+        found["endpoint"] = endpoint
+    elif not seconds:
+        seconds = knobs.roaming_keepalive  # without one, Kilo resets what it learnt about a roaming peer (gap G11)
+    if seconds:
+        found["persistentKeepalive"] = seconds
+    return found
+
+
+def peer_endpoint(node: Node, entry: Entry, policy: str) -> t.Tuple[t.Optional[PeerEndpoint], t.Optional[Resolved]]:
+    """The endpoint of a node's Peer and where it comes from; (None, None) for a roaming node under policy ``roam``."""
+    try:
+        resolved = resolve_endpoint(node, entry.get("wireguardPort"))
+    except ValueRefused as error:
+        if error.word == "NodeNoEndpoint" and policy == ROAM:
+            return None, None
+        raise
+    return parse_endpoint(resolved.text), resolved
+
+
+def without(routes: t.Sequence[str], held: t.Collection[Address]) -> t.List[str]:
+    """The ranges that hold none of the addresses."""
+    if not held:
+        return list(routes)
+    found = []
+    for route in routes:
+        cidr = cidr_or_none(route)
+        if cidr is None or not any(cidr_contains(cidr.network, address) for address in held):
+            found.append(route)
+    return found
+
+
+def endpoint_addresses(endpoint: t.Optional[PeerEndpoint], resolved: t.Mapping[str, t.Sequence[str]]) -> t.List[Address]:
+    """Where packets to an endpoint go: its address, or those that its DNS name had when it was looked up."""
+    host = (endpoint or {}).get("dnsOrIP", {})
+    texts = [host["ip"]] if host.get("ip") else resolved.get(host.get("dns", ""), ())
+    return [address for address in map(ip_or_none, texts) if address is not None]
+
+
+def internal_routes(node: Node, entry: Entry, knobs: Knobs) -> t.List[str]:
+    """Host routes of the node's internal addresses: what its host-network pods and daemons send from."""
+    if knobs.internal_ip_routes == NEVER:
+        return []
+    annotations = node.get("annotations")
+    if not knobs.own_endpoint_routes and isinstance(annotations, dict):
+        if annotations.get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP:
+            return []
+    declared = [cidr.network for cidr in map(cidr_or_none, all_cidrs(entry)) if cidr is not None]
+    return [
+        host_route(address)
+        for dummy, address in addresses(node, "InternalIP")
+        if knobs.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared)
+    ]
+
+
+def desired_peers(
+    mesh: str,
+    entry: Entry,
+    valid: t.Sequence[Node],
+    keepalive: int = 0,
+    knobs: Knobs = ORIGINAL,
+    anchor: t.Optional[str] = None,
+    left_out: t.Optional[t.Mapping[str, t.Container[str]]] = None,
+    extras: t.Optional[t.Sequence[str]] = None,
+) -> t.List[t.Dict[str, t.Any]]:
+    """The Peers of one source in the order of its nodes. ``anchor`` names the node with the cluster-wide ranges.
+
+    ``extras`` are these ranges, where they are not simply those of anchor_cidrs.
+    """
+    if anchor is None and valid:
+        anchor = str(valid[0]["name"])
+    extras = anchor_cidrs(entry, valid) if extras is None else extras
+    peers = []
+    for node in valid:
+        name = str(node["name"])
+        extra = extras if name == anchor else ()
+        peers.append(build_peer(mesh, entry, node, extra, keepalive, knobs, (left_out or {}).get(name, ())))
+    return peers
+
+
+def manifest(peer: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A Peer as it is applied."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Peer",
+        "metadata": {"name": peer["name"], "labels": dict(peer["labels"])},
+        "spec": peer["spec"],
+    }

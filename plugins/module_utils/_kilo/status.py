@@ -1,0 +1,127 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a ClusterMesh object says about itself: conditions, counts, finalizer (kilo 13.1, 14; decisions 10 and 42)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .values import FINALIZER
+
+READY, OVERLAP, SKIPPED, REACHABLE = "Ready", "NetworksOverlap", "NodesSkipped", "Reachable"
+#: The API server takes 32 KiB for a condition's message.
+MAX_MESSAGE = 32 * 1024
+
+DONE, BOOTSTRAP, SYNCED = "done", "bootstrap", "synced"
+
+
+class Steps(t.NamedTuple):
+    """What one pass does with an object: ``state`` as for the next delay (None: go on), and what it writes first."""
+
+    state: t.Optional[str]
+    writes: t.List[str]
+    cleanup: bool = False
+
+
+def object_steps(exists: bool, finalizers: t.Container[str] = (), deleting: bool = False, overlap: bool = False) -> Steps:
+    """The first steps of one pass over one object.
+
+    A pass that adds the finalizer ends there. A run makes the next pass at once, there is no event to wait for.
+    """
+    if not exists:
+        return Steps(DONE, [])
+    if deleting:
+        ours = FINALIZER in finalizers
+        return Steps(DONE, ["finalizer"] if ours else [], ours)
+    if FINALIZER not in finalizers:
+        return Steps(DONE, ["finalizer"])
+    return Steps(DONE, ["status"]) if overlap else Steps(None, [])
+
+
+class Outcome(t.NamedTuple):
+    """What a mesh's run found: everything its status tells.
+
+    ``problem``: the first message of the validation, or None. ``clusters``: [(name, Peers, skipped nodes)] of the sources
+    that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}. ``lonely``: {cluster: reason} of
+    those without any Peer. ``pending``: how many Peers differ from what was planned.
+    """
+
+    problem: t.Optional[str]
+    clusters: t.List[t.Tuple[str, int, int]]
+    skipped: t.List[t.Tuple[str, str]]
+    unreachable: t.Mapping[str, str]
+    lonely: t.Mapping[str, str] = {}
+    pending: int = 0
+
+
+def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
+    """The conditions without times, in the operator's form; ours beside them are NodesSkipped and Reachable."""
+    if outcome.problem is not None:
+        return [
+            _condition(OVERLAP, "True", "CIDROverlap", outcome.problem),
+            _condition(READY, "False", "NetworksOverlap", "CIDR overlap detected across meshes"),
+        ]
+    found = [_condition(OVERLAP, "False", "NoOverlap", "all CIDRs are disjoint")]
+    if outcome.unreachable:
+        names = ", ".join("{0} ({1})".format(name, outcome.unreachable[name]) for name in sorted(outcome.unreachable))
+        found.append(_condition(READY, "False", "Degraded", "not reconciled: " + names))
+        found.append(_condition(REACHABLE, "False", "ClustersUnreachable", names))
+    else:
+        if outcome.lonely:
+            names = ", ".join("{0} ({1})".format(name, outcome.lonely[name]) for name in sorted(outcome.lonely))
+            found.append(_condition(READY, "False", "Degraded", "no node gets a Peer: " + names))
+        elif outcome.pending:
+            found.append(_condition(READY, "False", "OutOfSync", "Peers that differ: {0}".format(outcome.pending)))
+        else:
+            found.append(_condition(READY, "True", "Reconciled", "all clusters reconciled successfully"))
+        found.append(_condition(REACHABLE, "True", "AllReachable", "all clusters answered"))
+    if outcome.skipped:
+        lines = ["{0}: {1}".format(name, reason) for name, reason in sorted(outcome.skipped)]
+        found.append(_condition(SKIPPED, "True", "NodesSkipped", "\n".join(lines)))
+    else:
+        found.append(_condition(SKIPPED, "False", "NoneSkipped", "every node has a Peer"))
+    return found
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> t.Dict[str, str]:
+    raw = message.encode("utf-8", "replace")
+    if len(raw) > MAX_MESSAGE:
+        message = raw[: MAX_MESSAGE - 4].decode("utf-8", "ignore") + "\n..."
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str) -> t.Dict[str, t.Any]:
+    """The whole status; equal to ``current`` when nothing is to be written.
+
+    A transition time changes with its condition's status alone. Conditions of others stay. With a problem the counts of
+    the last good run stay. ``now`` is RFC 3339 text.
+    """
+    current = current if isinstance(current, dict) else {}
+    given = current.get("conditions")
+    before = {
+        item["type"]: item for item in (given if isinstance(given, list) else ()) if isinstance(item, dict) and "type" in item
+    }
+    wanted = {item["type"]: item for item in conditions(outcome)}
+    merged: t.List[t.Dict[str, t.Any]] = []
+    for kind in list(before) + [kind for kind in wanted if kind not in before]:
+        if kind not in wanted:
+            merged.append(before[kind])
+            continue
+        old = before.get(kind, {})
+        since = old.get("lastTransitionTime") if old.get("status") == wanted[kind]["status"] else None
+        merged.append(dict(wanted[kind], observedGeneration=generation, lastTransitionTime=since or now))
+    status = dict(current, conditions=merged)
+    if outcome.problem is None:
+        status["clusters"] = [
+            {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
+        ]
+    return status
+
+
+def with_finalizer(finalizers: t.Any, present: bool) -> t.List[str]:
+    """The finalizers with or without ours; those of others keep their order."""
+    others = [item for item in (finalizers if isinstance(finalizers, list) else ()) if item != FINALIZER]
+    return others + [FINALIZER] if present else others

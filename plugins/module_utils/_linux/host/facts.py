@@ -1,0 +1,111 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What a host says of itself: kernel, its parts, clock, units, journal, programs. Read only, no domain."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ..netlink.ip_command import find_program
+from ..programs import FAILURES, MERGED, run
+from .systemd import running
+
+Data = t.Dict[str, t.Any]
+
+_SECONDS = 20
+_UNIT_FIELDS = {
+    "Id": "name", "LoadState": "load", "ActiveState": "active", "SubState": "sub", "Result": "result", "UnitFileState": "enabled",
+}
+#: A kernel part is there when it is loaded, built in, or a file that can be loaded.
+_LOADED, _BUILTIN, _FILE, _MISSING = "loaded", "builtin", "available", "missing"
+
+
+def read_kernel(parts: t.Sequence[str] = ()) -> Data:
+    """``{"release", "machine", "parts": {name: loaded|builtin|available|missing}}``."""
+    system = os.uname()
+    folder = "/lib/modules/" + system.release
+    files = _lines(folder + "/modules.dep")
+    builtin = _lines(folder + "/modules.builtin")
+    loaded = {line.split(" ", 1)[0] for line in _lines("/proc/modules")}
+    found = {}
+    for name in parts:
+        if name.replace("-", "_") in loaded or os.path.isdir("/sys/module/" + name.replace("-", "_")):
+            found[name] = _LOADED
+        elif any(_is_part(line, name) for line in builtin):
+            found[name] = _BUILTIN
+        else:
+            found[name] = _FILE if any(_is_part(line.split(":", 1)[0], name) for line in files) else _MISSING
+    return {"release": system.release, "machine": system.machine, "parts": found}
+
+
+def _is_part(path: str, name: str) -> bool:
+    return os.path.basename(path).split(".ko", maxsplit=1)[0].replace("-", "_") == name.replace("-", "_")
+
+
+def exists(path: str) -> bool:
+    """Whether something is at a path."""
+    return os.path.lexists(path)
+
+
+def has_program(name: str) -> bool:
+    """Whether a program is installed."""
+    return find_program(name) is not None
+
+
+def _lines(path: str) -> t.List[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as source:
+            return source.read().splitlines()
+    except OSError:
+        return []
+
+
+def read_clock() -> float:
+    """Seconds since the epoch, by this host's clock."""
+    return time.time()
+
+
+def read_units(names: t.Sequence[str]) -> t.List[Data]:
+    """``[{name, load, active, sub, result, enabled}]`` of systemd units; empty where systemd does not run."""
+    if not names or not running():
+        return []
+    words = ["systemctl", "show", "--no-pager", "--property=" + ",".join(_UNIT_FIELDS), "--", *names]
+    found = []
+    for block in _output(words).strip().split("\n\n"):
+        pairs = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if pairs:
+            found.append({name: pairs.get(field, "") for field, name in _UNIT_FIELDS.items()})
+    return found
+
+
+def read_journal(units: t.Sequence[str], lines: int) -> t.List[str]:
+    """The last lines of the journal of some units, oldest first."""
+    if not units or not running():
+        return []
+    words = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", "--lines={0}".format(lines)]
+    return _output(words + ["--unit=" + unit for unit in units]).splitlines()
+
+
+def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> t.Dict[str, str]:
+    """Program -> the first line of what it says of its version; "" where it is missing. programs: name -> arguments."""
+    found = {}
+    for name, arguments in programs.items():
+        path = find_program(name)
+        found[name] = next(iter(_output([path, *arguments]).splitlines()), "") if path else ""
+    return found
+
+
+def _output(words: t.Sequence[str]) -> str:
+    try:
+        done = run(
+            words, _SECONDS, stderr=MERGED,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "SYSTEMD_PAGER": ""},
+        )  # fmt: skip
+    except FAILURES:
+        return ""
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Pods as a node's kernel sees them: network namespaces that hold an address of the node's pod ranges.
+
+No container runtime is asked, so it works with any: every pod has a namespace, and either a process in it or a
+mount of it below /run/netns.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import typing as t
+
+from ..._values.addresses import Network, contains, parse_address, parse_network
+from ..._values.ascii_text import is_digits
+from ..._values.refused import ValueRefused
+from ..programs import run
+
+#: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
+MAX_NAMESPACES = 1000
+#: So many addresses are told; one would be enough.
+_MOST = 20
+_TIME = re.compile(r"time[=<]([0-9.]+) ms")
+
+
+def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = ()) -> t.Dict[str, t.List[t.Any]]:
+    """{"pods": up to ``limit`` as {netns: path, addresses: [text]}, sorted by address, "strays", "others": [address]}.
+
+    Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) stands in with
+    netns None. ``strays`` are addresses inside ``cluster_cidrs`` that are not in the node's own ranges, ``others`` those
+    outside both, of namespaces that have none inside: what was met on the way to the pods.
+    """
+    ranges, cluster = [parse_network(text) for text in pod_cidrs], [parse_network(text) for text in cluster_cidrs]
+    pods: t.List[t.Dict[str, t.Any]] = []
+    strays: t.Set[str] = set()
+    others: t.Set[str] = set()
+    for path in _namespaces():
+        addresses = _addresses(path)
+        inside = _within(addresses, ranges)
+        if inside:
+            pods.append({"netns": path, "addresses": inside})
+        else:
+            astray = _within(addresses, cluster)
+            strays.update(astray)
+            others.update(set(addresses) - set(astray))
+        if len(pods) >= limit * 8:
+            break
+    if not pods:
+        own = _within(_addresses(None), ranges)
+        pods = [{"netns": None, "addresses": own}] if own else []
+    pods.sort(key=lambda pod: [_sort_key(text) for text in pod["addresses"]])
+    return {"pods": pods[:limit], "strays": sorted(strays, key=_sort_key)[:_MOST], "others": sorted(others, key=_sort_key)[:_MOST]}
+
+
+def ping(netns: t.Optional[str], source: str, target: str, tries: int, wait_seconds: int) -> t.Dict[str, t.Any]:
+    """Ping from a namespace; {ok, milliseconds or None}. The first packets may wait for a handshake, so one answer counts."""
+    command = ["ping", "-n", "-c", "1", "-W", str(wait_seconds), "-I", source, target]
+    for unused in range(tries):
+        done = run(_inside(netns, command), wait_seconds + 10)
+        if done.returncode == 0:
+            found = _TIME.search(done.stdout.decode("utf-8", "replace"))
+            return {"ok": True, "milliseconds": float(found.group(1)) if found else None}
+    return {"ok": False, "milliseconds": None}
+
+
+def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: int) -> t.List[t.Dict[str, t.Any]]:
+    """Run many pings, 32 at a time: jobs are {netns, source, target, ...}; each comes back with ok and milliseconds."""
+
+    def one(job: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+        return dict(job, **ping(job.get("netns"), job["source"], job["target"], tries, wait_seconds))
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=32) as pool:
+        return list(pool.map(one, jobs))
+
+
+def _namespaces() -> t.Iterator[str]:
+    seen = {_inode("/proc/self/ns/net")}
+    candidates: t.List[str] = []
+    for folder in ("/run/netns", "/run/docker/netns"):
+        try:
+            candidates.extend(os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+        except OSError:
+            continue
+    candidates.extend("/proc/{0}/ns/net".format(pid) for pid in sorted(os.listdir("/proc")) if is_digits(pid))
+    for path in candidates:
+        inode = _inode(path)
+        if inode is None or inode in seen:
+            continue
+        seen.add(inode)
+        if len(seen) > MAX_NAMESPACES:
+            return
+        yield path
+
+
+def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino)
+
+
+def _addresses(netns: t.Optional[str]) -> t.List[str]:
+    """What others can reach: neither loopback nor addresses of one link."""
+    done = run(_inside(netns, ["ip", "-j", "address", "show"]), 10)
+    try:
+        links = json.loads(done.stdout or b"[]")
+    except ValueError:
+        return []
+    texts = [info.get("local", "") for link in links for info in link.get("addr_info", ()) if info.get("scope") == "global"]
+    return sorted(texts, key=_sort_key)
+
+
+def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> t.List[str]:
+    found = []
+    for text in addresses:
+        try:
+            host = parse_network("{0}/{1}".format(text, parse_address(text).max_prefixlen))
+        except ValueRefused:
+            continue
+        if any(contains(outer, host) for outer in ranges):
+            found.append(text)
+    return found
+
+
+def _sort_key(text: str) -> t.Tuple[int, int]:
+    address = parse_address(text)
+    return (address.version, int(address))
+
+
+def _inside(netns: t.Optional[str], command: t.List[str]) -> t.List[str]:
+    return ["nsenter", "--net=" + netns, "--"] + command if netns else command

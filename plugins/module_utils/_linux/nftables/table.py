@@ -1,0 +1,198 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One table of nftables: reading it whole, and applying steps to it as one transaction.
+
+A table as read::
+
+    {"family", "name", "handle", "flags", "owner": text|None, "generation": int,
+     "sets": [{"name", "type", "length", "flags": [word], "elements": [(first, last)]|None}],
+     "chains": [{"name", "type", "hook", "priority", "policy", "device", "owner", "rules": [[statement]]}]}
+
+Statements are kubespan_nft's; see nft_rules for what is none. Steps, in the order in which they are sent:
+
+    {"op": "new_table", "owner"}, {"op": "flush_chain", "chain": name}, {"op": "delete_set", "set": name},
+    {"op": "delete_chain", "chain": name}, {"op": "new_set", "set": {name, type, flags}},
+    {"op": "new_chain", "chain": {name, type, hook, priority, policy}, "owner"}, {"op": "set_policy", "chain": {...}},
+    {"op": "delete_elements" | "add_elements", "set": {name, type, flags}, "spans": [(first, last)]},
+    {"op": "add_rule", "chain": name, "rule": [statement]}, {"op": "delete_table"}
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import typing as t
+
+from ..collector import without_collector
+from ..errors import NEEDS_ROOT, LinuxError
+from ..netlink.messages import NetlinkRefused
+from . import codec
+from .netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, GenerationChanged, Message, NetfilterSocket
+from .rules import RULE_CHAIN, RULE_TABLE, decode_rule, encode_rule
+
+Data = t.Dict[str, t.Any]
+Step = t.Mapping[str, t.Any]
+
+__all__ = ["GenerationChanged", "apply_steps", "list_tables", "read_table"]
+
+_READ_TRIES = 5
+
+
+def list_tables() -> t.List[Data]:
+    """All tables of this namespace: ``[{family, name, handle, flags, owner}]``, sorted. Raises LinuxError."""
+    netlink = _open("list")
+    try:
+        found = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
+    except NetlinkRefused as error:
+        raise LinuxError("list", "nftables", _words(error)) from None
+    finally:
+        netlink.close()
+    return sorted(found, key=lambda table: (table["family"], table["name"]))
+
+
+@without_collector
+def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = None) -> t.Optional[Data]:
+    """A table as above, or None. Everything in it is of one generation. Raises LinuxError.
+
+    elements: names of the sets whose elements are read, None for all; the others have None for them.
+    """
+    netlink = _open("read")
+    try:
+        for _attempt in range(_READ_TRIES):
+            generation = netlink.generation()
+            try:
+                table = _read(netlink, family, name, elements)
+            except NetlinkRefused as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                table = None
+            if netlink.generation() == generation:
+                return dict(table, generation=generation) if table is not None else None
+    except NetlinkRefused as error:
+        raise LinuxError("read", "nftables table {0} {1}".format(family, name), _words(error)) from None
+    finally:
+        netlink.close()
+    message = "it changed during each of {0} reads".format(_READ_TRIES)
+    raise LinuxError("read", "nftables table {0} {1}".format(family, name), message)
+
+
+def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Optional[t.Container[str]]) -> Data:
+    number = codec.FAMILIES[family]
+    body = codec.encode_table(name)
+    table = codec.decode_table(netlink.get(codec.GETTABLE, number, body)[1], number)
+    table["sets"], table["chains"] = [], []
+    for _family, answer in netlink.dump(codec.GETSET, number, codec.attribute(codec.SET_TABLE, codec.text(name))):
+        owner, item = codec.decode_set(answer)
+        if owner == name:
+            wanted = (elements is None or item["name"] in elements) and _plain(item)
+            item["elements"] = _elements(netlink, number, name, item) if wanted else None
+            table["sets"].append(item)
+    for _family, answer in netlink.dump(codec.GETCHAIN, number):
+        owner, chain = codec.decode_chain(answer)
+        if owner == name:
+            table["chains"].append(dict(chain, rules=[]))
+    chains = {chain["name"]: chain for chain in table["chains"]}
+    for _family, answer in netlink.dump(codec.GETRULE, number, codec.attribute(RULE_TABLE, codec.text(name))):
+        rule = decode_rule(answer)
+        if rule["table"] == name and rule["chain"] in chains:
+            chains[rule["chain"]]["rules"].append(rule["rule"])
+    return table
+
+
+def _plain(item: t.Mapping[str, t.Any]) -> bool:
+    """Sets of single keys of a known type; maps, concatenations and anonymous sets of rules are not ours."""
+    return item["type"] in codec.SET_TYPES and not {"map", "object", "concatenation"} & set(item["flags"])
+
+
+def _elements(netlink: NetfilterSocket, number: int, table: str, item: t.Mapping[str, t.Any]) -> t.List[codec.Span]:
+    answers = netlink.dump(codec.GETSETELEM, number, codec.encode_flush(table, item["name"]))
+    return codec.decode_elements((body for _family, body in answers), item["length"], "interval" in item["flags"])
+
+
+@without_collector
+def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.Optional[int] = None) -> int:
+    """Apply steps as one transaction: all of them or none. Returns the number of messages; no steps, nothing sent.
+
+    generation: the one that read_table gave. When anybody changed nftables since, GenerationChanged is raised and nothing
+    was written: read, plan and apply again. None: apply whatever happened meanwhile. Raises LinuxError, which names the
+    object that the kernel refused.
+    """
+    messages = encode_steps(name, steps)
+    if not messages:
+        return 0
+    netlink = _open("write")
+    try:
+        netlink.commit(family, messages, generation)
+        return netlink.writes
+    except BatchRefused as error:
+        where = "{0} of nftables table {1} {2}".format(error.what, family, name)
+        raise LinuxError("set", where, _words(error) + (": " + error.text if error.text else "")) from None
+    finally:
+        netlink.close()
+
+
+def encode_steps(name: str, steps: t.Iterable[Step]) -> t.List[Message]:
+    """The messages of a batch."""
+    messages: t.List[Message] = []
+    sets = 0
+    for step in steps:
+        operation = step["op"]
+        if operation in ("add_elements", "delete_elements"):
+            messages.extend(_element_messages(name, step))
+            continue
+        if operation == "new_set":
+            sets += 1
+            what = "set {0}".format(step["set"]["name"])
+            messages.append(Message(codec.NEWSET, NLM_F_CREATE, codec.encode_set(name, step["set"], sets), what))
+        else:
+            messages.append(_message(name, operation, step))
+    return messages
+
+
+def _element_messages(name: str, step: Step) -> t.List[Message]:
+    item = step["set"]
+    adding = step["op"] == "add_elements"
+    length = codec.SET_TYPES[item["type"]][1]
+    bodies = codec.encode_elements(name, item["name"], length, "interval" in item["flags"], step["spans"])
+    kind, flags = (codec.NEWSETELEM, NLM_F_CREATE) if adding else (codec.DELSETELEM, 0)
+    return [Message(kind, flags, body, "elements of set {0}".format(item["name"])) for body in bodies]
+
+
+def _message(name: str, operation: str, step: Step) -> Message:
+    if operation == "new_table":
+        return Message(codec.NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, codec.encode_table(name, step.get("owner")), "table itself")
+    if operation == "delete_table":
+        return Message(codec.DELTABLE, 0, codec.encode_table(name), "table itself")
+    if operation == "delete_set":
+        return Message(codec.DELSET, 0, codec.encode_flush(name, step["set"]), "set {0}".format(step["set"]))
+    if operation in ("new_chain", "set_policy"):
+        what = "chain {0}".format(step["chain"]["name"])
+        flags = NLM_F_CREATE if operation == "new_chain" else 0
+        return Message(codec.NEWCHAIN, flags, codec.encode_chain(name, step["chain"], step.get("owner")), what)
+    what = "chain {0}".format(step["chain"])
+    if operation == "delete_chain":
+        return Message(codec.DELCHAIN, 0, codec.encode_chain(name, {"name": step["chain"]}), what)
+    if operation == "flush_chain":
+        body = codec.attribute(RULE_TABLE, codec.text(name)) + codec.attribute(RULE_CHAIN, codec.text(step["chain"]))
+        return Message(codec.DELRULE, 0, body, what)
+    if operation == "add_rule":
+        return Message(codec.NEWRULE, NLM_F_CREATE | NLM_F_APPEND, encode_rule(name, step["chain"], step["rule"]), "rule in " + what)
+    raise ValueError("no step {0}".format(operation))
+
+
+def _open(operation: str) -> NetfilterSocket:
+    try:
+        return NetfilterSocket()
+    except LinuxError as error:
+        raise LinuxError(operation, "nftables", error.message) from None
+
+
+def _words(error: NetlinkRefused) -> str:
+    if error.errno == errno.EPERM:
+        return NEEDS_ROOT
+    if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
+        return os.strerror(error.errno) + " (does this kernel have nf_tables with chains of this type?)"
+    return os.strerror(error.errno)

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""wireguard-go's control socket: the cross-platform text protocol (get=1 and set=1, keys in hexadecimal)."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import typing as t
+
+from ..._values.ascii_text import is_digits
+from ..._values.keys import fingerprint, key_bytes
+from ..._values.x25519 import public_key
+from ..errors import LinuxError, os_reason
+from .values import NO_KEY, encode_key, handshake_time, new_dump, new_peer, read_preshared_key
+
+SOCKET_DIRECTORY = "/var/run/wireguard"
+#: 5,000 peers take about two megabytes.
+_MAX_ANSWER = 64 * 1024 * 1024
+_TIMEOUT = 20.0
+
+
+def socket_path(name: str) -> str:
+    """Where wireguard-go listens for a device."""
+    return "{0}/{1}.sock".format(SOCKET_DIRECTORY, name)
+
+
+def encode_steps(steps: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
+    """Steps of peer_set as lines of a set operation."""
+    lines: t.List[str] = []
+    for step in steps:
+        lines.append("public_key=" + key_bytes(step["public_key"]).hex())
+        if step["op"] == "remove":
+            lines.append("remove=true")
+            continue
+        if step["update_only"]:
+            lines.append("update_only=true")
+        if "preshared_key" in step:
+            lines.append("preshared_key=" + read_preshared_key(step["preshared_key"]).hex())
+        if "endpoint" in step:
+            lines.append("endpoint=" + step["endpoint"])
+        if "persistent_keepalive" in step:
+            lines.append("persistent_keepalive_interval={0}".format(step["persistent_keepalive"]))
+        if step["replace_allowed_ips"]:
+            lines.append("replace_allowed_ips=true")
+        lines.extend("allowed_ip=" + cidr for cidr in step.get("allowed_ips", ()))
+    return lines
+
+
+def decode_dump(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
+    """A device from the lines of a get operation.
+
+    The private key is turned into the public one here and goes nowhere else.
+    """
+    dump = new_dump()
+    peer: t.Dict[str, t.Any] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError("a line without '='")
+        if key == "public_key":
+            peer = dump["peers"].setdefault(encode_key(bytes.fromhex(value)), new_peer())
+        elif key == "private_key":
+            dump["public_key"] = public_key(bytes.fromhex(value)) if value.strip("0") else None
+        elif key == "listen_port":
+            dump["listen_port"] = int(value)
+        elif key == "fwmark":
+            dump["fwmark"] = int(value)
+        elif key == "preshared_key":
+            raw = bytes.fromhex(value)
+            peer["preshared_key"] = fingerprint(encode_key(raw)) if raw != NO_KEY else None
+        elif key == "endpoint":
+            peer["endpoint"] = value
+        elif key == "persistent_keepalive_interval":
+            peer["persistent_keepalive"] = int(value)
+        elif key == "last_handshake_time_sec":
+            peer["last_handshake"] = int(value)
+        elif key == "last_handshake_time_nsec":
+            peer["last_handshake"] = handshake_time(peer["last_handshake"], int(value))
+        elif key in ("rx_bytes", "tx_bytes"):
+            peer[key] = int(value)
+        elif key == "allowed_ip":
+            peer["allowed_ips"].append(value)
+    return dump
+
+
+def decode_secrets(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
+    """Private and preshared keys of a get operation, as wireguard.open_device says."""
+    found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
+    peer = ""
+    for line in lines:
+        key, _equals, value = line.partition("=")
+        if key in ("private_key", "public_key", "preshared_key"):
+            raw = bytes.fromhex(value)
+            if key == "public_key":
+                peer = encode_key(raw)
+            elif raw != NO_KEY and key == "private_key":
+                found["private_key"] = encode_key(raw)
+            elif raw != NO_KEY:
+                found["preshared"][peer] = encode_key(raw)
+    return found
+
+
+class UserspaceDevice:
+    """One device of wireguard-go. Methods as wireguard.open_device says; each operation has its own connection."""
+
+    kind = "userspace"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.writes = 0
+
+    def dump(self) -> t.Dict[str, t.Any]:
+        """Read the device and all its peers."""
+        lines = self._operation("read", ["get=1"])
+        try:
+            return decode_dump(lines)
+        except (ValueError, KeyError):
+            # The line itself may be a private key: it is not repeated.
+            raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
+
+    def secrets(self) -> t.Dict[str, t.Any]:
+        """Read what a dump leaves out."""
+        try:
+            return decode_secrets(self._operation("read", ["get=1"]))
+        except (ValueError, KeyError):
+            raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
+
+    def configure(
+        self,
+        private_key: t.Optional[bytes] = None,
+        listen_port: t.Optional[int] = None,
+        fwmark: t.Optional[int] = None,
+    ) -> None:
+        """Set what is given, in one operation."""
+        lines = []
+        if private_key is not None:
+            lines.append("private_key=" + private_key.hex())
+        if listen_port is not None:
+            lines.append("listen_port={0}".format(listen_port))
+        if fwmark is not None:
+            lines.append("fwmark={0}".format(fwmark))
+        if lines:
+            self._set(lines)
+
+    def apply(self, steps: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Send steps in order, in one operation."""
+        if steps:
+            self._set(encode_steps(steps))
+
+    def _set(self, lines: t.List[str]) -> None:
+        self.writes += 1
+        self._operation("configure", ["set=1"] + lines)
+
+    def _operation(self, operation: str, lines: t.List[str]) -> t.List[str]:
+        """Send one operation and return the lines of its answer without the closing errno."""
+        try:
+            data = self._talk(("\n".join(lines) + "\n\n").encode("ascii"))
+        except OSError as error:
+            raise LinuxError(operation, self.name, "wireguard-go: " + os_reason(error)) from None
+        answer = data.decode("ascii", "replace").strip("\n").split("\n")
+        word, _equals, number = answer.pop().partition("=")
+        if word != "errno" or not is_digits(number[1:] if number.startswith("-") else number):
+            raise LinuxError(operation, self.name, "wireguard-go's answer has no end")
+        if int(number):
+            if abs(int(number)) == errno.EADDRINUSE:
+                raise LinuxError(operation, self.name, "its UDP port is taken by another program or device")
+            reason = os_reason(OSError(abs(int(number)), ""))
+            raise LinuxError(operation, self.name, "wireguard-go refused: " + reason)
+        return answer
+
+    def _talk(self, request: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+            connection.settimeout(_TIMEOUT)
+            connection.connect(socket_path(self.name))
+            connection.sendall(request)
+            parts: t.List[bytes] = []
+            size = 0
+            tail = b""
+            # An answer ends with "errno=N" and an empty line; wireguard-go keeps the connection open after it.
+            while not tail.endswith(b"\n\n"):
+                part = connection.recv(1 << 16)
+                if not part:
+                    break
+                parts.append(part)
+                tail = (tail + part)[-2:]
+                size += len(part)
+                if size > _MAX_ANSWER:
+                    raise OSError(errno.EMSGSIZE, "too long")
+            return b"".join(parts)
+
+    def close(self) -> None:
+        """Nothing is held between operations."""

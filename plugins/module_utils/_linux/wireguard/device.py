@@ -1,0 +1,69 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One WireGuard device, whoever implements it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import typing as t
+
+from ..errors import LinuxError
+from .control_socket import UserspaceDevice, socket_path
+from .netlink import KernelDevice
+
+Device = t.Union[KernelDevice, UserspaceDevice]
+
+KERNEL, USERSPACE = "kernel", "userspace"
+
+
+def open_device(name: str, kind: t.Optional[str] = None) -> Device:
+    """A device with ``kind`` (kernel or userspace), ``writes`` (messages sent that change something) and
+
+    * ``dump()``: see wg_values,
+    * ``secrets()``: ``{"private_key": text|None, "preshared": {public key: text}}``, for a root-only snapshot and nobody else,
+    * ``configure(private_key=bytes, listen_port=int, fwmark=int)``: sets what is given,
+    * ``apply(steps)``: steps of peer_set, in order,
+    * ``close()``.
+
+    kind: when the caller knows it from the link. Otherwise a control socket that answers decides, as ``wg`` does.
+    Every method raises LinuxError.
+    """
+    if kind is None:
+        kind = USERSPACE if socket_state(name) == "alive" else KERNEL
+    return UserspaceDevice(name) if kind == USERSPACE else KernelDevice(name)
+
+
+def socket_state(name: str) -> str:
+    """``absent``, ``stale`` (nobody listens any more), ``alive``, or ``other`` (no socket at all) for a name."""
+    path = socket_path(name)
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return "other"
+    except FileNotFoundError:
+        return "absent"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        probe.settimeout(5.0)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
+                return "stale"
+            raise LinuxError("reach", name, "its control socket does not answer") from None
+    return "alive"
+
+
+def remove_stale_socket(name: str) -> bool:
+    """Remove the control socket that a killed wireguard-go left behind. True when there was one."""
+    if socket_state(name) != "stale":
+        return False
+    try:
+        os.unlink(socket_path(name))
+    except FileNotFoundError:
+        return False
+    return True

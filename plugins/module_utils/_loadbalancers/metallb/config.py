@@ -1,0 +1,281 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""MetalLB's configuration up to 0.12, as a document: our peers and pools in it, everybody else's left alone (ccm 10.3).
+
+MetalLB reads it strictly and refuses all of it for one unknown key, so nothing is written that an older version does
+not know. Documents are never changed in place.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..._values.addresses import parse_network
+from ..._values.refused import ValueRefused
+from ..bgp.peer_selectors import ServiceKey, Spelling
+from ..bgp.values import NodeBgp
+from ..identities import DEFAULT_DOMAIN
+from ..spans import parse_span
+
+NODE, SERVICE = "node", "service"
+WITHHOLD, PLAIN = "withhold", "plain"
+PEERS, POOLS, SELECTORS = "peers", "address-pools", "node-selectors"
+Document = t.Dict[str, t.Any]
+Pair = t.Tuple[str, str]
+
+
+class Options(t.NamedTuple):
+    """``tracking``: peers stand for nodes, or go with the last Service. ``source_address`` None: with Services only.
+
+    ``passwords`` withhold leaves what is there; plain writes them into the ConfigMap, which many can read.
+    """
+
+    tracking: str = NODE
+    source_address: t.Optional[bool] = None
+    passwords: str = WITHHOLD
+    domain: str = DEFAULT_DOMAIN
+
+    @property
+    def spelling(self) -> Spelling:
+        """Of node selectors in the ConfigMap."""
+        return Spelling("match-labels", "match-expressions", self.domain)
+
+    @property
+    def writes_source(self) -> bool:
+        """Whether new peers say their source address (known to MetalLB since 0.11)."""
+        return self.source_address if self.source_address is not None else self.tracking == SERVICE
+
+
+class Config:
+    """One document being changed. ``managed`` are the (node, router) pairs that we wrote, now and before; ``notes`` for people."""
+
+    def __init__(self, document: t.Optional[t.Mapping[str, t.Any]], options: Options = Options(), managed: t.Iterable[Pair] = ()) -> None:
+        self.document: Document = copy.deepcopy(dict(document or {}))
+        self.options = options
+        self.managed = set(managed)
+        self.notes: t.List[str] = []
+        check_document(self.document)
+
+    # -- pools -----------------------------------------------------------------------------------------------------
+
+    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()) -> None:
+        """Map a Service's network; where peers go with Services, also those of the nodes. ``reserved`` as in remove_service."""
+        name = "/".join(key)
+        wanted = parse_network(network)
+        for pool in self._pools():
+            if network in reserved and _is_bare(pool, key, network):
+                pool["name"] = name
+        for pool in self._pools():
+            users = pool_users(pool)
+            if name in users and pool.get("addresses") != [network]:
+                self._drop_user(pool, name)
+        for pool in self._pools():
+            users = pool_users(pool)
+            if users and pool.get("addresses") == [network]:
+                pool["name"] = ",".join(sorted(users | {name}))
+                break
+        else:
+            if any(covers(pool, wanted) for pool in self._pools()):
+                # MetalLB would refuse the whole configuration for two pools that overlap; this one serves the address.
+                self.notes.append("{0} lies in another pool already; it is left to that pool".format(network))
+            else:
+                pool = {"protocol": "bgp", "name": name, "addresses": [network], "auto-assign": False}
+                self.document[POOLS] = self._pools() + [pool]
+        if self.options.tracking == SERVICE:
+            for node in nodes:
+                self._ensure_node(node, {key})
+
+    def remove_service(self, key: ServiceKey, network: str = "", reserved: t.Container[str] = ()) -> None:
+        """Take a Service out of its pool and out of the peers; what nobody uses any more goes.
+
+        ``reserved`` networks: some releases named a pool like the bare Service; such a one is ours if its only address
+        is one of them.
+        """
+        name = "/".join(key)
+        for pool in list(self._pools()):
+            if name in pool_users(pool):
+                self._drop_user(pool, name)
+            elif network in reserved and _is_bare(pool, key, network):
+                self.document[POOLS].remove(pool)
+        for peer in list(self._peers()):
+            selectors = peer.get(SELECTORS) or []
+            used_by = self.options.spelling.services(selectors)
+            if key in used_by:
+                self._set_services(peer, used_by - {key})
+
+    def sync_services(
+        self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()
+    ) -> None:
+        """Exactly these Services: others of ours go first, so that an address can change hands. Networks must be good ones."""
+        known = {user for pool in self._pools() for user in pool_users(pool)}
+        spelling = self.options.spelling
+        gone = {tuple(user.split("/", 1)) for user in known}
+        gone |= {key for peer in self._peers() for key in spelling.services(peer.get(SELECTORS) or [])}
+        for key in sorted(gone - set(services)):
+            self.remove_service(t.cast(ServiceKey, key))
+        nodes = list(nodes)
+        for key in sorted(services):
+            self.add_service(key, services[key], nodes, reserved)
+
+    def _pools(self) -> t.List[t.Dict[str, t.Any]]:
+        return self.document.get(POOLS) or []
+
+    def _drop_user(self, pool: t.Dict[str, t.Any], name: str) -> None:
+        users = pool_users(pool) - {name}
+        if users:
+            pool["name"] = ",".join(sorted(users))
+        else:
+            self.document[POOLS] = [other for other in self._pools() if other is not pool]
+
+    # -- peers -----------------------------------------------------------------------------------------------------
+
+    def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
+        """Peers of these nodes; where peers go with Services, for those that are known already."""
+        for node in nodes:
+            self._ensure_node(node, set())
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone from the cluster, and its peers with it."""
+        self._drop_peers(lambda node, _router, _selectors: node == name)
+        self.managed = {pair for pair in self.managed if pair[0] != name}
+
+    def sync_nodes(self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Optional[t.Container[str]] = None, key: t.Optional[ServiceKey] = None) -> None:
+        """Exactly the peers of these nodes. ``cluster_nodes``: also those without BGP (else: the nodes given); ``key``: for a Service."""
+        rows = list(nodes)
+        for node in rows:
+            self._ensure_node(node, {key} if key else set())
+        current = {(node.name, router) for node in rows for router in node.peers}
+        alive = cluster_nodes if cluster_nodes is not None else {node.name for node in rows}
+
+        def stale(node: str, router: str, selectors: t.List[t.Any]) -> bool:
+            if (node, router) in current:
+                return False
+            return node not in alive or (node, router) in self.managed or bool(self.options.spelling.services(selectors))
+
+        self._drop_peers(stale)
+        self.managed &= current
+
+    def _ensure_node(self, node: NodeBgp, services: t.Set[ServiceKey]) -> None:
+        spelling = self.options.spelling
+        if self.options.tracking == SERVICE and not services:
+            services = {key for peer in self._peers() for key in spelling.services(peer.get(SELECTORS) or [])}
+            if not services:
+                return  # nobody uses a peer yet
+        for router in node.peers:
+            found = [
+                peer
+                for peer in self._peers()
+                if peer.get("peer-address") == router and _serves(peer.get(SELECTORS), node.name, spelling)
+            ]
+            peer = found[0] if found else {}
+            self._describe(peer, node, router)
+            if self.options.tracking == SERVICE:
+                selectors = peer[SELECTORS]
+                merged = spelling.services(s for other in (found or [peer]) for s in other[SELECTORS])
+                peer[SELECTORS] = spelling.with_services(selectors, merged | services)
+            if not found:
+                self.document[PEERS] = self._peers() + [peer]
+            elif len(found) > 1:  # an earlier release appended instead of changing
+                self.document[PEERS] = [other for other in self._peers() if not any(other is extra for extra in found[1:])]
+            self.managed.add((node.name, router))
+
+    def _describe(self, peer: t.Dict[str, t.Any], node: NodeBgp, router: str) -> None:
+        peer.update({"my-asn": node.local_asn, "peer-asn": node.peer_asn, "peer-address": router})
+        if self.options.writes_source or peer.get("source-address"):
+            peer["source-address"] = node.source_ip
+        peer.setdefault(SELECTORS, [self.options.spelling.node(node.name)])
+        if self.options.passwords == WITHHOLD:
+            if node.password and peer.get("password") != node.password:
+                self.notes.append("the password of {0} is withheld from the ConfigMap".format(node.name))
+        elif node.password:
+            peer["password"] = node.password
+        elif peer.get("password"):
+            del peer["password"]
+
+    def _set_services(self, peer: t.Dict[str, t.Any], services: t.Set[ServiceKey]) -> None:
+        spelling = self.options.spelling
+        rest = spelling.with_services(peer[SELECTORS], services)
+        only_node = len(rest) == 1 and bool(spelling.node_of(rest[0]))
+        if services or not only_node or self.options.tracking == NODE:
+            peer[SELECTORS] = rest
+        else:
+            self.document[PEERS] = [other for other in self._peers() if other is not peer]
+
+    def _drop_peers(self, gone: t.Callable[[str, str, t.List[t.Any]], bool]) -> None:
+        spelling = self.options.spelling
+
+        def keeps(peer: t.Mapping[str, t.Any]) -> bool:
+            selectors = peer.get(SELECTORS)
+            if not isinstance(selectors, list) or not spelling.is_ours(selectors):
+                return True
+            return not gone(spelling.node_of(selectors[0]), str(peer.get("peer-address")), selectors)
+
+        peers = self._peers()
+        kept = [peer for peer in peers if keeps(peer)]
+        if len(kept) < len(peers):
+            self.document[PEERS] = kept
+
+    def _peers(self) -> t.List[t.Dict[str, t.Any]]:
+        return self.document.get(PEERS) or []
+
+
+def _serves(selectors: t.Any, node: str, spelling: Spelling) -> bool:
+    """Whether a peer of ours is this node's; what somebody added to its selectors does not make it his."""
+    if not isinstance(selectors, list) or not selectors or spelling.node_of(selectors[0]) != node:
+        return False
+    return spelling.is_ours(selectors) or bool(spelling.services(selectors))
+
+
+def check_document(document: t.Any) -> None:
+    """Raises ValueRefused ``config_parse`` for what MetalLB could not read either."""
+    if not isinstance(document, dict):
+        raise ValueRefused("config_parse", "the configuration is no mapping")
+    for name in (PEERS, POOLS):
+        rows = document.get(name)
+        if rows is not None and not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+            raise ValueRefused("config_parse", "{0} is no list of mappings".format(name))
+
+
+def pool_users(pool: t.Mapping[str, t.Any]) -> t.Set[str]:
+    """The Services (``namespace/name``) of one of our pools; nothing for a pool that is not ours."""
+    name = pool.get("name")
+    if not isinstance(name, str) or not _is_mapping(pool):
+        return set()
+    users = name.split(",")
+    return set(users) if all(len(user.split("/")) == 2 and all(user.split("/")) for user in users) else set()
+
+
+def _is_mapping(pool: t.Mapping[str, t.Any]) -> bool:
+    return pool.get("protocol") == "bgp" and pool.get("auto-assign") is False
+
+
+def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool:
+    return pool.get("name") == key[1] and _is_mapping(pool) and pool.get("addresses") == [network]
+
+
+def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:
+    """Whether a pool has an address of the network; what cannot be read has none."""
+    low, high = int(network[0]), int(network[-1])
+    for text in pool.get("addresses") or ():
+        try:
+            span = parse_span(text)
+        except ValueRefused:
+            continue
+        if span.version == network.version and span.first <= high and low <= span.last:
+            return True
+    return False
+
+
+def managed_text(pairs: t.Iterable[Pair]) -> str:
+    """The annotation ``<domain>/managed-peers``: what we wrote, for the run that takes it away."""
+    return ",".join("{0}={1}".format(node, router) for node, router in sorted(pairs))
+
+
+def parse_managed(text: t.Optional[str]) -> t.Set[Pair]:
+    """The inverse; what is no pair is left out, since anyone may write annotations."""
+    rows = [part.partition("=") for part in (text or "")[:262144].split(",")]
+    return {(node, router) for node, mark, router in rows if node and mark and router}

@@ -1,0 +1,323 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""MetalLB's custom resources from 0.13.2 on: pools, the advertisement and peers as they should be (ccm 10.4).
+
+Objects without our label are never changed; one of them under a name that we need is a conflict.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import typing as t
+
+from ..._values.addresses import parse_network
+from ..._values.refused import ValueRefused
+from ..bgp.peer_selectors import ServiceKey, Spelling
+from ..bgp.values import NodeBgp
+from ..identities import DEFAULT_DOMAIN
+from .config import NODE, SERVICE, covers
+from .names import ADVERTISEMENT, PEER, POOL, SECRET, hashed_names, peer_name, pool_names, secret_name, shared_peer_name
+
+NATIVE, FRR, NONE = "native", "frr", "none"
+SECRETS, PLAIN = "secret", "plain"
+Object = t.Dict[str, t.Any]
+Id = t.Tuple[str, str]
+VERSIONS = {POOL: "metallb.io/v1beta1", ADVERTISEMENT: "metallb.io/v1beta1", PEER: "metallb.io/v1beta2", SECRET: "v1"}
+
+
+class Options(t.NamedTuple):
+    """``peers`` native, frr (one per router, shared by all nodes) or none; ``passwords`` secret or plain."""
+
+    namespace: str = "metallb-system"
+    tracking: str = NODE
+    peers: str = NATIVE
+    passwords: str = SECRETS
+    label: t.Tuple[str, str] = ("cloud-provider", "equinix-metal")
+    advertisement: str = "equinix-metal-bgp-adv"
+    domain: str = DEFAULT_DOMAIN
+
+    @property
+    def spelling(self) -> Spelling:
+        """Of node selectors in BGPPeers."""
+        return Spelling("matchLabels", "matchExpressions", self.domain)
+
+
+class Resources:
+    """The objects of one namespace being changed; ``objects`` maps (kind, name) to what they should be."""
+
+    def __init__(self, existing: t.Iterable[t.Mapping[str, t.Any]], options: Options = Options()) -> None:
+        self.options = options
+        self.objects: t.Dict[Id, Object] = {}
+        self.notes: t.List[str] = []
+        for obj in existing:
+            self.objects[str(obj.get("kind")), str((obj.get("metadata") or {}).get("name"))] = copy.deepcopy(dict(obj))
+
+    # -- pools and the advertisement -------------------------------------------------------------------------------
+
+    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = ()) -> None:
+        """Map a Service's network. Raises ValueRefused ``conflict`` or ``asn_mismatch``, before anything is changed."""
+        rows = self._rows(list(nodes), False) if self.options.tracking == SERVICE else []
+        wanted = parse_network(network)
+        own = pool_names(key).pool
+        name = next((other for other in self._ours(POOL) if self._addresses(other) == [network]), own)
+        foreign = [other for kind, other in self.objects if kind == POOL and not self._is_ours(POOL, other)]
+        if any(covers(self._spec(POOL, other), wanted) for other in foreign):
+            # MetalLB refuses pools that overlap; the user's serves the address
+            self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
+            self._ensure(rows, {key})
+            return
+        self._check(POOL, name)
+        self._check(ADVERTISEMENT, self.options.advertisement)
+        for other in self._pools_of(key):
+            if other != name or (self._addresses(other) != [network] and self._users(other) - {key}):
+                self._drop_user(other, key)
+        if (POOL, name) in self.objects and self._users(name) - {key} and self._addresses(name) != [network]:
+            # named after us, but others still use its old address
+            name = "{0}-{1}".format(own, hashed_names(key).label_key[len("service-") :])
+        pool = self._make(POOL, name)
+        pool["spec"].update(addresses=[network], autoAssign=False)
+        self._label_user(pool, key)
+        self._advertise(name)
+        self._ensure(rows, {key})
+
+    def remove_service(self, key: ServiceKey) -> None:
+        """Take a Service out; what nobody uses any more goes."""
+        for name in self._pools_of(key):
+            self._drop_user(name, key)
+        spelling = self.options.spelling
+        for name in self._ours(PEER):
+            spec = self._spec(PEER, name)
+            used_by = spelling.services(spec.get("nodeSelectors") or ())
+            if key not in used_by:
+                continue
+            if used_by == {key} and self.options.tracking == SERVICE:
+                self._delete_peer(name)
+            else:
+                spec["nodeSelectors"] = spelling.with_services(spec["nodeSelectors"], used_by - {key})
+
+    def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
+        """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
+        for key in sorted(self.services() - set(services)):
+            self.remove_service(key)
+        rows, refused = list(nodes), {}
+        for key in sorted(services):
+            try:
+                self.add_service(key, services[key], rows)
+            except ValueRefused as error:
+                refused[key] = error
+        return refused
+
+    def services(self) -> t.Set[ServiceKey]:
+        """Those that use a pool or a peer of ours."""
+        spelling = self.options.spelling
+        known = {key for name in self._ours(POOL) for key in self._users(name)}
+        return known | {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
+
+    def networks(self) -> t.Dict[ServiceKey, t.Set[str]]:
+        """What our pools have for each Service."""
+        found: t.Dict[ServiceKey, t.Set[str]] = {}
+        for name in self._ours(POOL):
+            for key in self._users(name):
+                found.setdefault(key, set()).update(str(one) for one in self._addresses(name))
+        return found
+
+    def _advertise(self, pool: str) -> None:
+        default = self.options.advertisement
+        ours = self._ours(ADVERTISEMENT)
+        if ours and default not in ours:
+            return  # the user labelled one of his own as ours: that one announces
+        spec = self._make(ADVERTISEMENT, default)["spec"]
+        names = list(spec.get("ipAddressPools") or ())
+        spec["ipAddressPools"] = names if pool in names else names + [pool]
+
+    def _withdraw(self, pool: str) -> None:
+        default = self.options.advertisement
+        if not self._is_ours(ADVERTISEMENT, default):
+            return
+        spec = self._spec(ADVERTISEMENT, default)
+        names = list(spec.get("ipAddressPools") or ())
+        if pool in names:
+            names.remove(pool)
+            spec["ipAddressPools"] = names
+            if not names:
+                # an advertisement that names no pool announces all of them
+                del self.objects[ADVERTISEMENT, default]
+
+    def _users(self, name: str) -> t.Set[ServiceKey]:
+        meta = self.objects[POOL, name]["metadata"]
+        users = set()
+        for label, value in (meta.get("labels") or {}).items():
+            if not label.startswith("service-"):
+                continue
+            text = (meta.get("annotations") or {}).get("{0}/{1}".format(self.options.domain, label))
+            if text is not None and "/" in text:
+                namespace, _slash, service = text.partition("/")
+                users.add((namespace, service))
+            elif str(value).startswith("namespace-"):
+                users.add((str(value)[len("namespace-") :], label[len("service-") :]))
+        return users
+
+    def _label_user(self, pool: Object, key: ServiceKey) -> None:
+        meta = pool["metadata"]
+        labels = meta.setdefault("labels", {})
+        if key in self._users(meta["name"]):
+            return
+        names = pool_names(key)
+        if labels.get(names.label_key, names.label_value) != names.label_value:
+            names = hashed_names(key)  # a Service of the same name in another namespace shares the address
+        labels[names.label_key] = names.label_value
+        if names.hashed:
+            meta.setdefault("annotations", {})["{0}/{1}".format(self.options.domain, names.label_key)] = "/".join(key)
+
+    def _drop_user(self, name: str, key: ServiceKey) -> None:
+        meta = self.objects[POOL, name]["metadata"]
+        for names in (pool_names(key), hashed_names(key)):
+            annotation = "{0}/{1}".format(self.options.domain, names.label_key)
+            if (meta.get("labels") or {}).get(names.label_key) == names.label_value:
+                del meta["labels"][names.label_key]
+                (meta.get("annotations") or {}).pop(annotation, None)
+        if not self._users(name):
+            del self.objects[POOL, name]
+            self._withdraw(name)
+
+    def _pools_of(self, key: ServiceKey) -> t.List[str]:
+        return [name for name in self._ours(POOL) if key in self._users(name)]
+
+    def _addresses(self, name: str) -> t.List[str]:
+        return list(self._spec(POOL, name).get("addresses") or ())
+
+    # -- peers -----------------------------------------------------------------------------------------------------
+
+    def sync_nodes(self, nodes: t.Iterable[NodeBgp], key: t.Optional[ServiceKey] = None) -> None:
+        """Exactly the peers of these nodes; where peers go with Services, only once there are Services. Raises as add_service."""
+        rows = self._rows(list(nodes), True)
+        made = self._ensure(rows, {key} if key else set())
+        for name in self._ours(PEER):
+            if name not in made and self.options.peers != NONE:
+                self._delete_peer(name)
+
+    def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
+        """Peers of these nodes, beside those that are there. Raises as add_service."""
+        self._ensure(self._rows(list(nodes), False), set())
+
+    def remove_node(self, node: str) -> None:
+        """The node is gone from the cluster."""
+        spelling = self.options.spelling
+        for name in self._ours(PEER):
+            selectors = self._spec(PEER, name).get("nodeSelectors") or []
+            rest = [selector for selector in selectors if spelling.node_of(selector) != node]
+            if len(rest) == len(selectors):
+                continue
+            if any(spelling.service_of(selector) is None for selector in rest):
+                self._spec(PEER, name)["nodeSelectors"] = rest
+            else:
+                self._delete_peer(name)
+
+    def _rows(self, nodes: t.List[NodeBgp], exact: bool) -> t.List[Row]:
+        """The peers of nodes; shared ones also serve the nodes that they serve already, unless the nodes are all there are."""
+        if self.options.peers == NONE:
+            return []
+        rows = _own(nodes) if self.options.peers == NATIVE else _shared(nodes)
+        for name, node, router, names in rows:
+            self._check(PEER, name)
+            spec = self.objects.get((PEER, name), {}).get("spec") or {}
+            before = {self.options.spelling.node_of(selector) for selector in spec.get("nodeSelectors") or ()} - {""}
+            if self.options.peers == FRR and not exact and before - set(names):
+                if (spec.get("myASN"), spec.get("peerASN")) != (node.local_asn, node.peer_asn):
+                    raise ValueRefused("asn_mismatch", "other nodes use the router {0} with other autonomous systems".format(router))
+                names[:] = sorted(before | set(names))
+        return rows
+
+    def _ensure(self, rows: t.List[Row], services: t.Set[ServiceKey]) -> t.Set[str]:
+        spelling, by_service = self.options.spelling, self.options.tracking == SERVICE
+        if by_service and not services:
+            services = {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
+            if not services:
+                return set()  # nobody uses a peer yet
+        for name, node, router, names in rows:
+            peer = self._make(PEER, name)
+            self._describe(peer, name, node, router)
+            selectors = peer["spec"].get("nodeSelectors") or []
+            used_by = spelling.services(selectors) | (services if by_service else set())
+            foreign = [one for one in selectors if not spelling.node_of(one) and spelling.service_of(one) is None]
+            peer["spec"]["nodeSelectors"] = spelling.with_services([spelling.node(one) for one in names] + foreign, used_by)
+        return {row[0] for row in rows}
+
+    def _describe(self, peer: Object, name: str, node: NodeBgp, router: str) -> None:
+        spec = peer["spec"]
+        spec.update(myASN=node.local_asn, peerASN=node.peer_asn, peerAddress=router, peerPort=spec.get("peerPort") or 179)
+        if self.options.peers == FRR:
+            spec.pop("sourceAddress", None)
+        else:
+            spec["sourceAddress"] = node.source_ip
+        spec.pop("password", None)
+        spec.pop("passwordSecret", None)
+        secret = secret_name(name)
+        if node.password and self.options.passwords == SECRETS:
+            spec["passwordSecret"] = {"name": secret, "namespace": self.options.namespace}
+            made = self._make(SECRET, secret)
+            del made["spec"]
+            made.update(type="kubernetes.io/basic-auth", data={"password": base64.b64encode(node.password.encode()).decode("ascii")})
+        elif self._is_ours(SECRET, secret):
+            del self.objects[SECRET, secret]
+        if node.password and self.options.passwords == PLAIN:
+            spec["password"] = node.password
+
+    def _delete_peer(self, name: str) -> None:
+        del self.objects[PEER, name]
+        if self._is_ours(SECRET, secret_name(name)):
+            del self.objects[SECRET, secret_name(name)]
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def _ours(self, kind: str) -> t.List[str]:
+        return sorted(name for other, name in self.objects if other == kind and self._is_ours(kind, name))
+
+    def labelled(self, kind: str, name: str) -> bool:
+        """True for an object with the label of the cloud controller, which we and the original write."""
+        return self._is_ours(kind, name)
+
+    def _is_ours(self, kind: str, name: str) -> bool:
+        key, value = self.options.label
+        meta = self.objects.get((kind, name), {}).get("metadata") or {}
+        return (meta.get("labels") or {}).get(key) == value
+
+    def _spec(self, kind: str, name: str) -> t.Dict[str, t.Any]:
+        return self.objects[kind, name].setdefault("spec", {})
+
+    def _check(self, kind: str, name: str) -> None:
+        if (kind, name) in self.objects and not self._is_ours(kind, name):
+            raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
+
+    def _make(self, kind: str, name: str) -> Object:
+        """Ours under this name, made if there is none. Raises ValueRefused ``conflict`` when it is somebody else's."""
+        self._check(kind, name)
+        if (kind, name) not in self.objects:
+            meta = {"name": name, "namespace": self.options.namespace, "labels": dict([self.options.label])}
+            self.objects[kind, name] = {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": meta}
+        self.objects[kind, name].setdefault("spec", {})
+        return self.objects[kind, name]
+
+
+Row = t.Tuple[str, NodeBgp, str, t.List[str]]
+
+
+def _own(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:
+    """(peer's name, facts, router, nodes) with one peer for each node and router."""
+    return [(peer_name(node.name, index), node, router, [node.name]) for node in nodes for index, router in enumerate(node.peers)]
+
+
+def _shared(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:
+    """One peer for each router. Raises ValueRefused ``asn_mismatch`` where its nodes differ."""
+    rows: t.Dict[str, t.List[NodeBgp]] = {}
+    for node in sorted(nodes):
+        for router in node.peers:
+            rows.setdefault(router, []).append(node)
+    for router, users in sorted(rows.items()):
+        if len({(node.local_asn, node.peer_asn, node.password) for node in users}) > 1:
+            raise ValueRefused("asn_mismatch", "the nodes that share the router {0} differ in autonomous systems or password".format(router))
+    return [(shared_peer_name(router), users[0], router, [node.name for node in users]) for router, users in sorted(rows.items())]

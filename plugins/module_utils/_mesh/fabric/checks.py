@@ -1,0 +1,276 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Every check of an inventory, all findings at once. The rules of one cluster's devices are semaphore_config's."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.key_file import KEY_DIRECTORY
+from ..._values.addresses import overlaps, parse_network
+from ..._values.names import check_interface_name, parse_cluster_name, parse_subdomain
+from ..._values.ranges import overlapping_pairs
+from ..._values.refused import ValueRefused, quoted
+from ..semaphore import config as semaphore_config
+from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
+from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of
+from ..semaphore.peers import SOURCES
+from .groups import SHADOWED
+from .listen_ports import listen_ports
+from .variables import Finding, Variables, misspelt, read_findings
+
+__all__ = ["Finding", "check_definition"]
+
+#: No cluster can be granted these: half the Internet, the host itself, links and groups.
+_NEVER = [
+    parse_network(text)
+    for text in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")
+    + ("::/128", "::1/128", "::ffff:0:0/96", "64:ff9b::/96", "fe80::/10", "ff00::/8")
+]
+_RANGES = {
+    "pod_cidrs": "pod_subnet_invalid",
+    "service_cidrs": "bad_cidr",
+    "node_cidrs": "bad_cidr",
+    "wireguard_cidrs": "bad_cidr",
+}
+Clusters = t.Dict[str, t.Dict[str, t.Any]]
+
+
+def check_definition(
+    definition: t.Mapping[str, t.Any],
+) -> t.Tuple[str, Clusters, t.Dict[str, t.Dict[str, str]], t.List[Finding]]:
+    """(name, clusters, nodes, findings) in normal form; what cannot be read is left out or has its default."""
+    findings: t.List[Finding] = []
+    name = _fabric_name(definition.get("name"), findings)
+    raw = definition.get("clusters") or {}
+    if not isinstance(raw, dict):
+        findings.append(Finding("fabric", "clusters", "bad_type", "clusters is a mapping of name to variables"))
+        raw = {}
+    clusters: Clusters = {}
+    for cluster in sorted(raw, key=str):
+        clusters[str(cluster)] = _cluster(str(cluster), raw[cluster], raw, findings)
+    if len(clusters) < 2:
+        message = "a fabric joins at least two clusters, this one has {0}; add hosts to group clusters".format(
+            len(clusters)
+        )
+        findings.append(Finding("fabric", "clusters", "no_remotes", message))
+    _shared_aliases(clusters, findings)
+    _overlaps(clusters, findings)
+    _views(clusters, findings)
+    nodes = _nodes(definition.get("nodes") or {}, clusters, findings)
+    findings = _with_inventory(findings, read_findings(definition.get("findings")))
+    return name, clusters, nodes, sorted(set(findings), key=lambda item: (item.level, item.where, item.variable, item))
+
+
+def _with_inventory(findings: t.List[Finding], given: t.List[Finding]) -> t.List[Finding]:
+    """All findings; what is only the consequence of another one is left out."""
+    shadowed = {finding.where for finding in given if finding.word == SHADOWED and finding.level == "error"}
+    named = {finding.variable for finding in given}
+    own = [finding for finding in findings if not (finding.word == "pod_subnet_missing" and finding.where in shadowed)]
+    return given + [finding for finding in own if not (finding.word == "misspelt_variable" and finding.variable in named)]
+
+
+def _fabric_name(name: object, findings: t.List[Finding]) -> str:
+    if name == "":
+        message = "the fabric's name is empty; give multicluster_fabric a name, or leave it out for the default"
+        findings.append(Finding("fabric", "name", "fabric_name_invalid", message))
+        return "mesh"
+    try:
+        return parse_cluster_name("mesh" if name is None else name, "fabric_name_invalid")
+    except ValueRefused as error:
+        findings.append(Finding("fabric", "name", error.word, error.message))
+        return "mesh"
+
+
+def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.List[Finding]) -> t.Dict[str, t.Any]:
+    where = "clusters/{0}".format(name)
+    if raw is not None and not isinstance(raw, dict):
+        findings.append(Finding(where, "", "bad_type", "the variables of a cluster are a mapping"))
+    values = Variables(where, raw if isinstance(raw, dict) else {}, findings)
+    try:
+        parse_cluster_name(name)
+    except ValueRefused as error:
+        findings.append(Finding(where, "inventory_hostname", error.word, error.message))
+    cluster: t.Dict[str, t.Any] = {key: values.networks(key, word) for key, word in _RANGES.items()}
+    if not cluster["pod_cidrs"] and not values.given("pod_cidrs"):
+        message = "write pod_cidrs, the networks of the cluster's pods, for example pod_cidrs: [10.2.0.0/16]"
+        findings.append(Finding(where, "pod_cidrs", "pod_subnet_missing", message))
+    cluster["wireguard_port"] = values.integer("wireguard_port", "port_out_of_range")
+    cluster["wireguard_mtu"] = values.integer("wireguard_mtu", "mtu_out_of_range") or DEFAULT_MTU
+    for variable, word, default in (
+        ("wireguard_ports", "port_out_of_range", DEFAULT_PORT),
+        ("wireguard_mtus", "mtu_out_of_range", DEFAULT_MTU),
+    ):
+        given = values.integers(variable, word)
+        cluster[variable] = {remote: number or default for remote, number in given.items() if remote in others}
+        for remote in sorted(set(given) - set(map(str, others))):
+            message = "{0} is not a cluster of this fabric".format(quoted(remote))
+            findings.append(Finding(where, variable, "unknown_cluster", message))
+    cluster["device_alias"] = values.text("device_alias", None)
+    _device_name(where, name, cluster, findings)
+    cluster["endpoint_address_type"] = values.choice("endpoint_address_type", ADDRESS_TYPES)
+    cluster["allowed_ips_source"] = values.choice("allowed_ips_source", tuple(reversed(SOURCES)))
+    cluster["calico_ippools"] = values.choice("calico_ippools", ("auto", "always", "never"))
+    cluster["key_dir"] = values.text("key_dir", KEY_DIRECTORY)
+    if not str(cluster["key_dir"]).startswith("/"):
+        findings.append(Finding(where, "key_dir", "bad_path", "key_dir is an absolute path"))
+        cluster["key_dir"] = KEY_DIRECTORY
+    cluster["allow"] = values.texts("allow")
+    findings.extend(misspelt(where, raw if isinstance(raw, dict) else {}))
+    for variable in _RANGES:
+        cluster[variable] = [text for text in cluster[variable] if _possible(where, variable, text, findings)]
+    return cluster
+
+
+def _device_name(where: str, name: str, cluster: t.Dict[str, t.Any], findings: t.List[Finding]) -> None:
+    alias = cluster["device_alias"]
+    try:
+        check_device_name(name, alias)
+    except ValueRefused as error:
+        if alias is not None or error.word == "device_name_too_long":
+            findings.append(Finding(where, "device_alias", error.word, error.message))
+    try:
+        check_interface_name(device_of(name, alias))
+    except ValueRefused:
+        # The views below need device names that can be written down; the finding above stops the run.
+        cluster["device_alias"] = None
+
+
+def _possible(where: str, variable: str, text: str, findings: t.List[Finding]) -> bool:
+    network = parse_network(text)
+    for special in _NEVER:
+        if overlaps(special, network):
+            message = "{0} overlaps {1}, which no cluster can own; write its own networks".format(text, special)
+            findings.append(Finding(where, variable, _RANGES[variable], message))
+            return False
+    return True
+
+
+def _shared_aliases(clusters: Clusters, findings: t.List[Finding]) -> None:
+    seen: t.Dict[str, str] = {}
+    for name in sorted(clusters):
+        short = clusters[name]["device_alias"] or name
+        if short in seen:
+            message = "clusters {0} and {1} would both have devices named {2}; write another device_alias".format(
+                quoted(seen[short]), quoted(name), quoted(device_of(short))
+            )
+            findings.append(Finding("clusters/{0}".format(name), "device_alias", "duplicate_device_alias", message))
+        seen.setdefault(short, name)
+
+
+def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
+    """Pod, service and WireGuard ranges are disjoint from everything; node ranges may share a network."""
+    labelled = [
+        (parse_network(text), (name, variable))
+        for name in sorted(clusters)
+        for variable in _RANGES
+        for text in clusters[name][variable]
+    ]
+
+    def both_nodes(first: t.Tuple[str, str], second: t.Tuple[str, str]) -> bool:
+        return first[1] == "node_cidrs" and second[1] == "node_cidrs"
+
+    for (outer, first), (inner, second) in overlapping_pairs(labelled, both_nodes):
+        pods = "pod_cidrs" in (first[1], second[1])
+        findings.append(
+            Finding(
+                "clusters/{0}".format(second[0]),
+                second[1],
+                "pod_subnet_overlap" if pods else "range_overlap",
+                "{0} overlaps {1} in {2} of clusters/{3}; write networks that do not overlap".format(
+                    inner, outer, first[1], first[0]
+                ),
+            )
+        )
+
+
+def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
+    """Check the devices of each cluster's nodes with the rules of semaphore_config.
+
+    What hundreds of views say about one variable is said once.
+    """
+    said: t.Set[t.Tuple[str, str, str]] = set()
+    for local in sorted(clusters):
+        for problem in semaphore_config.problems(semaphore_view(clusters, local)):
+            remote = problem.remote
+            single, several = _VARIABLES[problem.key]
+            own = remote in clusters[local][several]
+            where = "clusters/{0}".format(local if own else remote)
+            variable = several if own else single
+            if (where, variable, problem.word) in said:
+                continue
+            said.add((where, variable, problem.word))
+            hint = "write {0} for clusters/{1}, or {2}: {{{1}: ...}} for clusters/{3}".format(
+                single, remote, several, local
+            )
+            findings.append(Finding(where, variable, problem.word, "{0}; {1}".format(problem.message, hint)))
+
+
+#: Setting of the configuration -> variable of the remote, and of the local cluster per remote.
+_VARIABLES = {
+    "wgListenPort": ("wireguard_port", "wireguard_ports"),
+    "wgDeviceMTU": ("wireguard_mtu", "wireguard_mtus"),
+}
+
+
+def semaphore_view(clusters: Clusters, local: str) -> t.List[t.Dict[str, t.Any]]:
+    """The devices of this cluster's nodes, as semaphore_config has them."""
+    mine, ports = clusters[local], listen_ports(clusters, local)
+    return [
+        {"name": name, "wgListenPort": ports[name], "wgDeviceMTU": mine["wireguard_mtus"].get(name, clusters[name]["wireguard_mtu"])}
+        for name in sorted(clusters)
+        if name != local
+    ]
+
+
+def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[str, t.Dict[str, str]]:
+    nodes: t.Dict[str, t.Dict[str, str]] = {}
+    seen: t.Dict[t.Tuple[str, str], str] = {}
+    for host, variables in sorted(_node_rows(raw), key=lambda row: (row[0], str(row[1]))):
+        where = "nodes/{0}".format(host)
+        cluster = variables.get("multicluster_cluster")
+        if not cluster:
+            message = "write multicluster_cluster, the name of the cluster that this node belongs to"
+            findings.append(Finding(where, "multicluster_cluster", "cluster_missing", message))
+            continue
+        if not isinstance(cluster, str):
+            message = "a node belongs to one cluster; multicluster_cluster is {0}".format(quoted(cluster))
+            findings.append(Finding(where, "multicluster_cluster", "node_in_two_clusters", message))
+            continue
+        if host in nodes:
+            if nodes[host]["cluster"] != cluster:
+                message = "the host is listed under {0} and {1}".format(quoted(nodes[host]["cluster"]), quoted(cluster))
+                findings.append(Finding(where, "multicluster_cluster", "node_in_two_clusters", message))
+            continue
+        if cluster not in clusters:
+            message = "{0} is not in group clusters, which has {1}".format(quoted(cluster), ", ".join(sorted(clusters)))
+            findings.append(Finding(where, "multicluster_cluster", "unknown_cluster", message))
+            continue
+        name = variables.get("node_name") or host
+        try:
+            parse_subdomain(name)
+        except ValueRefused as error:
+            message = "{0}; write node_name, the name of its Node object".format(error.message)
+            findings.append(Finding(where, "node_name", error.word, message))
+            continue
+        if (cluster, name) in seen:
+            message = "hosts {0} and {1} are both node {2} of cluster {3}; write node_name for one of them".format(
+                quoted(seen[(cluster, name)]), quoted(host), quoted(name), cluster
+            )
+            findings.append(Finding(where, "node_name", "duplicate_node_name", message))
+            continue
+        seen[(cluster, name)] = host
+        nodes[host] = {"cluster": cluster, "node_name": name}
+        findings.extend(misspelt(where, variables, ("multicluster_cluster", "node_name")))
+    return nodes
+
+
+def _node_rows(raw: t.Any) -> t.List[t.Tuple[str, t.Mapping[str, t.Any]]]:
+    """Rows of (host, variables). A list of ``{"name": host, ...}`` may name one host twice."""
+    if isinstance(raw, dict):
+        return [(str(host), values if isinstance(values, dict) else {}) for host, values in raw.items()]
+    rows = raw if isinstance(raw, (list, tuple)) else ()
+    return [(str(row.get("name")), row) for row in rows if isinstance(row, dict)]

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Groups and hosts of the inventory: who has a variable, in words, and groups that stand in a cluster's way."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._values.refused import quoted
+from .variables import Finding
+
+_SHOWN = 3
+#: The word of a finding that is the real cause of every variable which a cluster's host seems to lack.
+SHADOWED = "group_named_like_cluster"
+
+
+def placer(groups: t.Mapping[str, t.Sequence[str]]) -> t.Callable[[t.Sequence[str]], str]:
+    """A function that names hosts by their group where there is one: ``all hosts``, ``group aws_nodes``, ``host a``, ``hosts a, b``."""
+    everyone = {host for hosts in groups.values() for host in hosts}
+    by_hosts: t.Dict[t.FrozenSet[str], str] = {}
+    for group in sorted(groups):
+        if group not in ("all", "ungrouped") and len(groups[group]) > 1:
+            by_hosts.setdefault(frozenset(groups[group]), group)
+
+    def place(hosts: t.Sequence[str]) -> str:
+        if len(hosts) > 1 and set(hosts) == everyone:
+            return "all hosts"
+        group = by_hosts.get(frozenset(hosts))
+        if group is not None:
+            return "group {0}".format(group)
+        if len(hosts) == 1:
+            return "host {0}".format(hosts[0])
+        more = " and {0} more".format(len(hosts) - _SHOWN) if len(hosts) > _SHOWN else ""
+        return "hosts {0}{1}".format(", ".join(sorted(hosts)[:_SHOWN]), more)
+
+    return place
+
+
+def check_groups(
+    groups: t.Mapping[str, t.Sequence[str]],
+    clusters_group: str,
+    clusters: t.Mapping[str, object],
+    without_pods: t.Collection[str],
+    with_pods: t.Collection[str],
+) -> t.List[Finding]:
+    """Clusters without hosts, and groups with a cluster's name.
+
+    clusters: {host: its multicluster_cluster}. without_pods: hosts of the clusters' group that lack pod_cidrs. with_pods: all hosts
+    that have them: Ansible gives what is written for the host to a group of the same name that it read before.
+    """
+    found = []
+    used = {str(cluster) for cluster in clusters.values()}
+    for cluster in sorted(groups.get(clusters_group, ())):
+        where = "clusters/{0}".format(cluster)
+        if cluster in groups:
+            taken = cluster in without_pods and (not groups[cluster] or set(groups[cluster]) & set(with_pods))
+            message = "a group has the name of this cluster's host, {0}, and Ansible ".format(quoted(cluster))
+            message += "gave the host's variables, pod_cidrs too, to it" if taken else "gives the variables of one to the other when it reads the group first"
+            message += "; rename the group, for example to {0}_nodes".format(cluster)
+            found.append(Finding(where, "inventory_hostname", SHADOWED, message, "error" if taken else "warning"))
+        if cluster not in used:
+            message = "no host has multicluster_cluster: {0}, so no node of it joins the mesh; write it for the hosts of the cluster".format(cluster)
+            found.append(Finding(where, "multicluster_cluster", "cluster_without_hosts", message, "warning"))
+    return found
+
+
+def check_machines(rows: t.Iterable[t.Tuple[str, t.Sequence[str]]]) -> t.List[Finding]:
+    """Machines that are nodes under two names, which would undo each other's work. rows: (address, the hosts that it leads to)."""
+    found = []
+    for address, hosts in sorted(rows):
+        first, *others = sorted(hosts)
+        for host in others:
+            message = "its address {0} is also that of {1}: one machine cannot be two nodes; remove one, or write its own ansible_host".format(
+                quoted(address), quoted(first)
+            )
+            found.append(Finding("nodes/{0}".format(host), "ansible_host", "machine_twice", message))
+    return found
+
+
+def check_capabilities(
+    variable: str, rows: t.Iterable[t.Tuple[t.Any, t.Sequence[str]]], clusters: t.Collection[str], nodes: t.Collection[str]
+) -> t.List[Finding]:
+    """A list of capabilities that not everybody has: one cluster speaks for all, and nodes announce what their own list says.
+
+    rows: (value, the hosts that have it). Nodes that say nothing agree, unless there is something to announce.
+    """
+    of: t.Dict[str, t.FrozenSet[str]] = {}
+    for value, hosts in rows:
+        if isinstance(value, (list, tuple)):
+            of.update((host, frozenset(map(str, value))) for host in hosts)
+    said = {cluster: of.get(cluster, frozenset()) for cluster in clusters}
+    first = said[min(said)] if said else frozenset()
+    others = [(cluster, said[cluster]) for cluster in sorted(said) if said[cluster] != first]
+    others += [(node, of[node]) for node in sorted(nodes) if node in of and of[node] != first]
+    if "loadbalancers" in first:
+        others += [(node, frozenset()) for node in sorted(nodes) if node not in of]
+    if not others:
+        return []
+    host, differs = others[0]
+    message = "{0} says {1}, but {2} says {3}{4}; write it once, in group_vars/all".format(
+        min(said) if said else "no cluster", _listed(first), host, _listed(differs), " and so do others" if len(others) > 1 else ""
+    )
+    return [Finding("group all", variable, "capabilities_differ", message)]
+
+
+def _listed(names: t.Collection[str]) -> str:
+    return "[{0}]".format(", ".join(sorted(quoted(name).strip("'") for name in names)))

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The fabric: clusters and nodes as the inventory declares them, validated at once (semaphore 2.1, 3.1; decision 37).
+
+A cluster's variables (all optional but pod_cidrs):
+
+pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs
+    What the cluster is granted: lists of networks, or one as text.
+wireguard_port, wireguard_mtu
+    UDP port (0: found by listen_ports) and MTU of the device that nodes of the *other* clusters use towards this one.
+wireguard_ports, wireguard_mtus
+    {remote: value}: exceptions on this cluster's own nodes.
+device_alias
+    Stands for the cluster in device names, when its name has more than five characters.
+endpoint_address_type, allowed_ips_source, calico_ippools, key_dir, allow
+    Choices of the capabilities.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..semaphore.device import TXQUEUELEN, device_of, routes_of
+from .checks import Finding, check_definition
+from .listen_ports import listen_ports
+
+GRANTS = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
+
+
+class InventoryRefused(Exception):
+    """The inventory has errors; ``findings`` lists them all as {where, variable, word, message}."""
+
+    def __init__(self, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        self.findings = list(findings)
+        lines = ["{where}: {variable}: {message} [{word}]".format(**finding) for finding in self.findings]
+        super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
+
+
+class Fabric:
+    """A validated definition. ``clusters`` and ``nodes`` are plain data in normal form, see ``to_dict``."""
+
+    def __init__(
+        self, name: str, clusters: t.Dict[str, t.Dict[str, t.Any]], nodes: t.Dict[str, t.Dict[str, str]]
+    ) -> None:
+        self.name, self.clusters, self.nodes = name, clusters, nodes
+
+    def to_dict(self) -> t.Dict[str, t.Any]:
+        """Plain JSON: {name, clusters: {name: variables with defaults}, nodes: {host: {cluster, node_name}}}."""
+        return {"name": self.name, "clusters": self.clusters, "nodes": self.nodes}
+
+    @classmethod
+    def from_dict(cls, data: t.Mapping[str, t.Any]) -> "Fabric":
+        """The inverse of to_dict. Nothing is checked again."""
+        return cls(data["name"], dict(data["clusters"]), dict(data["nodes"]))
+
+    def grants(self) -> t.Dict[str, t.Dict[str, t.List[str]]]:
+        """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""
+        return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
+
+    def remotes(self, local: str, announced: t.Optional[t.Mapping[str, int]] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
+        """What every node of a cluster has per remote, by name. announced: ports that work now, see listen_ports.
+
+        {device, listen_port, mtu, txqueuelen, pod_subnets, routes: [{dst, dev, scope, table}], private_key_file}.
+        """
+        mine, ports = self.clusters[local], listen_ports(self.clusters, local, announced)
+        found = {}
+        for name in sorted(self.clusters):
+            if name == local:
+                continue
+            remote = self.clusters[name]
+            device = device_of(name, remote["device_alias"])
+            found[name] = {
+                "device": device,
+                "listen_port": ports[name],
+                "mtu": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
+                "txqueuelen": TXQUEUELEN,
+                "pod_subnets": list(remote["pod_cidrs"]),
+                "routes": routes_of(device, remote["pod_cidrs"]),
+                "private_key_file": "{0}/{1}.key".format(mine["key_dir"].rstrip("/"), device),
+            }
+        return found
+
+    def hosts_of(self, cluster: str) -> t.Dict[str, str]:
+        """{inventory host: node name} of one cluster."""
+        return {host: node["node_name"] for host, node in self.nodes.items() if node["cluster"] == cluster}
+
+
+def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Finding]]:
+    """The fabric of an inventory and everything that is wrong with it, sorted.
+
+    definition: {"name": str, "clusters": {name: {variables}}, "nodes": {host: {"multicluster_cluster": cluster,
+    "node_name": name}}, "findings": [{where, variable, word, message, level}], those of the inventory as a whole}. The Fabric
+    holds what could be read and is fit for use only when no finding is an error (``errors``).
+    """
+    name, clusters, nodes, findings = check_definition(definition)
+    return Fabric(name, clusters, nodes), findings
+
+
+def errors(findings: t.Iterable[Finding]) -> t.List[Finding]:
+    """The findings that forbid a run; the rest are warnings."""
+    return [finding for finding in findings if finding.level == "error"]

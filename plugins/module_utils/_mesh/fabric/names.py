@@ -1,0 +1,211 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Names of the inventory's variables: what begins like one of ours and is none of ours would have no effect, silently."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import typing as t
+
+from ..._values.refused import quoted
+from .variables import Finding
+
+#: Findings beyond these are counted only: an inventory of somebody else's has one per name, whatever the number of hosts.
+MAX_FINDINGS = 100
+#: How near a name must be to be what was meant; nearer still where the name need not be meant for us at all.
+_NEAR, _VERY_NEAR = 0.6, 0.85
+_LONGEST = 64
+#: A name with more of these has another meaning.
+_MOST_SLIPS = 3
+
+Hosts = t.Sequence[str]
+
+
+class Known(t.NamedTuple):
+    """The names of the collection.
+
+    ``names``: every variable; ``prefixes``: what only our variables begin with; ``shared``: prefixes that others use too;
+    ``foreign``: names of others that are near to ours; ``command_line``: variables that Ansible reads before it knows hosts;
+    ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
+    ``types``: {variable: a key of inventory_values._CHECKS}.
+    """
+
+    names: t.FrozenSet[str]
+    prefixes: t.Tuple[str, ...]
+    shared: t.Tuple[str, ...]
+    foreign: t.FrozenSet[str]
+    command_line: t.FrozenSet[str]
+    choices: t.Mapping[str, t.Tuple[str, ...]]
+    of_hosts: t.FrozenSet[str]
+    types: t.Mapping[str, str]
+
+
+def check_names(
+    given: t.Mapping[str, Hosts],
+    known: Known,
+    place: t.Callable[[Hosts], str],
+    elsewhere: t.Collection[str] = (),
+    not_ours: t.Iterable[str] = (),
+) -> t.List[Finding]:
+    """What is wrong with names of variables, as many hosts as may have them.
+
+    given: {variable: hosts that have it}. place: hosts to words such as ``group aws_nodes``. elsewhere: what was given on the
+    command line. not_ours: names and patterns that the inventory declares to be something else's.
+    """
+    spared, typos = _Spared(known, not_ours), _Typos(known.names)
+    found: t.List[Finding] = []
+    for name in sorted(given):
+        if spared.covers(name):
+            continue
+        if name in known.command_line and name not in elsewhere:
+            found.append(_no_effect(name, place(given[name]), known))
+        elif name in known.names:
+            continue
+        elif name.startswith(known.prefixes):
+            found.append(_unknown(name, _where(name, given, place, elsewhere), known))
+        else:
+            typo_of = typos.of(name)
+            near = typo_of or (_nearest(name, known.names, _VERY_NEAR) if _resembles(name, known) else None)
+            if near:
+                message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near)
+                where = _where(name, given, place, elsewhere)
+                level = "error" if typo_of or name.startswith(known.shared) else "warning"
+                found.append(Finding(where, name[:_LONGEST], "misspelt_variable", message + _WAY_OUT.format(quoted(name)), level))
+    return _bounded(found)
+
+
+def check_choices(
+    rows: t.Iterable[t.Tuple[str, t.Any, Hosts]], known: Known, place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
+) -> t.List[Finding]:
+    """Values that are none of a variable's choices. rows: (variable, value, the hosts that have this value)."""
+    found: t.List[Finding] = []
+    for name, value, hosts in rows:
+        choices = known.choices[name]
+        where = "command line" if name in elsewhere else place(hosts)
+        if name.endswith("_capabilities") and not isinstance(value, (list, tuple)):
+            shown = value if isinstance(value, str) and value in choices else choices[0]
+            message = "{0} is a list, not {1}; write {0}: [{2}]".format(name, quoted(value), shown)
+            found.append(Finding(where, name, "bad_type", message))
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if item not in choices:
+                near = _nearest(str(item), choices, _NEAR)
+                message = "{0} is none of {1}{2}".format(quoted(item), ", ".join(choices), "; did you mean {0}?".format(near) if near else "")
+                found.append(Finding(where, name, "bad_choice", message))
+    return _bounded(found)
+
+
+_WAY_OUT = " If it is something else's, list it in multicluster_foreign_variables: [{0}]"
+
+
+class _Spared:
+    """Names that somebody else answers for."""
+
+    def __init__(self, known: Known, not_ours: t.Iterable[str]) -> None:
+        self._names, self._patterns = set(known.foreign), []
+        for item in not_ours:
+            if any(char in item for char in "*?["):
+                self._patterns.append(item)
+            else:
+                self._names.add(item)
+
+    def covers(self, name: str) -> bool:
+        """Whether a variable is none of our business."""
+        return name in self._names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
+
+
+class _Typos:
+    """Names that are one slip of a finger away from one of ours: a letter too many, missing or wrong, or two swapped."""
+
+    def __init__(self, names: t.Iterable[str]) -> None:
+        self._by_length: t.Dict[int, t.List[str]] = {}
+        for name in sorted(names):
+            self._by_length.setdefault(len(name), []).append(name)
+
+    def of(self, name: str) -> t.Optional[str]:
+        """The variable that was meant, wherever the slip is, also in the prefix. Cheap enough for every name of an inventory."""
+        lengths = (len(name), len(name) - 1, len(name) + 1)
+        return next((known for length in lengths for known in self._by_length.get(length, ()) if _one_slip(name, known)), None)
+
+
+def _one_slip(one: str, other: str) -> bool:
+    at = next((index for index, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
+    left, right = one[at:], other[at:]
+    return left[1:] == right[1:] or left[1:] == right or left == right[1:] or (left[1::-1] == right[:2] and left[2:] == right[2:])
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters are too many, missing, wrong or swapped with the next one."""
+    before: t.List[int] = []
+    row = list(range(len(other) + 1))
+    for index, letter in enumerate(one, 1):
+        before, last, row = row, before, [index]
+        for column, wanted in enumerate(other, 1):
+            best = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != wanted))
+            if last and column > 1 and letter == other[column - 2] and wanted == one[index - 2]:
+                best = min(best, last[column - 2] + 1)
+            row.append(best)
+    return row[-1]
+
+
+def _where(name: str, given: t.Mapping[str, Hosts], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str]) -> str:
+    return "command line" if name in elsewhere else place(given[name])
+
+
+def _no_effect(name: str, where: str, known: Known) -> Finding:
+    near = _nearest(name, known.of_hosts, _VERY_NEAR)
+    message = "{0} has no effect in the inventory, since Ansible reads it before it knows any host; write -e {0}=... instead".format(name)
+    if near:
+        message += "; or did you mean {0}?".format(near)
+    return Finding(where, name, "command_line_only", message)
+
+
+def _unknown(name: str, where: str, known: Known) -> Finding:
+    near = _meant(name, known)
+    message = "{0} is no variable of this collection and has no effect".format(quoted(name))
+    message += "; did you mean {0}?".format(near) if near else "; remove it."
+    return Finding(where, name[:_LONGEST], "unknown_variable", message + _WAY_OUT.format(quoted(name)))
+
+
+def _meant(name: str, known: Known) -> t.Optional[str]:
+    """What a name with one of our prefixes was meant to be. A prefix alone makes any two names alike, so what follows it decides."""
+    text = _plain(name)
+    rest = len(text) - max(len(prefix) for prefix in known.prefixes if name.startswith(prefix))
+    allowed = min(_MOST_SLIPS, max(1, rest // 3))
+    slips = {near: _slips(text, near) for near in difflib.get_close_matches(text, sorted(known.names), 5, _NEAR)}
+    return next((near for near in sorted(slips, key=lambda near: slips[near]) if slips[near] <= allowed), None)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")[:_LONGEST]
+
+
+def _nearest(name: str, names: t.Iterable[str], cutoff: float) -> t.Optional[str]:
+    found = difflib.get_close_matches(_plain(name), sorted(names), 1, cutoff)
+    return found[0] if found else None
+
+
+def _resembles(name: str, known: Known) -> bool:
+    """Whether a name begins almost as ours do, a test that is cheap enough for every name of an inventory."""
+    if len(name) > _LONGEST or "_" not in name or name.startswith(("ansible_", "__")):
+        return False
+    if name.startswith(known.shared):
+        return True
+    for prefix in known.prefixes:
+        head = "_".join(name.lower().split("_")[: prefix.count("_")]) + "_"
+        if head[:1] == prefix[:1] and abs(len(head) - len(prefix)) <= 2 and len(prefix) > 5:
+            matcher = difflib.SequenceMatcher(None, head, prefix)
+            if matcher.quick_ratio() >= _VERY_NEAR and matcher.ratio() >= _VERY_NEAR:
+                return True
+    return False
+
+
+def _bounded(found: t.List[Finding]) -> t.List[Finding]:
+    if len(found) <= MAX_FINDINGS:
+        return found
+    message = "{0} more of this kind".format(len(found) - MAX_FINDINGS)
+    return [*found[:MAX_FINDINGS], found[MAX_FINDINGS]._replace(variable="", message=message)]

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Node objects of one cluster as an API server gave them, reduced to what a mesh needs. All of it is a claim."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._plan.plan import Refusal
+from ..._values.names import parse_subdomain
+from ..._values.refused import ValueRefused, quoted
+from .claims import label_of
+
+#: More nodes than any cluster has (Kubernetes supports 5,000); beyond it the answer is an attack (threat T21).
+MAX_NODES = 20000
+
+
+class Listing(t.NamedTuple):
+    """Nodes by name, what was left out, and why the listing as a whole failed (None: it is complete)."""
+
+    nodes: t.Dict[str, t.Dict[str, t.Any]]
+    refused: t.List[Refusal]
+    failure: t.Optional[t.Dict[str, str]]
+
+
+def read_listing(cluster: str, listing: t.Any) -> Listing:
+    """One cluster's part of the listings: ``{"nodes": [Node]}`` or ``{"error": {reason, message}}``.
+
+    A node becomes {name, podCIDR, podCIDRs, annotations, labels, addresses}. Anything that is no Node is refused by name.
+    """
+    problem = _failure(listing)
+    if problem is not None:
+        return Listing({}, [], dict(problem, cluster=cluster))
+    nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
+    refused = []
+    for item in listing["nodes"]:
+        metadata = _mapping(item, "metadata")
+        try:
+            name = parse_subdomain(metadata.get("name"))
+        except ValueRefused as error:
+            refused.append(Refusal(label_of(cluster, metadata.get("name")), error.word, error.message))
+            continue
+        spec = _mapping(item, "spec")
+        nodes[name] = {
+            "name": name,
+            "podCIDR": spec.get("podCIDR"),
+            "podCIDRs": spec.get("podCIDRs"),
+            "annotations": _mapping(metadata, "annotations"),
+            "labels": _mapping(metadata, "labels"),
+            "addresses": _list(_mapping(item, "status"), "addresses"),
+        }
+    return Listing(nodes, refused, None)
+
+
+def _failure(listing: t.Any) -> t.Optional[t.Dict[str, str]]:
+    if not isinstance(listing, dict):
+        return {"reason": "source_incomplete", "message": "the cluster was not listed"}
+    if listing.get("error") is not None:
+        error = listing["error"] if isinstance(listing["error"], dict) else {"message": listing["error"]}
+        return {
+            "reason": str(error.get("reason") or "source_incomplete"),
+            "message": str(error.get("message") or "the cluster could not be listed"),
+        }
+    nodes = listing.get("nodes")
+    if not isinstance(nodes, list):
+        return {"reason": "source_incomplete", "message": "the listing holds no list but {0}".format(quoted(nodes))}
+    if len(nodes) > MAX_NODES:
+        message = "the cluster answers with {0} nodes, more than {1}".format(len(nodes), MAX_NODES)
+        return {"reason": "source_incomplete", "message": message}
+    return None
+
+
+def _mapping(value: t.Any, key: str) -> t.Dict[str, t.Any]:
+    inner = value.get(key) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _list(value: t.Mapping[str, t.Any], key: str) -> t.List[t.Any]:
+    inner = value.get(key)
+    return inner if isinstance(inner, list) else []
+
+
+def nodes_without_host(listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, t.List[str]]:
+    """{cluster: names of its nodes that no host of the inventory stands for}, of clusters some of whose nodes are in it.
+
+    hosts: {cluster: node names of the inventory}. A cluster without any is one that is only read.
+    """
+    found = {}
+    for cluster, names in sorted(hosts.items()):
+        missing = [name for name in sorted(read_listing(cluster, listings.get(cluster)).nodes) if name not in names] if names else []
+        if missing:
+            found[cluster] = missing
+    return found

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Reading a cluster's inventory variables: types, defaults and near misses."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ..._values.addresses import parse_network
+from ..._values.numbers import parse_decimal
+from ..._values.refused import ValueRefused, quoted
+
+#: What a cluster's host may carry for this collection, all capabilities together.
+CLUSTER_VARIABLES = (
+    "pod_cidrs",
+    "service_cidrs",
+    "node_cidrs",
+    "wireguard_cidrs",
+    "wireguard_port",
+    "wireguard_ports",
+    "wireguard_mtu",
+    "wireguard_mtus",
+    "device_alias",
+    "endpoint_address_type",
+    "allowed_ips_source",
+    "calico_ippools",
+    "key_dir",
+    "allow",
+    "kubeconfig",
+    "context",
+    "multicluster_cluster",
+    "node_name",
+)
+#: Names that are near to ours, are somebody else's, and common.
+_FOREIGN_PREFIXES = ("ansible_", "kube_", "k8s_", "calico_", "bgp_", "metallb_", "kubespan_", "kilo_", "group_")
+
+
+class Finding(t.NamedTuple):
+    """One thing to mend in the inventory: where (``clusters/aws``), which variable, reason word, what to write."""
+
+    where: str
+    variable: str
+    word: str
+    message: str
+    level: str = "error"
+
+
+def read_findings(given: object) -> t.List[Finding]:
+    """Findings that were made where the whole inventory is known, as dictionaries."""
+    rows = given if isinstance(given, (list, tuple)) else ()
+    return [
+        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "word", "message")))._replace(level=str(row.get("level") or "error"))
+        for row in rows
+        if isinstance(row, dict)
+    ]
+
+
+class Variables:
+    """The variables of one inventory host. A value of the wrong form becomes a finding and its default."""
+
+    def __init__(self, where: str, values: t.Mapping[str, t.Any], findings: t.List[Finding]) -> None:
+        self._where, self._values, self._findings = where, values, findings
+
+    def given(self, variable: str) -> bool:
+        """True when the variable has any value but null, an empty text or an empty list."""
+        return self._values.get(variable) not in (None, "", [], {})
+
+    def _report(self, variable: str, word: str, message: str) -> None:
+        self._findings.append(Finding(self._where, variable, word, message))
+
+    def networks(self, variable: str, word: str) -> t.List[str]:
+        """A list of networks with host bits masked; a single one may be written as text."""
+        value = self._values.get(variable)
+        if not self.given(variable):
+            return []
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, (list, tuple)):
+            self._report(variable, word, "{0} is a list of networks, not {1}".format(variable, quoted(value)))
+            return []
+        found: t.List[str] = []
+        for text in texts:
+            try:
+                network = str(parse_network(text, word))
+            except ValueRefused as error:
+                self._report(variable, word, "{0}; write networks such as 10.2.0.0/16".format(error.message))
+                continue
+            if network not in found:
+                found.append(network)
+        return found
+
+    def integer(self, variable: str, word: str) -> int:
+        """A number, 0 when it is not given or is none. Its range is checked with the rules of the capability."""
+        return self._integer(variable, self._values.get(variable), word)
+
+    def _integer(self, variable: str, value: object, word: str) -> int:
+        if value is None or value == "":
+            return 0
+        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            return value  # for the range check, which knows the limits
+        try:
+            return parse_decimal(value, word)
+        except ValueRefused as error:
+            self._report(variable, word, "{0}; write a number".format(error.message))
+            return 0
+
+    def integers(self, variable: str, word: str) -> t.Dict[str, int]:
+        """A mapping of remote cluster to number."""
+        value = self._values.get(variable)
+        if not self.given(variable):
+            return {}
+        if not isinstance(value, dict):
+            self._report(variable, "bad_type", "{0} maps remote clusters to numbers".format(variable))
+            return {}
+        return {str(remote): self._integer(variable, value[remote], word) for remote in value}
+
+    def text(self, variable: str, default: t.Optional[str]) -> t.Optional[str]:
+        """A text, or its default when it is not given."""
+        value = self._values.get(variable)
+        if not self.given(variable):
+            return default
+        if not isinstance(value, str):
+            self._report(variable, "bad_type", "{0} is text, not {1}".format(variable, quoted(value)))
+            return default
+        return value
+
+    def texts(self, variable: str) -> t.List[str]:
+        """A list of texts; a single one may be written as it is."""
+        value = self._values.get(variable)
+        if not self.given(variable):
+            return []
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
+            self._report(variable, "bad_type", "{0} is a list of texts".format(variable))
+            return []
+        return list(items)
+
+    def choice(self, variable: str, choices: t.Sequence[str]) -> str:
+        """One of the choices; the first is the default."""
+        value = self._values.get(variable)
+        if not self.given(variable):
+            return choices[0]
+        if value not in choices:
+            self._report(
+                variable, "bad_choice", "{0} is one of {1}, not {2}".format(variable, ", ".join(choices), quoted(value))
+            )
+            return choices[0]
+        return str(value)
+
+
+def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> t.List[Finding]:
+    """Warnings for variables that look like ours and are not: they would have no effect, silently.
+
+    Names that begin with ``multicluster_`` are judged by check_names, which knows also those of runs.
+    """
+    found = []
+    for name in sorted(map(str, values)):
+        if name in CLUSTER_VARIABLES or name.startswith((*_FOREIGN_PREFIXES, "multicluster_")) or len(name) > 64:
+            continue
+        near = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1, 0.85)
+        if near:
+            message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near[0])
+            found.append(Finding(where, name, "misspelt_variable", message, "warning"))
+    return found

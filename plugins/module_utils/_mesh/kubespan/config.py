@@ -1,0 +1,105 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What an operator sets for KubeSpan, in the original's names, checked (kubespan 2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import typing as t
+
+from ..._values.addresses import parse_network
+from ..._values.refused import ValueRefused, quoted
+from .endpoints import parse_endpoints
+from .filters import parse_filters
+from .generations import DEFAULT_MTU, GENERATIONS, Generation
+from .mtu import check_mtu
+
+_FLAGS = ("enabled", "advertiseKubernetesNetworks", "allowDownPeerBypass", "harvestExtraEndpoints")
+_LISTS = ("endpoints", "excludeAdvertisedNetworks", "peerEndpoints")
+
+
+class Config(t.NamedTuple):
+    """A checked configuration. The lists are None where they are unset; texts are as they were given."""
+
+    enabled: bool
+    force_routing: bool
+    advertise_kubernetes_networks: bool
+    harvest_extra_endpoints: bool
+    mtu: int
+    endpoint_filters: t.Optional[t.List[str]]
+    exclude_advertised_networks: t.Optional[t.List[str]]
+    peer_endpoint_filters: t.Optional[t.List[str]]
+    extra_announced_endpoints: t.List[str]
+
+
+def parse_config(document: object, legacy: bool = False, gen: Generation = GENERATIONS["current"]) -> Config:
+    """Check a document. ``legacy``: the single-document form, in which an MTU of 0 stands for the default.
+
+    Words: bad_option, bad_mtu, invalid_filter, bad_cidr, bad_endpoint.
+    """
+    if not isinstance(document, dict):
+        raise ValueRefused("bad_option", "a KubeSpan configuration is a map")
+    for name in document:
+        if name not in _FLAGS + ("mtu", "filters", "extraAnnouncedEndpoints"):
+            raise ValueRefused("bad_option", "{0} is no option of KubeSpan".format(quoted(name)))
+    flags = {name: _flag(document, name) for name in _FLAGS}
+    filters = document.get("filters")
+    filters = {} if filters is None else filters
+    if not isinstance(filters, dict) or not set(filters) <= set(_LISTS):
+        raise ValueRefused("bad_option", "filters has {0}".format(", ".join(_LISTS)))
+    parse_filters(filters.get("endpoints"))
+    parse_filters(filters.get("peerEndpoints"))
+    excluded = filters.get("excludeAdvertisedNetworks")
+    if excluded is not None:
+        if not isinstance(excluded, (list, tuple)):
+            raise ValueRefused("bad_cidr", "excludeAdvertisedNetworks is a list of networks")
+        for text in excluded:
+            parse_network(text)
+    mtu = document.get("mtu")
+    if mtu is None or (legacy and mtu == 0 and not isinstance(mtu, bool)):
+        mtu = DEFAULT_MTU
+    extra = document.get("extraAnnouncedEndpoints")
+    return Config(
+        flags["enabled"],
+        not flags["allowDownPeerBypass"],
+        flags["advertiseKubernetesNetworks"],
+        flags["harvestExtraEndpoints"] or gen.harvests_always,
+        check_mtu(mtu),
+        _copy(filters.get("endpoints")),
+        _copy(excluded),
+        _copy(filters.get("peerEndpoints")),
+        [str(endpoint) for endpoint in parse_endpoints([] if extra is None else extra)],
+    )
+
+
+def _flag(document: t.Mapping[str, t.Any], name: str) -> bool:
+    value = document.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise ValueRefused("bad_option", "{0} is {1}, not true or false".format(name, quoted(value)))
+    return bool(value)
+
+
+def _copy(texts: t.Any) -> t.Optional[t.List[str]]:
+    return None if texts is None else list(texts)
+
+
+def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
+    """Id and secret of the mesh (decision 36). The id is opaque text, the secret 32 bytes in standard base64.
+
+    Words: bad_mesh_id, bad_mesh_secret; no message quotes the secret.
+    """
+    if not isinstance(mesh_id, str) or not mesh_id or len(mesh_id.encode("utf-8", "surrogatepass")) > 256:
+        raise ValueRefused("bad_mesh_id", "the mesh id is a text of 1 to 256 bytes")
+    raw = b""
+    if isinstance(secret, str):
+        try:
+            raw = base64.b64decode(secret, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+    if len(raw) != 32 or raw == bytes(32):
+        raise ValueRefused("bad_mesh_secret", "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one")
+    return mesh_id, raw

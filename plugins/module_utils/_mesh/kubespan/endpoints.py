@@ -1,0 +1,165 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Which endpoints and prefixes a node announces, and which of received endpoints it tries (kubespan 4, 7)."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ..._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
+from ..._values.prefix_sets import address_text
+from ..._values.ranges import RangeSet
+from ..._values.refused import ValueRefused, quoted
+from .filters import apply_filters, parse_filters
+from .generations import Generation
+from .identity import looks_like_ula
+
+
+class AddrPort(t.NamedTuple):
+    """An endpoint by value: an address and a port, never a name."""
+
+    address: Address
+    port: int
+
+    def __str__(self) -> str:
+        text = address_text(self.address.version, int(self.address))
+        return "{0}:{1}".format("[{0}]".format(text) if self.address.version == 6 else text, self.port)
+
+
+def parse_addr_port(text: object) -> AddrPort:
+    """addr:port or [v6]:port; ``bad_endpoint``. A DNS name is none: nobody but the tunnel's owner may move it."""
+    endpoint = parse_endpoint(text)
+    address = endpoint.address
+    if address is None:
+        raise ValueRefused("bad_endpoint", "{0} is no address with a port".format(quoted(text)))
+    return AddrPort(address, endpoint.port)
+
+
+def parse_endpoints(texts: object) -> t.List[AddrPort]:
+    """A list of endpoints; one bad item refuses it."""
+    if not isinstance(texts, (list, tuple)):
+        raise ValueRefused("bad_endpoint", "endpoints are a list")
+    return [parse_addr_port(text) for text in texts]
+
+
+def node_addresses(
+    configured: t.Iterable[t.Mapping[str, t.Any]],
+    cluster_networks: t.Iterable[str] = (),
+    exclude_interfaces: t.Container[str] = (),
+    exclude: t.Iterable[str] = (),
+) -> t.List[str]:
+    """The node's *routed* addresses from its configured ones, sorted (kubespan 4).
+
+    configured: ``{address: "10.0.0.1/24", device, up: bool, scope: "global"}``. cluster_networks: pod and service
+    networks of the node's cluster, whose addresses are no node's. exclude_interfaces and exclude: devices and networks
+    that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
+    """
+    left_out = RangeSet([parse_network(text) for text in cluster_networks] + [parse_network(text) for text in exclude])
+    found: t.Dict[Address, Network] = {}
+    for item in configured:
+        text = str(item["address"])
+        network = parse_network(text)
+        address = parse_address(text.split("/", maxsplit=1)[0])
+        if not item.get("up", True) or item.get("scope", "global") not in ("global", "site"):
+            continue
+        if item.get("device") in exclude_interfaces or special_kind(address) is not None or address in left_out:
+            continue
+        if address not in found or network.prefixlen > found[address].prefixlen:
+            found[address] = network
+    return [address_text(address.version, int(address)) for address in sorted(found, key=_address_key)]
+
+
+def _address_key(address: Address) -> t.Tuple[int, int]:
+    return address.version, int(address)
+
+
+def local_endpoints(
+    current: t.Iterable[str],
+    own_address: t.Optional[str],
+    public: t.Iterable[str] = (),
+    filters: t.Optional[t.Sequence[str]] = None,
+    extra: t.Iterable[str] = (),
+    port: int = 51820,
+    drop_siderolink: bool = False,
+) -> t.List[str]:
+    """The endpoints a node announces, in order (kubespan 7.1).
+
+    current: its addresses, sorted. public: what others say it has. ``drop_siderolink`` is the original's rule, by a test
+    that also hits a site's own ULAs; ordinary hosts have no SideroLink.
+    """
+    own = None if own_address is None else parse_address(own_address)
+    candidates: t.Dict[Address, None] = {}
+    for text in current:
+        address = parse_address(text)
+        if address != own and not (drop_siderolink and looks_like_ula(address, "siderolink")):
+            candidates.setdefault(address)
+    for text in public:
+        candidates.setdefault(parse_address(text))
+    result = dict.fromkeys(AddrPort(address, port) for address in apply_filters(parse_filters(filters), candidates))
+    result.update(dict.fromkeys(parse_endpoints(list(extra))))
+    return [str(endpoint) for endpoint in result]
+
+
+def received_endpoints(endpoints: t.Iterable[str], filters: t.Optional[t.Sequence[str]]) -> t.List[str]:
+    """Those of a peer's endpoints that this node tries, in the order of its own filter (kubespan 7.3)."""
+    if filters is None:
+        return list(dict.fromkeys(str(text) if is_plain_endpoint(text) else str(parse_addr_port(text)) for text in endpoints))
+    parsed = list(dict.fromkeys(parse_addr_port(text) for text in endpoints))
+    order = {address: place for place, address in enumerate(apply_filters(parse_filters(filters), [e.address for e in parsed]))}
+    kept = [endpoint for endpoint in parsed if endpoint.address in order]
+    kept.sort(key=lambda endpoint: order[endpoint.address])
+    return [str(endpoint) for endpoint in kept]
+
+
+def additional_addresses(
+    advertise: bool,
+    gen: Generation,
+    node_pod_cidrs: t.Sequence[str] = (),
+    interface_addresses: t.Sequence[str] = (),
+    cluster_networks: t.Sequence[str] = (),
+    more: t.Sequence[str] = (),
+) -> t.List[str]:
+    """Prefixes a node announces besides its addresses (kubespan 4.1): pod networks where advertised, and the operator's.
+
+    The old generation takes addresses of local interfaces inside the cluster's networks, with their prefix length.
+    """
+    found: t.List[str] = []
+    if advertise and gen.pods_from_node:
+        found.extend(node_pod_cidrs)
+    elif advertise:
+        inside = RangeSet(parse_network(text) for text in cluster_networks)
+        found.extend(text for text in interface_addresses if parse_address(text.split("/", maxsplit=1)[0]) in inside)
+    return list(dict.fromkeys(prefix_text(text) for text in [*found, *more]))
+
+
+def prefix_text(text: object) -> str:
+    """A prefix in one spelling, its host bits kept as given."""
+    network = parse_network(text)
+    address = parse_address(str(text).split("/", maxsplit=1)[0])
+    return "{0}/{1}".format(address_text(address.version, int(address)), network.prefixlen)
+
+
+def harvest(
+    enabled: bool, affiliates: t.Iterable[t.Mapping[str, t.Any]], peers: t.Iterable[t.Mapping[str, t.Any]]
+) -> t.List[t.Dict[str, str]]:
+    """Endpoints at which peers that are up were seen: ``{affiliate_id, endpoint}`` (kubespan 7.4).
+
+    affiliates: ``{node_id, public_key}``; peers: ``{public_key, state, endpoint}``.
+    """
+    if not enabled:
+        return []
+    ids = {row["public_key"]: row["node_id"] for row in affiliates if row.get("public_key")}
+    return [
+        {"affiliate_id": ids[peer["public_key"]], "endpoint": peer["endpoint"]}
+        for peer in peers
+        if peer.get("state") == "up" and peer.get("endpoint") and peer["public_key"] in ids
+    ]
+
+
+def host_network(address: Address) -> Network:
+    """An address as a /32 or /128."""
+    return ipaddress.ip_network(address)

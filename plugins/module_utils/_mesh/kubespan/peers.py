@@ -1,0 +1,124 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""From affiliates to peers: whose packets may come through whom (kubespan 6)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._values.addresses import address_number, network_span
+from ..._values.prefix_sets import Owned, PrefixSet, Span, address_text, merged
+from ..._values.refused import ValueRefused
+
+Affiliate = t.Mapping[str, t.Any]
+
+
+class Peer(t.NamedTuple):
+    """One peer. ``networks`` is the set behind ``allowed_ips``."""
+
+    public_key: str
+    node_id: str
+    address: str
+    allowed_ips: t.List[str]
+    networks: PrefixSet
+    endpoints: t.List[str]
+    label: str
+
+
+class PeerSpecs(t.NamedTuple):
+    """``peers`` by public key in order of node id; ``overlaps`` (this key, the other's, which keeps the addresses);
+
+    ``ignored`` (node id, why); ``empty``: keys of peers that have no address left.
+    """
+
+    peers: t.Dict[str, Peer]
+    overlaps: t.List[t.Tuple[str, str]]
+    ignored: t.List[t.Tuple[str, ValueRefused]]
+    empty: t.List[str]
+
+
+class _Row(t.NamedTuple):
+    affiliate: Affiliate
+    address: str
+    networks: PrefixSet
+
+
+class Mesh:
+    """All affiliates of a mesh, read once; ``specs`` gives each node its peers.
+
+    Nodes differ only where a node itself holds addresses that others claim, so the common answer is computed once.
+    """
+
+    def __init__(self, affiliates: t.Iterable[Affiliate]) -> None:
+        self._rows: t.List[_Row] = []
+        self._ignored: t.List[t.Tuple[str, ValueRefused]] = []
+        for affiliate in sorted(affiliates, key=_node_id):
+            if not affiliate.get("public_key"):
+                continue
+            try:
+                self._rows.append(_Row(affiliate, *_networks(affiliate)))
+            except ValueRefused as error:
+                self._ignored.append((affiliate["node_id"], error))
+        self._common = _assign(self._rows)
+        keys = [row.affiliate["public_key"] for row in self._rows]
+        self._entangled = {key for pair in self._common[1] for key in pair}
+        if len(set(keys)) != len(keys):
+            self._entangled.update(key for key in keys if keys.count(key) > 1)
+
+    def specs(self, local_node_id: t.Optional[str]) -> PeerSpecs:
+        """The peers of one node (None: of a host outside of the mesh)."""
+        own = {row.affiliate["public_key"] for row in self._rows if row.affiliate["node_id"] == local_node_id}
+        if own & self._entangled:
+            peers, overlaps = _assign([row for row in self._rows if row.affiliate["node_id"] != local_node_id])
+        else:
+            peers = {key: peer for key, peer in self._common[0].items() if peer.node_id != local_node_id}
+            overlaps = list(self._common[1])
+        ignored = [item for item in self._ignored if item[0] != local_node_id]
+        return PeerSpecs(peers, overlaps, ignored, [key for key, peer in peers.items() if not peer.allowed_ips])
+
+
+def _node_id(affiliate: Affiliate) -> str:
+    return affiliate["node_id"]
+
+
+def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
+    family, address = address_number(affiliate.get("kubespan_address"))
+    sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
+    for text in affiliate.get("additional_addresses") or ():
+        version, first, last = network_span(text)
+        sides[version].append((first, last))
+    for text in affiliate.get("addresses") or ():
+        version, value = address_number(text)
+        sides[version].append((value, value))
+    excluded = affiliate.get("exclude_advertised_networks")
+    if excluded:
+        left = PrefixSet(merged(sides[4]), merged(sides[6])) - PrefixSet.of_texts(excluded)
+        sides = {4: list(left.v4), 6: list(left.v6)}
+    # after the exclusion, so that it survives any
+    sides[family].append((address, address))
+    return address_text(family, address), PrefixSet(merged(sides[4]), merged(sides[6]))
+
+
+def _assign(rows: t.Sequence[_Row]) -> t.Tuple[t.Dict[str, Peer], t.List[t.Tuple[str, str]]]:
+    """First come, first served. What earlier peers hold is disjoint, so the order among them does not matter."""
+    owned = Owned()
+    peers: t.Dict[str, Peer] = {}
+    numbers: t.Dict[str, int] = {}
+    overlaps: t.List[t.Tuple[str, str]] = []
+    for number, row in enumerate(rows):
+        key, networks = row.affiliate["public_key"], row.networks
+        for other in owned.owners(networks):
+            rival = peers[rows[other].affiliate["public_key"]]
+            overlaps.append((key, rival.public_key))
+            networks = networks - rival.networks
+        if key in numbers:
+            owned.remove(numbers[key])
+        owned.add(networks, number)
+        numbers[key] = number
+        endpoints = list(row.affiliate.get("endpoints") or ())
+        label = row.affiliate.get("nodename") or row.affiliate["node_id"]
+        peers[key] = Peer(key, row.affiliate["node_id"], row.address, networks.cidrs(), networks, endpoints, label)
+    return peers, overlaps

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The rule of each family and the private routing table as data, and how to get there without a gap (kubespan 12, 13, 17)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.constants import KERNEL_PRIORITIES
+from .generations import (
+    DEFAULT_MTU,
+    FALLBACK_METRIC,
+    GENERATIONS,
+    PROTOCOL_STATIC,
+    ROUTE_METRIC,
+    Generation,
+    Layout,
+)
+
+Data = t.Dict[str, t.Any]
+DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
+#: What makes up a rule besides its owner's marks. Anything else in a dump (source, interface, inversion) is a difference.
+_SELECTORS = ("fwmark", "fwmask", "table")
+_FURTHER = (
+    "src dst iif oif tos invert suppress_prefixlength suppress_ifgroup ipproto sport dport uidrange goto l3mdev other".split()
+)
+
+
+def wanted_rule(version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> Data:
+    """The one rule of a family: ``{version, priority, fwmark, fwmask, table, protocol}``; protocol None: not set."""
+    return {
+        "version": version,
+        "priority": layout.rule_priority,
+        "fwmark": layout.mark_to_wireguard,
+        "fwmask": layout.mark_mask,
+        "table": layout.route_table,
+        "protocol": gen.rule_protocol,
+    }
+
+
+def selects(rule: t.Mapping[str, t.Any], mark: int) -> bool:
+    """Whether a packet with this firewall mark is looked up in the rule's table."""
+    return mark & rule["fwmask"] == rule["fwmark"]
+
+
+def free_priority(occupied: t.Container[int], start: int = 32500) -> int:
+    """The first priority from start downwards that no rule of the family has (the old generation)."""
+    priority = start
+    while priority in occupied and priority > 1:
+        priority -= 1
+    return priority
+
+
+def plan_rule(
+    existing: t.Iterable[t.Mapping[str, t.Any]], version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]
+) -> t.List[Data]:
+    """What to do to the rules of one family: ``{op: "delete" or "add", rule}``, [] when all is well.
+
+    existing: the family's rules, as wanted_rule has them. Ours is who has our priority and protocol; in the old generation,
+    which knows neither, who has our table and mark. Of two that are ours and right one goes.
+    """
+    wanted = wanted_rule(version, layout, gen)
+    existing = list(existing)
+    steps: t.List[Data] = []
+    found = False
+    for rule in existing:
+        if not is_ours(rule, wanted, gen):
+            continue
+        right = not found and _is_right(rule, wanted)
+        found = found or right
+        if not right:
+            steps.append({"op": "delete", "rule": dict(rule)})
+    if not found:
+        if not gen.fixed_priority:
+            wanted["priority"] = free_priority({rule["priority"] for rule in existing}, layout.rule_priority)
+        steps.append({"op": "add", "rule": wanted})
+    return steps
+
+
+def is_ours(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]) -> bool:
+    """Whether a rule of the same family is ours to change."""
+    if rule["priority"] in KERNEL_PRIORITIES:
+        return False
+    if gen.fixed_priority:
+        return bool(rule["priority"] == wanted["priority"] and rule.get("protocol") == wanted["protocol"])
+    return all(rule.get(name) == wanted[name] for name in _SELECTORS)
+
+
+def ours_to_remove(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]) -> bool:
+    """Whether a teardown removes a rule: it must be ours and look for our mark in our table (kubespan 17.5)."""
+    return is_ours(rule, wanted, gen) and all(rule.get(name) == wanted[name] for name in _SELECTORS)
+
+
+def _is_right(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any]) -> bool:
+    if rule.get("action", "to_table") not in ("to_table", "lookup"):
+        return False
+    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(_says(rule.get(name)) for name in _FURTHER)
+
+
+def _says(value: t.Any) -> bool:
+    """Whether a selector is set: zero is (suppress_prefixlength 0 selects), the kernel's number for "unset" is not."""
+    return value is not None and value is not False and value not in ("", [], 0xFFFFFFFF)
+
+
+def without_gap(steps: t.Sequence[Data]) -> t.List[Data]:
+    """The same steps, with a stand-in one priority later while a rule is replaced: between delete and add the table would
+    not be asked, and marked packets would leave in clear text."""
+    added = [step["rule"] for step in steps if step["op"] == "add"]
+    if len(steps) < 2 or not added:
+        return list(steps)
+    stand_in = dict(added[0], priority=added[0]["priority"] + 1)
+    return [{"op": "add", "rule": stand_in}, *steps, {"op": "delete", "rule": stand_in}]
+
+
+def rule_text(rule: t.Mapping[str, t.Any]) -> str:
+    """A rule as ip prints it."""
+    protocol = " proto static" if rule.get("protocol") == PROTOCOL_STATIC else ""
+    text = "{priority}:\tfrom all fwmark 0x{fwmark:x}/0x{fwmask:x} lookup {table}".format(**rule)
+    return text + protocol
+
+
+def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True) -> t.List[Data]:
+    """The default routes of the private table (kubespan 13), with the unreachable ones that keep it closed (17.3).
+
+    ``{version, dst, table, type, dev, metric, mtu, protocol, scope}``. Scope is global for IPv4 too.
+    """
+    routes = []
+    for version in (4, 6):
+        common: t.Dict[str, t.Any] = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": "global"}
+        routes.append(dict(common, type="unicast", dev=layout.device, metric=ROUTE_METRIC, mtu=mtu))
+        if fail_closed:
+            routes.append(dict(common, type="unreachable", dev=None, metric=FALLBACK_METRIC, mtu=None))
+    return routes
+
+
+def is_our_route(route: t.Mapping[str, t.Any], layout: Layout = Layout()) -> bool:
+    """Whether a route of the private table is ours. Others' routes there stay: operators keep exceptions in it."""
+    if route["table"] != layout.route_table or route["protocol"] != PROTOCOL_STATIC:
+        return False
+    if route["type"] == "unreachable":
+        return bool(route["dst"] == DEFAULTS[route["version"]] and route["metric"] == FALLBACK_METRIC)
+    return bool(route["dev"] == layout.device)
+
+
+def plan_routes(
+    existing: t.Iterable[t.Mapping[str, t.Any]], layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True
+) -> t.List[Data]:
+    """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes."""
+    wanted = {_identity(route): route for route in wanted_routes(layout, mtu, fail_closed)}
+    ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
+    steps = [{"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)]
+    # the fallback first: it closes the table before anything else in it moves
+    steps.sort(key=_fallback_first)
+    return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in wanted]
+
+
+def _fallback_first(step: t.Mapping[str, t.Any]) -> bool:
+    return step["route"]["type"] != "unreachable"
+
+
+def _identity(route: t.Mapping[str, t.Any]) -> t.Tuple[t.Any, ...]:
+    return route["version"], route["dst"], route["metric"], route["type"]
+
+
+def _same_route(route: t.Optional[t.Mapping[str, t.Any]], wanted: t.Mapping[str, t.Any]) -> bool:
+    if route is None:
+        return False
+    # the kernel gives an unreachable IPv6 route the device lo
+    names = ("mtu", "scope") if wanted["type"] == "unreachable" else ("dev", "mtu", "scope")
+    return all(route.get(name) == wanted[name] for name in names) and not route.get("via")

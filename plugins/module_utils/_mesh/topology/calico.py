@@ -1,0 +1,52 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Calico IPPools that make a cluster treat remote pod ranges as pod addresses (semaphore 3.7).
+
+The pools are disabled, so that no local pod gets an address from them; they only stop masquerading and let host
+rules accept the traffic.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._values.addresses import parse_network
+from ..fabric.inventory import Fabric
+
+V3, CRD = "projectcalico.org/v3", "crd.projectcalico.org/v1"
+
+
+def pool_name(remote: str, index: int) -> str:
+    """``gcp-pods`` for the first range of a remote, ``gcp-pods-2`` for the second: a range added later renames none."""
+    return "{0}-pods".format(remote) if index == 0 else "{0}-pods-{1}".format(remote, index + 1)
+
+
+def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> t.List[t.Dict[str, t.Any]]:
+    """The wanted IPPool manifests of one cluster, by name. api_version: ``projectcalico.org/v3`` where Calico's API
+    server is installed, else ``crd.projectcalico.org/v1``; the objects have the same fields.
+    """
+    pools = []
+    for remote, settings in fabric.remotes(local).items():
+        for index, cidr in enumerate(settings["pod_subnets"]):
+            pools.append(
+                {
+                    "apiVersion": api_version,
+                    "kind": "IPPool",
+                    "metadata": {"name": pool_name(remote, index)},
+                    "spec": {
+                        "cidr": cidr,
+                        "disabled": True,
+                        # IP in IP exists for IPv4 only; Calico refuses the mode on an IPv6 pool.
+                        "ipipMode": "CrossSubnet" if parse_network(cidr).version == 4 else "Never",
+                    },
+                }
+            )
+    return sorted(pools, key=lambda pool: pool["metadata"]["name"])
+
+
+def pools_wanted(setting: str, calico_served: bool) -> bool:
+    """Whether a cluster gets pools at all: ``always``, ``never``, or ``auto`` where its API serves Calico's kinds."""
+    return setting == "always" or (setting == "auto" and calico_served)

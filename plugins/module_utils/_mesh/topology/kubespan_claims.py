@@ -1,0 +1,195 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What the mesh's nodes announce against what the inventory grants their clusters (decisions 4, 29, 39; threats T1 to T6).
+
+Runs between merging and building peers, always. Key, ULA and prefixes stand or fall together with the node; a node
+address or endpoint that does not hold is left out and named, for every host has addresses that concern nobody else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ..._plan.plan import Refusal
+from ..._values.addresses import Network, overlaps, parse_address, parse_network, special_kind
+from ..._values.ranges import DisjointSpans, RangeSet
+from ..._values.refused import ValueRefused, quoted
+from ..fabric.claims import MAX_ALLOWED_IPS, Grants, OverlayGuard, label_of, open_claims
+from ..kubespan.annotations import Affiliate
+from ..kubespan.endpoints import host_network, parse_addr_port
+from ..kubespan.generations import MAX_ENDPOINTS
+
+#: Name of the grant that the mesh's own /64 is; every cluster of the fabric has it.
+MESH_RANGE = "kubespan_subnet"
+
+
+class Checked(t.NamedTuple):
+    """``affiliates`` that hold, in their order, without what was left out; ``refused`` says what and why.
+
+    ``contested`` are good by themselves, but share a key, a node id or an address with another one; ``disputed`` are node addresses
+    that several of all these have. Each node decides about both.
+    """
+
+    affiliates: t.List[Affiliate]
+    refused: t.List[Refusal]
+    contested: t.List[Affiliate]
+    disputed: t.List[str]
+
+
+def check_affiliates(
+    affiliates: t.Iterable[t.Any],
+    grants: Grants,
+    subnet: ipaddress.IPv6Network,
+    own_keys: t.Iterable[str] = (),
+    ranges: t.Sequence[str] = ("pod_cidrs",),
+) -> Checked:
+    """Check merged affiliates, which carry ``cluster``, ``node`` and, for hosts of the inventory, ``declared: True``.
+
+    grants and own_keys as open_claims has them; ranges: what of its cluster's grants a node may announce as
+    prefixes. Node addresses must lie in ``node_cidrs``. An affiliate without a key is no peer and is left out in silence.
+    """
+    widened = {name: dict(granted, **_mesh(granted, subnet)) for name, granted in grants.items()}
+    refused: t.List[Refusal] = []
+    rows: t.List[t.Tuple[Affiliate, t.Dict[str, t.Any]]] = []
+    for affiliate in affiliates:
+        if isinstance(affiliate, dict) and not affiliate.get("public_key"):
+            continue
+        try:
+            rows.append((affiliate, _claim(affiliate, subnet)))
+        except ValueRefused as error:
+            refused.append(_refusal(affiliate if isinstance(affiliate, dict) else {}, error))
+    claims = [dict(claim, row=number) for number, (dummy, claim) in enumerate(rows)]
+    kept, contested, found = open_claims(claims, widened, own_keys, [*ranges, MESH_RANGE])
+    refused.extend(found)
+    good = [(dict(rows[claim["row"]][0]), claim) for claim in kept]
+    more = [(dict(rows[claim["row"]][0], greedy=claim["greedy"]), claim) for claim in contested]
+    guard = OverlayGuard(widened)
+    disputed = _check_addresses(good + more, widened, subnet, refused)
+    for affiliate, dummy in good + more:
+        affiliate["endpoints"] = _endpoints(affiliate, guard, refused)
+    return Checked([affiliate for affiliate, dummy in good], refused, [affiliate for affiliate, dummy in more], disputed)
+
+
+def _mesh(granted: t.Mapping[str, t.Iterable[str]], subnet: ipaddress.IPv6Network) -> t.Dict[str, t.List[str]]:
+    """The mesh's /64 as a grant, and among the ranges in which no endpoint may lie."""
+    return {MESH_RANGE: [str(subnet)], "wireguard_cidrs": [*(granted.get("wireguard_cidrs") or ()), str(subnet)]}
+
+
+def _refusal(affiliate: t.Mapping[str, t.Any], error: ValueRefused) -> Refusal:
+    label = label_of(affiliate.get("cluster"), affiliate.get("node"))
+    return Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+
+
+def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any]:
+    if not isinstance(affiliate, dict):
+        raise ValueRefused("name_invalid", "a record is no affiliate")
+    address = parse_address(affiliate.get("kubespan_address"), "bad_address")
+    if address.version != 6 or address not in subnet:
+        raise ValueRefused("outside_grant", "KubeSpan address {0} is outside of the mesh's {1}".format(quoted(str(address)), subnet))
+    prefixes = affiliate.get("additional_addresses") or []
+    if not isinstance(prefixes, (list, tuple)) or len(prefixes) >= MAX_ALLOWED_IPS:
+        raise ValueRefused("bad_pod_cidr", "it announces more than {0} prefixes".format(MAX_ALLOWED_IPS - 1))
+    for text in prefixes:
+        if overlaps(parse_network(text, "bad_pod_cidr"), subnet):
+            raise ValueRefused("outside_grant", "{0} shares addresses with the mesh's own {1}".format(quoted(text), subnet))
+    excluded = affiliate.get("exclude_advertised_networks") or []
+    if not isinstance(excluded, (list, tuple)) or len(excluded) > MAX_ALLOWED_IPS:
+        raise ValueRefused("bad_cidr", "it excludes more than {0} networks, or none in a list".format(MAX_ALLOWED_IPS))
+    for text in excluded:
+        parse_network(text)
+    return {
+        "cluster": affiliate.get("cluster"),
+        "node": affiliate.get("node"),
+        "declared": affiliate.get("declared"),
+        "things": [("node id", str(affiliate.get("node_id")))],
+        "public_key": affiliate["public_key"],
+        "endpoint": None,
+        "allowed_ips": [str(host_network(address)), *prefixes],
+    }
+
+
+def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal]) -> t.List[str]:
+    kept: t.List[str] = []
+    texts = affiliate.get("endpoints") or []
+    if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ENDPOINTS:
+        message = "it announces more than {0} endpoints, or none in a list".format(MAX_ENDPOINTS)
+        refused.append(_refusal(affiliate, ValueRefused("bad_endpoint", message)))
+        texts = list(texts)[:MAX_ENDPOINTS] if isinstance(texts, (list, tuple)) else []
+    for text in texts:
+        try:
+            endpoint = parse_addr_port(text)
+            guard.check(endpoint.address, text)
+        except ValueRefused as error:
+            refused.append(_refusal(affiliate, error))
+            continue
+        if str(endpoint) not in kept:
+            kept.append(str(endpoint))
+    return kept
+
+
+def _check_addresses(
+    rows: t.Sequence[t.Tuple[Affiliate, t.Dict[str, t.Any]]],
+    grants: Grants,
+    subnet: ipaddress.IPv6Network,
+    refused: t.List[Refusal],
+) -> t.List[str]:
+    """Leave out addresses that a node may not announce. Returns those that several announce."""
+    routed = DisjointSpans()
+    for affiliate, claim in rows:
+        for network in sorted(map(parse_network, claim["allowed_ips"]), key=_wider_first):
+            if routed.owner(network) is None:
+                routed.add(network, label_of(affiliate["cluster"], affiliate["node"]))
+    granted = {name: RangeSet(parse_network(text) for text in ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
+    taken: t.Dict[t.Any, t.Set[str]] = {}
+    wanted = []
+    for affiliate, claim in rows:
+        texts = affiliate.get("addresses") or []
+        affiliate["addresses"] = []
+        if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ALLOWED_IPS:
+            message = "it announces more than {0} addresses, or none in a list".format(MAX_ALLOWED_IPS)
+            refused.append(_refusal(affiliate, ValueRefused("bad_address", message)))
+            continue
+        for place, text in enumerate(texts):
+            try:
+                address = parse_address(text)
+            except ValueRefused as error:
+                refused.append(_refusal(affiliate, error))
+                continue
+            if str(host_network(address)) == claim["allowed_ips"][0]:
+                continue  # its own ULA again
+            rank = (not affiliate.get("declared"), affiliate["cluster"], affiliate["node"], place)
+            wanted.append((rank, address, affiliate))
+    wanted.sort(key=_rank)
+    for dummy, address, affiliate in wanted:
+        label = label_of(affiliate["cluster"], affiliate["node"])
+        holder = routed.owner(host_network(address))
+        kind = special_kind(address)
+        if label in taken.get(address, ()):
+            continue
+        if kind is not None:
+            problem = ValueRefused("special_address", "{0} is a {1} address".format(quoted(str(address)), kind.replace("_", "-")))
+        elif address in granted[affiliate["cluster"]] and not (address.version == 6 and address in subnet):
+            if holder in (None, label):
+                taken.setdefault(address, set()).add(label)
+                affiliate["addresses"].append((address.version, int(address), str(address)))
+                continue
+            problem = ValueRefused("claimed_twice", "address {0} is also claimed by {1}, which keeps it".format(quoted(str(address)), holder))
+        else:
+            text = "address {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
+            problem = ValueRefused("outside_grant", text.format(quoted(str(address)), affiliate["cluster"]))
+        refused.append(_refusal(affiliate, problem))
+    for row, unused in rows:
+        row["addresses"] = [text for dummy, dummy2, text in sorted(row["addresses"])]
+    return [str(address) for address, labels in taken.items() if len(labels) > 1]
+
+
+def _wider_first(network: Network) -> int:
+    return network.prefixlen
+
+
+def _rank(row: t.Tuple[t.Any, ...]) -> t.Any:
+    return row[0]

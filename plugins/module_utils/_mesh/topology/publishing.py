@@ -1,0 +1,46 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What hosts say of themselves, and what of it their clusters' Node objects have to carry."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..semaphore.annotations import key_of
+
+
+def annotations_to_publish(
+    topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+    """cluster -> node -> annotations, only for nodes on which something differs from what is published.
+
+    ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own word beats what stands in
+    the cluster. Hosts that did not report take no part, so a run with --limit touches no other node.
+    """
+    wanted: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
+    for host in sorted(public_keys):
+        node = topology["nodes"].get(host)
+        if node is None or not node["publishable"]:
+            continue
+        values = dict(node["annotations"])
+        for remote, key in public_keys[host].items():
+            if key_of(remote, "pubKey") in values:
+                values[key_of(remote, "pubKey")] = key
+        if values != node["published"] or node["stale"]:
+            wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
+    return wanted
+
+
+def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """host -> annotations as the host itself says them, from the results of node_dataplane by host."""
+    reports: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for host, result in results.items():
+        said = {key_of(remote, "pubKey"): key for remote, key in (result.get("public_keys") or {}).items() if isinstance(key, str)}
+        announced = (result.get("kubespan") or {}).get("annotations") or {}
+        said.update((key, value) for key, value in announced.items() if isinstance(value, str) and value)
+        if said:
+            reports[host] = said
+    return reports

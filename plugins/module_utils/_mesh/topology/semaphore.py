@@ -1,0 +1,318 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""The whole Semaphore mesh in one pass: inventory and Node listings to what every node gets (semaphore 3, decision 49).
+
+Annotations that this run is going to write count as written (decision 31): a fresh fabric is planned in one pass, with
+the public keys that only the hosts can make as deferred values.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._plan.budget import why_refused
+from ..._plan.pending import Pending
+from ..._plan.plan import Refusal
+from ..._values.addresses import parse_endpoint
+from ..._values.keys import parse_key
+from ..._values.refused import ValueRefused
+from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims
+from ..fabric.inventory import Fabric
+from ..fabric.listen_ports import announced_ports, written_port
+from ..fabric.node_listing import Listing, read_listing
+from ..semaphore.annotations import PATTERNS, cluster_of_key, endpoint, key_of
+from ..semaphore.peers import peer, pod_cidrs_of, read_published
+
+
+def plan_mesh(
+    fabric: Fabric,
+    listings: t.Mapping[str, t.Any],
+    reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None,
+) -> t.Dict[str, t.Any]:
+    """Everything the mesh should be, as plain data with Pending values (``to_wire`` makes JSON of it).
+
+    listings: {cluster: {"nodes": [Node objects]} or {"error": {reason, message}}}; a cluster that is missing
+    counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
+    before what stands in their cluster.
+
+    Returns::
+
+        clusters: {local: {remotes: {remote: {device, listen_port, listen_port_known, mtu, txqueuelen, routes, private_key_file,
+                   peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
+                   contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
+                   turned_away: text, which nodes were read and refused; only where they are most of all,
+                   complete: bool, reason: None or text}}}}
+        nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
+                   published: {key: value}, stale: [key]}}
+        refused:  [{object, reason, message}]
+        failures: [{cluster, reason, message}]
+
+    ``complete: false`` means that the remote could not be listed: its peers are unknown and must be left as they are.
+    An unreachable local cluster's nodes still get their devices and peers; they are not ``publishable``. ``stale`` are
+    Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own field
+    manager may be removed.
+    """
+    read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
+    refused = [refusal for listing in read.values() for refusal in listing.refused]
+    remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
+    nodes = _nodes(fabric, read, remotes, refused, reported or {})
+    unusable = [refusal for refusal in refused if refusal.reason != "node_missing"]
+    hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
+    ranges = _pod_ranges(fabric, read)
+    grants = fabric.grants()
+    guard = OverlayGuard(grants)
+    for node in nodes.values():
+        found = ranges.get((node["cluster"], node["node_name"]))
+        node["pod_cidrs"] = found if isinstance(found, list) else []
+    clusters: t.Dict[str, t.Any] = {}
+    for local in sorted(fabric.clusters):
+        seen: t.List[Refusal] = []
+        claims = _View(local, guard, seen, reported or {}).claims(read, hosts, ranges)
+        own = _own_keys(local, nodes.values())
+        kept, contested, turned_away = open_claims(claims, grants, own)
+        seen.extend(turned_away)
+        refused.extend(seen)
+        by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        for claim in kept:
+            by_remote.setdefault(claim["cluster"], []).append(_peer(claim))
+        open_peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        for claim in contested:
+            key_file = remotes[claim["cluster"]][local]["private_key_file"]
+            more = {key: claim.get(key) for key in ("declared", "reported", "greedy", "host")}
+            open_peers.setdefault(claim["cluster"], []).append(dict(_peer(claim), key_file=key_file, **more))
+        clusters[local] = {"remotes": {}}
+        for name, settings in remotes[local].items():
+            failure = read[name].failure
+            clusters[local]["remotes"][name] = dict(
+                settings,
+                peers=by_remote.get(name, []),
+                complete=failure is None,
+                reason=failure["message"] if failure else None,
+            )
+            inside = {label_of(name, claim["node"]) for claim in [*kept, *contested] if claim["cluster"] == name}
+            why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
+            if why and failure is None:
+                clusters[local]["remotes"][name]["turned_away"] = why
+            if name in open_peers:
+                clusters[local]["remotes"][name]["contested"] = open_peers[name]
+    return {
+        "fabric": fabric.name,
+        "annotation_patterns": list(PATTERNS),
+        "overlay": sorted({cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}),
+        "clusters": clusters,
+        "nodes": nodes,
+        "refused": [refusal._asdict() for refusal in sorted(set(refused))],
+        "failures": [listing.failure for listing in read.values() if listing.failure],
+    }
+
+
+def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """What every node of a cluster has per remote.
+
+    ``listen_port_known: false`` where nobody wrote a port and the nodes' own could not be read: a node keeps what it has.
+    """
+    own = [listing.nodes[name] for name in sorted(set(fabric.hosts_of(local).values())) if name in listing.nodes]
+    remotes = fabric.remotes(local, announced_ports(own, fabric.clusters))
+    return {
+        name: dict(settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name)))
+        for name, settings in remotes.items()
+    }
+
+
+def _peer(claim: Claim) -> t.Dict[str, t.Any]:
+    return dict(peer(claim["public_key"], claim["endpoint"], claim["allowed_ips"]), node=claim["node"])
+
+
+def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
+    """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
+    topology = plan_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
+    for node in topology["nodes"].values():
+        node.pop("refused", None)
+    for settings in topology["clusters"].values():
+        for remote in settings["remotes"].values():
+            remote.update(complete=False, reason="the clusters were not asked")
+    return dict(topology, refused=[], failures=[])
+
+
+def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
+    """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
+
+    devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
+    contested and turned_away where there are any}].
+    """
+    node = topology["nodes"][host]
+    devices = []
+    for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items()):
+        devices.append(
+            {
+                "name": settings["device"],
+                "remote": remote,
+                "mtu": settings["mtu"],
+                "txqueuelen": settings["txqueuelen"],
+                "listen_port": settings["listen_port"],
+                "listen_port_known": settings["listen_port_known"],
+                "private_key_file": settings["private_key_file"],
+                "routes": [route["dst"] for route in settings["routes"]],
+                "overlay": topology["overlay"],
+                "peers": settings["peers"],
+                "peers_known": settings["complete"],
+            }
+        )
+        if settings.get("contested"):
+            devices[-1]["contested"] = settings["contested"]
+        if settings.get("turned_away"):
+            devices[-1]["turned_away"] = settings["turned_away"]
+    return dict(node, fabric=topology["fabric"], devices=devices)
+
+
+def _nodes(
+    fabric: Fabric,
+    read: t.Mapping[str, Listing],
+    remotes: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]],
+    refused: t.List[Refusal],
+    reported: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """What every inventory host publishes; those without a Node object publish nothing and are refused."""
+    nodes = {}
+    for host in sorted(fabric.nodes):
+        cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
+        row: t.Dict[str, t.Any] = {"cluster": cluster, "node_name": name, "publishable": False}
+        row.update(annotations={}, published={}, stale=[])
+        nodes[host] = row
+        listing = read[cluster]
+        if listing.failure:
+            continue
+        node = listing.nodes.get(name)
+        if node is None:
+            message = "cluster {0} has no Node {1} for host {2}; write node_name if it has another name".format(
+                cluster, name, host
+            )
+            refused.append(Refusal(label_of(cluster, name), "node_missing", message))
+            row["refused"] = "node_missing"
+            continue
+        address_type = fabric.clusters[cluster]["endpoint_address_type"]
+        for remote, settings in remotes[cluster].items():
+            try:
+                row["annotations"].update(_wanted(node, remote, settings["listen_port"], address_type, reported.get(host) or {}))
+            except ValueRefused as error:
+                refused.append(Refusal(label_of(cluster, name), error.word, error.message))
+                break
+        row["publishable"] = bool(row["annotations"])
+        present = node["annotations"]
+        row["published"] = {key: present[key] for key in row["annotations"] if isinstance(present.get(key), str)}
+        row["stale"] = sorted(key for key in present if cluster_of_key(key) not in (None, *remotes[cluster]))
+    return nodes
+
+
+def _wanted(
+    node: t.Mapping[str, t.Any], remote: str, port: int, address_type: str, reported: t.Mapping[str, t.Any]
+) -> t.Dict[str, t.Any]:
+    published = reported.get(key_of(remote, "pubKey"), node["annotations"].get(key_of(remote, "pubKey")))
+    try:
+        public_key: t.Any = parse_key(published)
+    except ValueRefused:
+        public_key = Pending("public key of {0} towards {1}".format(node["name"], remote))
+    return {
+        key_of(remote, "pubKey"): public_key,
+        key_of(remote, "endpoint"): endpoint(node["addresses"], port, address_type),
+    }
+
+
+def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> t.Dict[t.Tuple[str, str], t.Any]:
+    """Pod ranges per node, read once for all the clusters that look at it: a list of texts or the refusal."""
+    found: t.Dict[t.Tuple[str, str], t.Any] = {}
+    for cluster, listing in read.items():
+        source = fabric.clusters[cluster]["allowed_ips_source"]
+        for name, node in listing.nodes.items():
+            try:
+                found[(cluster, name)] = [str(network) for network in pod_cidrs_of(node, source)]
+            except ValueRefused as error:
+                found[(cluster, name)] = error
+    return found
+
+
+class _View:
+    """All other clusters as one cluster sees them."""
+
+    def __init__(
+        self, local: str, guard: OverlayGuard, refused: t.List[Refusal], reported: t.Mapping[str, t.Mapping[str, t.Any]]
+    ) -> None:
+        self._local, self._guard, self._refused, self._reported = local, guard, refused, reported
+        self._key, self._endpoint = key_of(local, "pubKey"), key_of(local, "endpoint")
+
+    def claims(
+        self,
+        read: t.Mapping[str, Listing],
+        hosts: t.Mapping[t.Tuple[str, str], t.Mapping[str, t.Any]],
+        ranges: t.Mapping[t.Tuple[str, str], t.Any],
+    ) -> t.List[Claim]:
+        """What the nodes of all other clusters ask of this one, sorted by cluster and node."""
+        found = []
+        for cluster in sorted(read):
+            if cluster == self._local:
+                continue
+            for name in sorted(read[cluster].nodes):
+                annotations = read[cluster].nodes[name]["annotations"]
+                host = hosts.get((cluster, name))
+                label = label_of(cluster, name)
+                if host is not None and self._endpoint in host["annotations"]:
+                    # Our own run writes both annotations, so what it will write counts; what somebody else put there
+                    # is only reported.
+                    self._report(label, annotations, host["annotations"][self._endpoint])
+                    pair = (host["annotations"][self._key], host["annotations"][self._endpoint])
+                else:
+                    pair = self._published(label, annotations)  # type: ignore[assignment]
+                if pair is None:
+                    continue
+                pods = ranges[(cluster, name)]
+                if isinstance(pods, ValueRefused):
+                    self._refuse(label, pods)
+                    continue
+                claim = {"public_key": pair[0], "endpoint": pair[1], "allowed_ips": pods}
+                said = host is not None and pair[0] == (self._reported.get(host["host"]) or {}).get(self._key)
+                found.append(
+                    dict(claim, cluster=cluster, node=name, declared=host is not None, host=host and host["host"], reported=said)
+                )
+        return found
+
+    def _published(self, label: str, annotations: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:
+        try:
+            return read_published(self._local, annotations)
+        except ValueRefused as error:
+            self._refuse(label, error)
+            return None
+
+    def _report(self, label: str, annotations: t.Mapping[str, t.Any], predicted: str) -> None:
+        if self._key in annotations:
+            try:
+                parse_key(annotations[self._key])
+            except ValueRefused as error:
+                self._refuse(label, error)
+        if annotations.get(self._endpoint) not in (None, "", predicted):
+            try:
+                address = parse_endpoint(annotations[self._endpoint]).address
+                if address is not None:
+                    self._guard.check(address, annotations[self._endpoint])
+            except ValueRefused as error:
+                self._refuse(label, error)
+
+    def _refuse(self, label: str, error: ValueRefused) -> None:
+        self._refused.append(Refusal(label, error.word, "{0}: {1}".format(label, error.message)))
+
+
+def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[str]:
+    """Public keys that our hosts in a cluster publish: nobody else may be a peer with one of them.
+
+    Only hosts of the inventory count. If any Node object did, a node could publish a remote node's key on itself and
+    so have that remote node refused.
+    """
+    return {
+        value
+        for node in nodes
+        if node["cluster"] == local
+        for key, value in node["published"].items()
+        if key.endswith("/pubKey")
+    }
