@@ -32,7 +32,8 @@ ask = json.load(sys.stdin)
 load = lambda name: importlib.import_module({0!r} + name)
 nft_table, ip_rules = load("_flows.node.nft_table"), load("_flows.node.ip_rules")
 rules, routes = load("_linux.netlink.rules"), load("_linux.netlink.routes")
-generations, kubespan_nft, routing, ranges = (load("_mesh.kubespan_" + name) for name in ("generations", "nft", "routing", "ranges"))
+generations, kubespan_nft, routing = (load("_mesh.kubespan." + name) for name in ("generations", "nft", "routing"))
+ranges = load("_values.prefix_sets")
 targets = {1!r}
 
 

@@ -266,7 +266,7 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
         assert holder.poll() is None
 
 
-WRITER = HOLDER.replace("print(", "import json, os, sys; from ansible_collections.multicluster.network.plugins.module_utils._linux import deadman; "
+WRITER = HOLDER.replace("print(", "import json, os, sys; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import deadman; "
                         "path = sys.argv[1]; journal = json.load(open(path)); journal['id'] = 'ab' * 8; "
                         "journal['writer'] = [os.getpid(), deadman.process_started(os.getpid())]; json.dump(journal, open(path, 'w')); print(", 1)  # fmt: skip
 
