@@ -44,7 +44,7 @@ options:
         is which of them this run has carried out itself.
     type: list
     elements: str
-  on:
+  "on":
     description: The capabilities that the inventory asks for. One that no cluster's host was there to compare is not asked, where there is a limit.
     type: list
     elements: str

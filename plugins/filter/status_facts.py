@@ -33,7 +33,7 @@ options:
     description: Name of the variable with the result of M(multicluster.network.node_status).
     type: str
     default: __status_r_node
-  on:
+  "on":
     description: The capabilities that the inventory asks for.
     type: list
     elements: str

@@ -126,7 +126,7 @@ class Bench:
                 "destinations": ["gcp"], "mirror_namespace": namespace, "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items())}  # fmt: skip
 
     def ours(self, gcp, namespace):
-        return run_flow("service_mirror", self.request(gcp, namespace), diff=False)  # as without --diff
+        return run_flow("services.mirror", self.request(gcp, namespace), diff=False)  # as without --diff
 
     def task(self, gcp, namespace):
         return play([{"multicluster.network.service_mirror": self.request(gcp, namespace)}], self.folder)

@@ -54,7 +54,7 @@ class Bench:
     def ours(self, writes, size):
         """Seconds of one run, which made this many writes and left this many networks."""
         mark = self.aws.mark()
-        answer = run_flow("network_sets", self.request)
+        answer = run_flow("services.network_sets", self.request)
         made = self.aws.writes(mark)
         if len(made) != writes or len(self.nets()) != size:
             raise SystemExit("{0} writes, {1} networks: no time counts".format(len(made), len(self.nets())))

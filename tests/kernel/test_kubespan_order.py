@@ -15,11 +15,7 @@ import sys
 
 import pytest
 from conftest import MODULE_UTILS, SLOW, flow_environment
-from test_kubespan import (
-    MESH,
-    PODS,
-    site_fixture,  # noqa: F401 pylint: disable=unused-import
-)
+from test_kubespan import MESH, PODS, site_fixture  # noqa: F401 pylint: disable=unused-import
 from test_kubespan_leaks import other
 
 OTHER_SECRET = "AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="

@@ -152,5 +152,5 @@ def test_pods_outside_the_nodes_range_are_found(meshed):
 
 def test_a_device_that_is_gone_is_named_and_the_rest_is_read(meshed):
     found = meshed.flow("probe", {"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "targets": [], "devices": [DEVICE, "wireguard.azr"], "tries": 1,
-                                       "wait_seconds": 1})  # fmt: skip
+                                  "wait_seconds": 1})  # fmt: skip
     assert [row["section"] for row in found["errors"]] == ["wireguard.azr"] and len(found["peers"]) == 1 and found["paths"]["asked"]

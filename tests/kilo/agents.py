@@ -160,7 +160,7 @@ class KiloFabric(Fabric):
         """Echoes from pod to pod while something happens; yields a list that then has (sent, answered, runs of lost ones)."""
         running, results = [], []
         for source, target in pairs:
-            address = next(row["address"] for row in self.reaches() if row["source"] == source and row["target"] == target)
+            address = next((row["address"] for row in self.reaches() if row["source"] == source and row["target"] == target), "")
             command = ["ip", "netns", "exec", self.namespace(source), "ping", "-n", "-i", "0.2", address]
             running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True))
         try:

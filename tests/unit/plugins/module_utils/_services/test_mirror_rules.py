@@ -147,7 +147,8 @@ PIECE = {"metadata": {"name": "my-svc-1", "namespace": "ex", "labels": {"kuberne
          "endpoints": [{"addresses": ["10.2.0.1"], "zone": "z9", "hints": {"forZones": [{"name": "evil"}]}}], "ports": [{"port": 1}]}  # fmt: skip
 
 
-def copied(source=PIECE, local_cluster=False, zones=("z1",), opted_in=False):
+def copied(source=None, local_cluster=False, zones=("z1",), opted_in=False):
+    source = source or PIECE
     return global_slices.global_slice(source, endpoints.from_slice(source), "aws", local_cluster, zones, opted_in, NS)
 
 
