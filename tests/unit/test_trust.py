@@ -31,7 +31,7 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
 import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, token_file  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits, Resource  # noqa: E402
@@ -209,7 +209,7 @@ def _listings(**changes: t.Any) -> t.Dict[str, t.Any]:
 def _peers(listings: t.Any, state: t.Any = None) -> t.Tuple[t.Set[str], t.List[t.Any]]:
     topology = semaphore_topology.plan_mesh(_fabric(), listings)
     devices = copy.deepcopy(semaphore_topology.node_part(topology, "aws-1")["devices"])
-    refused = [*topology["refused"], *(row._asdict() for row in node_contests.settle_peers(devices, state, lambda name: []))]
+    refused = [*topology["refused"], *(row._asdict() for row in contests.settle_peers(devices, state, lambda name: []))]
     return {peer["node"] for device in devices for peer in device["peers"]}, refused
 
 
