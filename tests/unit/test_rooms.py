@@ -201,6 +201,6 @@ def test_rooms_on_nodes_need_no_ansible(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("path", files(*PURE, *EDGES, "_flows"), ids=lambda path: str(path.relative_to(UTILS)))
 def test_every_file_has_its_head(path: pathlib.Path) -> None:
     lines = path.read_text("utf-8").splitlines()
-    assert lines[0].startswith("# Copyright") and "GNU General Public License v3.0+" in lines[1]
-    assert lines[2] == "# SPDX-License-Identifier: GPL-3.0-or-later"
+    assert lines[0].startswith("# Copyright") and lines[1] == "# SPDX-License-Identifier: GPL-3.0-or-later"
+    assert lines[2].startswith('"""')
     assert "from __future__ import annotations" in lines

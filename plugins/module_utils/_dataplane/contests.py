@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Who keeps what several nodes claim: a key, a node id, an address, a range.
 
 What a cluster's API server says of its nodes is a claim, also about whose key something is, so the fabric's plan cannot decide

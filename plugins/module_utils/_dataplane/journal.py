@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What a node's own files must look like before anything is concluded from them: the journal of a change, the confirmed state.
 
 A disk that was full, a power cut or a hand leaves files that are half there, or another program's. What is checked is every

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A guard for addresses that stay in a set while the range that holds them is exchanged for another (kubespan 17.2).
 
 Linux up to 6.18 looks an address up in a set of ranges by the nearest start at or below it, and sees starts that are being

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One owned table of nftables: what has to be done to it, as the steps of one transaction (decisions 2, 32, 35; kubespan 17.2).
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,

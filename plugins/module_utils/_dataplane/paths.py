@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Do packets for a peer's ranges leave by its device? Which addresses to ask the kernel for, and what its answers mean. Pure.
 
 A route or a rule that is not ours may take a part of a range elsewhere. So the kernel is asked for one address of every

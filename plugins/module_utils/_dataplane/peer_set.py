@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Wanted peers against a device's dump: which peers to send, in an order that never leaves an allowed IP homeless.
 
 WireGuard's cryptokey routing gives each network to one peer at most; adding it to a second one moves it, in the

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The peers that a caller wants, checked one by one: a bad peer is refused by name and the others go on.
 
 This is the last check before the kernel. What a peer may claim (grants) was settled earlier, by check_claims

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (decision 32; kubespan 17).
 
 Where rules of one priority change, copies of the new ones stand in at a priority beside it while the old ones are

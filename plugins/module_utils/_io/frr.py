@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A bgpd of our own: checked before it is started, spoken to through its own socket. The user's FRR is never touched.
 
 It neither listens nor knows zebra: it opens sessions to routers, announces, and puts no route into the kernel.

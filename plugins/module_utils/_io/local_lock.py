@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A lock between the runs of one user on one machine, held by a process of its own for as long as another one lives.
 
 The lock is a file in a folder that nobody else can enter: no other user can hold it, and it says who does. Earlier releases used a

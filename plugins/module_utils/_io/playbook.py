@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Running a playbook and waiting for it: words, never a shell. What it prints goes where the caller's own output goes."""
 
 from __future__ import annotations

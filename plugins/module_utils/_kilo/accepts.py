@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What Kilo itself takes of a Peer (kilo 23), and what of a node may therefore be written.
 
 Kilo judges a Peer as a whole. One that it refuses is not there for it; an update from or to such a Peer, and the deletion

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What Kilo's nodes claim against what the mesh grants their cluster (decisions 4, 12, 29, 39; threats T1 to T6).
 
 The rules of the original treat keys as opaque and announce any internal address. This stage runs between them and the

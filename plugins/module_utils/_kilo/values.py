@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What Kilo and its cluster mesh write: names, and addresses as their programs read them (kilo 3, 6).
 
 An IPv4 address in its IPv6-mapped form counts as the IPv4 address everywhere; a prefix length is plain digits, leading

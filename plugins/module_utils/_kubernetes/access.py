@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """How to reach one cluster, read from what the inventory says. Files are read here; nothing is sent anywhere.
 
 A kubeconfig can run programs, read files and switch verification off on the controller, so everything in it that

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One API server: complete lists, single objects, plain JSON, and limits on everything that it sends (T14, T21, T22).
 
 Requests go through urllib3, the kubernetes library's own pool, directly: its object model costs ten times the decoding and its

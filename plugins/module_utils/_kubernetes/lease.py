@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One runner at a time on a cluster: a Lease that is held while something is written, and gone afterwards (decision 40).
 
 Nobody's clock is compared with anybody else's (T30): a Lease counts as abandoned once it was watched for its whole

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Following one kind of objects in one cluster: list, watch, and list again when the server forgot.
 
 What it costs is bounded: one LIST, then one WATCH in every ``seconds``; outages add one request for each attempt, at most one in

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Whose reservations at a provider a cluster may use and release: the tags name a UID, and the UID is the cluster's own word (T15).
 
 So a UID that two clusters answer with is nobody's, unless the inventory says whose (``cluster_uid``), and while one of the clusters

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, decision 22).
 
 The decision is a generator that yields probes and is sent their results (an HTTP status, or None for no answer), so

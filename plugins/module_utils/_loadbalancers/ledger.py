@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Our record of addresses, in a ConfigMap of the cluster: whose each is, and that we made it (decision 40, T15, T17).
 
 With the provider static this record is also the pool's state (ccm 15). One entry for each reservation.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Addresses that are in use without being ours yet: MetalLB, Cilium and others write theirs into a Service's status only.
 
 Such an address stays. It becomes ours where the user asks for adoption and it lies in the pool, or where we had reported it

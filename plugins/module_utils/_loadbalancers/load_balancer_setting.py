@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The load-balancer setting: a text that looks like a URL and is read by hand, since URL parsers refuse one form (ccm 5)."""
 
 from __future__ import annotations

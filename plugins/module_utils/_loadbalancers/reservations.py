@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Reservations and the tags by which their owner is known (ccm 9.1, 9.6; decisions 24 and 39).
 
 Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,

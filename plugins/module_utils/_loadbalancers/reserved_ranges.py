@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Addresses that the inventory gives to something else than Services: nodes, routers, pods, API servers (T17, CVE-2020-8554).
 
 Who may write a Service, or a provider, could else have a node's or a router's address announced, and its traffic with it.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What follows for a Service from the reservations and the address it has (ccm 9.3 to 9.5).
 
 An address that is in use is never changed: where another one is reserved, or where only the status has it, that is told.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """YAML that somebody wrote by hand, with some items of its lists changed and every other byte as it was.
 
 Works on the lines of items in lists at the first level. Whatever it makes is read again and must mean what was wanted;

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Which news of an API server are news for the fabric. Pure.
 
 A watch tells of every heartbeat. What counts is the *essence* of an object: what a plan reads of it. Objects are remembered

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """API objects as data: who owns which field, and whether an object already is what a manifest says.
 
 Ownership is read from ``metadata.managedFields`` (decision 32), so that no object needs marks that the original programs

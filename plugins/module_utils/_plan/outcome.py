@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """How a run of several capabilities over several clusters ended: one table, one line for each error, one verdict. Pure.
 
 One broken part does not stop the rest, so what failed has to be collected somewhere; this is where it is told.

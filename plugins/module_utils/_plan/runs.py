@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """News become runs: merged over clusters and kinds, and held back while a run that they started is under way. Pure.
 
 A playbook serves all clusters at once, so Node events of twenty clusters are one run of ``mesh``. What comes while it runs is one

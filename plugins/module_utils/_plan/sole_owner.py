@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Objects that are ours alone: who else is on record as an owner, what somebody else put into them, and both undone. Pure.
 
 Server-side apply takes a field away only from whoever has another value in it: a former owner with an equal value stays on

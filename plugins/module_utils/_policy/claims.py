@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What clusters say of their pods' addresses against what the inventory grants them (decision 29, threat T13).
 
 One stage that every run goes through, between reading pods and building sets. It has no off switch.

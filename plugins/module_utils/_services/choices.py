@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What the owner of a Service may choose about its mirrors by annotations, where the inventory honours them (semaphore 12.2). Pure.
 
 Each choice only narrows what is shared, but for the name, which stays inside the names of its own cluster and namespace.

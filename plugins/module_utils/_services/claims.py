@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What source clusters claim against what the inventory grants them: endpoints and ports (decisions 18 and 29, T7 to T9).
 
 One pure stage between reading and building, without a switch to turn it off. API servers take most of these addresses:

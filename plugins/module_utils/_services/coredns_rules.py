@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Rewriting names of other clusters' services to those of their local mirrors, as CoreDNS does it (semaphore 5).
 
 A rule stands for one zone, so that its way back can only name that zone (threat T11). Patterns are anchored at both

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Endpoints of a Service in one form, whether they were read from Endpoints or from EndpointSlices. Pure.
 
 A Group is what shares its ports: a subset of an Endpoints object, or one slice. Only named fields get in (T8, T9).

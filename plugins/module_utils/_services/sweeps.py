@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What a sweep may delete: objects in the mirror namespace that carry our labels and have no source any more.
 
 A source list that is unknown (None, or a source that is not ``known``) never deletes anything (semaphore 2.3, T14).

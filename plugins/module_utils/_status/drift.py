@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Drift: the changes of plans that were made without being carried out, and who has each thing now. Pure.
 
 Nobody keeps a diary of a kernel: of a route that is gone, only the two runs between which it went are known. ``since`` is a

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The state of a fabric as one document: from what nodes and clusters said to what page, JSON and metrics show. Pure.
 
 What comes from a cluster or a node is a claim by strangers: it is cut to a length here and escaped where it is drawn.

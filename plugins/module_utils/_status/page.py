@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The document as one page of HTML that needs nothing else: no server, no other file, and not even its script. Pure.
 
 Everything that is not from this file is escaped; a policy inside the page lets nothing else run and nothing be fetched.

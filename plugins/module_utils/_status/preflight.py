@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Everything that stands in the way of a first run, of the whole fleet and at once. Pure.
 
 Conditions that the plans know already (foreign routes, tables, devices, annotations, claims outside a grant) come as their

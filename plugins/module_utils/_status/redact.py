@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What goes into a bundle for strangers' eyes: no secret, in any spelling. Pure.
 
 Three nets, each for what the others miss: names of fields that hold secrets; shapes that secrets have (PEM, JWT, keys that are no

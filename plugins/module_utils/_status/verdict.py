@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What a fabric is: proven, not proven (why), or broken. The one place that decides, for verify, status and their exit codes. Pure.
 
 Proven means that everything was looked at and is as the inventory asks. What nobody could look at, and what was left out, is

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The stage between reading and mapping: what a tenant's object claims must be his (decision 29, T23).
 
 A source object is written by a tenant. Through a provider ID, a uid or a peering it may name what belongs to another.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The network side's own work for servers that are plain custom resources: IDs, addresses and their claims (19.1-19.3).
 
 Nothing here is atomic as in a server of its own, so the claim object is made first, the field filled afterwards, and

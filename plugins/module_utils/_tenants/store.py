@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What the mapping needs from an API server, and the same in memory.
 
 A flow gives the mapping two stores that talk to API servers; the in-memory one serves the vectors, random orders and

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Sets of addresses as sorted ranges: union, difference, overlap, minimal prefixes (kubespan 6, 11.6).
 
 A set is canonical: ranges are disjoint, ascending and never adjacent, so two sets are equal exactly when their ranges

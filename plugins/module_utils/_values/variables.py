@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Messages that name what the user wrote: beside a module's option the variable of the role that hands it on.
 
 Planners speak of options, since a module is also used alone. Most users set a variable of a role, and search for that.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """X25519 (RFC 7748): the public key of a private key, on hosts that have neither wireguard-tools nor cryptography.
 
 Python's integers do not run in constant time. That is fine here: a key is multiplied once or twice in its life, by

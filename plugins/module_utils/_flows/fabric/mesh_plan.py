@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The fabric's mesh: validate the inventory, read every cluster once and at the same time, compute the topology.
 
 Nothing is written. What one cluster's API answers, or fails to, touches only what it is the source of.

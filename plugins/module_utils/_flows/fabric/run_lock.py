@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One run on a fabric at a time: a lock on the controller, and, for fabrics that are run from several, a Lease in every cluster.
 
 It has to be taken before the first read, since a run writes what it planned from what it read. So a Lease costs its three

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Taking back what keeping the control plane's address wrote: the Service with its endpoints, and the record (ccm 11.4).
 
 The address itself stays with its holder: who stops keeping it does not want the API servers to become unreachable.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One address for the API servers of a cluster, kept with a healthy one (ccm 11). One pass; a timer repeats it.
 
 The cluster is asked through whichever of its API servers answers, since the address may be what is broken.

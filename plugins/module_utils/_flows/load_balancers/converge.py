@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Addresses of Services of type LoadBalancer, all Services of several clusters in one go (ccm 9).
 
 Each cluster is planned first with nothing but reading. Only where something differs its lease is taken, everything is

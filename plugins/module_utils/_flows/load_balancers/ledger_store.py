@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The record of addresses as it is kept in a cluster. Two programs write it, each its own entries, and neither waits for the other.
 
 The pass over Services holds a lease for as long as a provider takes to answer; the control plane's address must be able to

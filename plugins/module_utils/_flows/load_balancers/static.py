@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The provider of people who own their addresses: a pool of the inventory, and BGP facts of the inventory (ccm 15).
 
 It works on the ledger in memory; the flow writes that once, before any Service gets an address.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What runs on a node without a play: the boot unit, which applies the confirmed state, the watcher and the dead-man.
 
     dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What a node decides about claims that contest each other, from its own confirmed state and live peers.
 
 The controller cannot: all that it reads of a cluster is what that cluster's API server says.

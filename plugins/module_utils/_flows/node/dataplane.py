@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A node's whole dataplane in one call: keys, devices with their peers, routes, and what survives a reboot.
 
 gather -> plan -> apply -> verify over the same functions that the single modules use (decision 30). ``desired``:

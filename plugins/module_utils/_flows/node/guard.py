@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What stands around a node's mesh and can undo it: folders that others may write into, drop-ins over our units, settings.
 
 What is ours (folders of ours, settings of our devices) is repaired as part of the node's plan. What is somebody else's is

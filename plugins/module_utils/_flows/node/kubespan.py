@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """KubeSpan on one node: from the mesh's affiliates to the kernel's objects, in the order that leaks nothing (kubespan 10 to 17).
 
 ``resolve`` turns what the play asks for into a plain state without secrets, which the boot unit and the watcher take too::

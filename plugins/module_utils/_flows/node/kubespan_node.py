@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Who a node is in the KubeSpan mesh, what it announces, and its peers, from what the play gives (kubespan 3 to 7).
 
 ``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The watcher on a KubeSpan node: tries endpoints in turn, keeps peer states and the sets, repairs what others break.
 
 It reads the state that the play wrote (kubespan 16): the confirmed one, or the candidate while a change waits for its

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
 
 Decision 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Tables of nftables that an operator gives a node with its mesh: part of its one change, so undone and restored with it.
 
 They are those of the module nft_table, ``{name, family, chains, sets}``, and carry the fabric's mark. What was confirmed stands

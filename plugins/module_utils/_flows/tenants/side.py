@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The network side's own work: IDs, addresses and claims, instances on nodes, port blocks (19). One runner at a time.
 
 Nothing on a server of plain custom resources is atomic, so what was read before the Lease was taken is read again.

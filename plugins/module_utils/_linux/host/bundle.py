@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The collection's own code as one zipapp, for what runs on a node without Ansible (decision 34).
 
 The sources are read through the loader that loaded this file, so it works from a checkout and from the archive that

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A command that the host runs by itself after some seconds unless it is called off: it needs nobody and no network.
 
 Where systemd runs, a transient timer; elsewhere a process of its own session that waits. Both outlive the connection,

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A lock that is a file in a folder which only its user can enter, taken by flock: no other user can hold it or stand in its way.
 
 The kernel frees it with its process, however that ends. The file says who holds it, and goes with the lock when that is given

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Pods as a node's kernel sees them: network namespaces that hold an address of the node's pod ranges.
 
 No container runtime is asked, so it works with any: every pod has a namespace, and either a process in it or a

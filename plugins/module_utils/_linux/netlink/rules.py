@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Policy routing rules: read by one dump a family, written step by step in the order that is given.
 
 A rule is ``{"version": 4|6, "priority": int, "action": word, "table": int|None, "protocol": int|None (not set), "fwmark",

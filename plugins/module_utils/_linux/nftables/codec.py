@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """nfnetlink's tables, chains, sets and elements as bytes, both ways; rules are in nft_rules.
 
 The nft tool reads a whole set before it changes one element of it, and pyroute2 writes no elements. Numbers are those

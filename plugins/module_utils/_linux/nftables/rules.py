@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Rules of nftables as lists of statements (those of kubespan_nft), to the kernel's expressions and back.
 
 Rules are compared as statements: what a rule of the kernel means is worked out from its expressions, whatever program

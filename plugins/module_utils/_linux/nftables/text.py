@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Rules as nft's own text: what they mean to this kernel, and steps that have them as one script of nft.
 
 Two texts may mean one rule, and nft prints neither as it was written. So the wanted chains are loaded into a network

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The kernel's WireGuard: its generic netlink family, attributes packed by struct.
 
 pyroute2 0.7.2 reads one dump message of several and always replaces allowed IPs; encoding 5,000 peers takes it more

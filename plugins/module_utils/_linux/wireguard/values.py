@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What both WireGuard back ends share: the shape of a dump, and secrets that stay inside.
 
 A dump is ``{"listen_port": int, "fwmark": int, "public_key": text|None, "peers": {public key: peer}}``, a peer

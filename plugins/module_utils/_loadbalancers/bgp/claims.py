@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Claims about BGP: what a provider says must lie inside what the inventory grants (decision 29, T16).
 
 A provider that could choose autonomous systems and routers freely could hand our traffic to anyone.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """A node's BGP speaker as FRR's text: what it announces and to whom. It takes no route from anybody (ccm 15).
 
 Every value is parsed before it becomes a word of a line, so that none can start another line (T16, T20).

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """MetalLB's configuration up to 0.12, as a document: our peers and pools in it, everybody else's left alone (ccm 10.3).
 
 MetalLB reads it strictly and refuses all of it for one unknown key, so nothing is written that an older version does

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """MetalLB's custom resources from 0.13.2 on: pools, the advertisement and peers as they should be (ccm 10.4).
 
 Objects without our label are never changed; one of them under a name that we need is a conflict.

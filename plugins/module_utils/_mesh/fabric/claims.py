@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What remote nodes claim against what the inventory grants (decision 29, threats T1 to T4).
 
 One pure stage between parsing and building, for every mesh. It has no off switch and never raises for hostile

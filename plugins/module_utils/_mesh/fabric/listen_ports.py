@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The UDP ports of a cluster's nodes, one for each remote: what the inventory says, else what works now, else the next free one.
 
 A port that nodes have announced is kept while nobody writes another one, so a cluster that joins or leaves moves no other's port.

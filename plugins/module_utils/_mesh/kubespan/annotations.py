@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """An affiliate as annotations of its Node, written and read (kubespan 5.2).
 
 An affiliate is plain data: ``node_id hostname nodename machine_type operating_system public_key kubespan_address

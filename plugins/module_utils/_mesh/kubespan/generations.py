@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """KubeSpan's constants: what both generations share, and the two tables in which they differ (decision 14; kubespan 1.1, 21)."""
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The nftables table as data: named sets, two base chains, rules as lists of statements (kubespan 11).
 
 A statement is a small map, so that a codec, the text below and comparisons all read one thing:

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Peer states and endpoint rotation: one pass as a function of what was, what WireGuard says, and the clock (kubespan 8, 9)."""
 
 from __future__ import annotations

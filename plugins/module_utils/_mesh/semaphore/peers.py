@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """From the nodes of a remote cluster to the peers of our device (semaphore 3.5).
 
 Whether a node may claim what it publishes is decided elsewhere (claims.py); here text becomes values.

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Calico IPPools that make a cluster treat remote pod ranges as pod addresses (semaphore 3.7).
 
 The pools are disabled, so that no local pod gets an address from them; they only stop masquerading and let host

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """One KubeSpan mesh over the fabric: from Node listings and what hosts report to the affiliates that hold (kubespan 5, 6).
 
 Every node gets the same affiliates and takes its own peers from them, so that the fabric's part of the work is done once

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """What the mesh's nodes announce against what the inventory grants their clusters (decisions 4, 29, 39; threats T1 to T6).
 
 Runs between merging and building peers, always. Key, ULA and prefixes stand or fall together with the node; a node

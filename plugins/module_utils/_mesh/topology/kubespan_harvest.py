@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Endpoints at which nodes see their peers, added to what those announce themselves (kubespan 7.4, decision 16).
 
 One node's word about another: it is added behind the other's own endpoints, so that it is tried last, and WireGuard's keys

@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """Hosts of the inventory from the Node objects of clusters. A node's name and addresses are claims (threats T1, T5).
 
 Ansible connects to these hosts with the operator's credentials, so an address counts only inside the node ranges that the

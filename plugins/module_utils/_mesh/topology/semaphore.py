@@ -1,8 +1,5 @@
 # Copyright (c) 2026, multicluster.network authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-# Private to this collection: may change at any time.
 """The whole Semaphore mesh in one pass: inventory and Node listings to what every node gets (semaphore 3, decision 49).
 
 Annotations that this run is going to write count as written (decision 31): a fresh fabric is planned in one pass, with
