@@ -109,7 +109,7 @@ class ActionModule(ActionBase):
         spared = task_vars.get("multicluster_foreign_variables") or ()
         spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
         found = check_names(names, known_variables(), lambda unused: "command line", frozenset(names), spared)
-        return "; ".join("{where}: {message} [{word}]".format(**row._asdict()) for row in found if row.level == "error")
+        return "; ".join("{where}: {message} [{reason}]".format(**row._asdict()) for row in found if row.level == "error")
 
     def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         last: t.Dict[str, t.Any] = {}

@@ -62,7 +62,7 @@ def apinet_provider_id_parse(text: t.Any, kind: str = "network_interface", profi
     try:
         found = (parse_network_id if kind == "network" else parse_interface_id)(text, PROFILES[profile])
     except ValueRefused as error:
-        raise AnsibleFilterError("apinet_provider_id_parse: {0} [{1}]".format(error.message, error.word)) from error
+        raise AnsibleFilterError("apinet_provider_id_parse: {0} [{1}]".format(error.message, error.reason)) from error
     return dict(found._asdict())
 
 

@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Findings, each with C(where), C(variable), C(word), C(message) and C(level).
+  description: Findings, each with C(where), C(variable), C(reason), C(message) and C(level).
   type: list
   elements: dict
 """

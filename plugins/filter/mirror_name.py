@@ -62,7 +62,7 @@ def mirror_name(name: t.Any, namespace: t.Any, prefix: t.Any) -> str:
     try:
         return names.mirror_name(prefix, namespace, name).checked()
     except ValueRefused as error:
-        raise AnsibleFilterError("mirror_name: {0} [{1}]".format(error.message, error.word)) from error
+        raise AnsibleFilterError("mirror_name: {0} [{1}]".format(error.message, error.reason)) from error
 
 
 class FilterModule:

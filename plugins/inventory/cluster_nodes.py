@@ -142,7 +142,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             grants = {name: self._grant(name, entry) for name, entry in clusters.items()}
             found, refused = cluster_nodes.hosts(read, grants, self.get_option("address"), self._taken())
         except ValueRefused as error:
-            raise AnsibleParserError("{0}: {1} [{2}]".format(path, error.message, error.word)) from None
+            raise AnsibleParserError("{0}: {1} [{2}]".format(path, error.message, error.reason)) from None
         for refusal in refused:
             self.display.warning("node {0} is no host: {1} [{2}]".format(refusal.object, refusal.message, refusal.reason))
         for cluster, rows in found.items():

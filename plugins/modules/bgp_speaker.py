@@ -193,7 +193,7 @@ def main():
     except LinuxError as error:
         module.fail_json(msg=str(error), **error.fields())
     except ValueError as error:
-        module.fail_json(msg=str(error), reason=getattr(error, "word", ""))
+        module.fail_json(msg=str(error), reason=getattr(error, "reason", ""))
     exit_with(module, result)
 
 

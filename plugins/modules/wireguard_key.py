@@ -111,7 +111,7 @@ def main():
     try:
         result = wireguard_key.run(module.params, module.check_mode)
     except ValueRefused as error:
-        module.fail_json(msg=error.message, reason=error.word)
+        module.fail_json(msg=error.message, reason=error.reason)
     except LinuxError as error:
         module.fail_json(msg=str(error), **error.fields())
     exit_with(module, result)

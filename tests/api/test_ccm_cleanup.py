@@ -88,7 +88,7 @@ def test_without_a_uid_nothing_is_asked(project, given):
     before = len(project.calls())
     with pytest.raises(ValueRefused) as raised:
         run(project, confirm=True, cluster_uid=given)
-    assert raised.value.word == "missing_cluster_uid" and len(project.calls()) == before
+    assert raised.value.reason == "missing_cluster_uid" and len(project.calls()) == before
 
 
 def test_half_a_list_and_failing_releases(project):

@@ -97,7 +97,7 @@ def test_rotation_overlaps_and_absent_ends_tokens(server, accounts, tmp_path):
     objects(server, ["mesh"], "absent")
     with pytest.raises(ListIncomplete) as error:
         old.list("/api/v1/nodes")
-    assert error.value.cause in (Unauthorized.word, Forbidden.word)
+    assert error.value.cause in (Unauthorized.reason, Forbidden.reason)
     assert cluster_token.run(token_request(server, path, state="absent"))["changed"] and not path.exists()
     assert not cluster_token.run(token_request(server, path, state="absent"))["changed"]
 

@@ -154,4 +154,4 @@ def test_names_that_could_break_out(more, word):
         coredns.run(dict({"fabric": "t", "clusters": [{"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}], "key": "Corefile",
                           "mirror_namespace": "m", "namespace": "kube-system", "name": "coredns", "timeout": 1}, **more))  # fmt: skip
     if word is not None:
-        assert isinstance(raised.value, ValueRefused) and raised.value.word == word
+        assert isinstance(raised.value, ValueRefused) and raised.value.reason == word

@@ -293,5 +293,5 @@ def test_options_that_make_no_sense():
     ):
         with pytest.raises(ValueRefused) as raised:
             network_sets.run(dict(request, **more))
-        assert raised.value.word == word
+        assert raised.value.reason == word
     assert field_manager("t") == "multicluster.network/t"

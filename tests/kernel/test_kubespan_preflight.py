@@ -16,7 +16,7 @@ OWNER = "multicluster.network/demo"
 
 
 def found(node, **layout):
-    return [(entry["level"], entry["word"], entry["message"]) for entry in node.flow("kubespan_preflight", layout, OWNER)["conflicts"]]
+    return [(entry["level"], entry["reason"], entry["message"]) for entry in node.flow("kubespan_preflight", layout, OWNER)["conflicts"]]
 
 
 def test_an_empty_host_has_none(node):

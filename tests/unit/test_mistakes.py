@@ -196,7 +196,7 @@ def test_a_slip_is_one_letter_too_many_missing_wrong_or_swapped(one, other):
 def test_a_fabric_without_a_name_is_refused(tmp_path):
     inventories.write(tmp_path, {"hosts.yml": GOOD})
     (finding,) = inventories.validate([tmp_path], fabric="")[0]
-    assert (finding["where"], finding["word"]) == ("fabric", "fabric_name_invalid") and "multicluster_fabric" in finding["message"]
+    assert (finding["where"], finding["reason"]) == ("fabric", "fabric_name_invalid") and "multicluster_fabric" in finding["message"]
 
 
 # --- several inventories ----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_the_last_of_two_inventories_takes_all_hosts(tmp_path):
     sources = two_kubesprays(tmp_path, {"a1": "10.66.23.31", "a2": "10.66.23.32"}, {"g1": "10.22.22.27"})
     errors, warnings, dummy = inventories.validate(sources)
     (finding,) = errors
-    assert (finding["where"], finding["variable"], finding["word"]) == ("group k8s_cluster", "multicluster_cluster", "cluster_overruled")
+    assert (finding["where"], finding["variable"], finding["reason"]) == ("group k8s_cluster", "multicluster_cluster", "cluster_overruled")
     for text in ("aws/inventory.ini says cluster 'aws' for a1, a2", "gcp/inventory.ini says 'gcp' for group k8s_cluster", "aws_nodes", "inventory_dir"):
         assert text in finding["message"]
 
@@ -244,7 +244,7 @@ def test_the_mend_that_is_named_mends_it(tmp_path):
 def test_a_host_that_two_inventories_claim(tmp_path):
     sources = two_kubesprays(tmp_path, {"node1": "10.66.23.31"}, {"node1": "10.22.22.27"})
     errors, warnings, dummy = inventories.validate(sources)
-    (finding,) = [row for row in errors if row["word"] == "claimed_twice"]
+    (finding,) = [row for row in errors if row["reason"] == "claimed_twice"]
     assert finding["where"] == "nodes/node1"
     for text in ("aws/inventory.ini (cluster aws, 10.66.23.31)", "gcp/inventory.ini (cluster gcp, 10.22.22.27)", "different names"):
         assert text in finding["message"]
@@ -338,7 +338,7 @@ def test_what_the_command_line_gives_has_an_effect(tmp_path):
 def test_an_empty_or_strange_value_of_the_command_line_is_named(name, value, tmp_path):
     inventories.write(tmp_path, {"hosts.yml": GOOD})
     (finding,) = inventories.validate([tmp_path], {name: value})[0]
-    assert (finding["where"], finding["variable"], finding["word"]) == ("command line", name, "bad_type") and "or leave it out" in finding["message"]
+    assert (finding["where"], finding["variable"], finding["reason"]) == ("command line", name, "bad_type") and "or leave it out" in finding["message"]
 
 
 def test_values_that_are_right_are_no_mistakes(tmp_path):

@@ -54,7 +54,7 @@ def test_every_word_has_its_row(path):
 
 def test_every_word_of_an_api_server_has_its_row():
     source = (UTILS / "_kubernetes" / "errors.py").read_text("utf-8")
-    said = set(re.findall(r'(?m)^    word = "([a-z_]+)"', source))
+    said = set(re.findall(r'(?m)^    reason = "([a-z_]+)"', source))
     assert said, "the file changed"
     unmet = {"request_failed", "library_missing", "redirect_refused", "credential_failed", "not_found", "expired", "invalid", "manifest_invalid"}
     assert {word for word in said - unmet if "``{0}``".format(word) not in SAID} == set()

@@ -317,7 +317,7 @@ def _listed(certificate: t.Any, answer: t.Any, **limits: t.Any) -> str:
         access = {"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]}
         Client(parse_access(access), Limits(request_seconds=5, list_seconds=10, tries=1)._replace(**limits)).list("/api/v1/nodes")
     except errors.ListIncomplete as error:
-        assert error.word == "source_incomplete"
+        assert error.reason == "source_incomplete"
         return str(error.cause)
     finally:
         server.close()
@@ -422,7 +422,7 @@ def test_other_servers(certificate: t.Any) -> None:
         with pytest.raises(AccessRefused) as refused:
             access = dict({"name": "gcp"}, **row["access"])
             parse_access(access if "ca_url" in access else dict(access, ca_data=CA))
-        assert refused.value.word == row["word"], row
+        assert refused.value.reason == row["word"], row
     stranger = HostileServer(certificate[0], lambda handler, n: handler.send_json({"metadata": {}, "items": []}))
     try:
         client = Client(parse_access({"name": "gcp", "api_url": stranger.url, "token": "abcdef"}), Limits(tries=1))
@@ -445,7 +445,7 @@ def test_kubeconfigs_that_reach_out(tmp_path: t.Any) -> None:
             del config["clusters"][0]["cluster"]["certificate-authority-data"]  # type: ignore[index]
         with pytest.raises(AccessRefused) as refused:
             parse_access({"name": "gcp", "kubeconfig": config})
-        assert refused.value.word == row["word"] and "allow list" in str(refused.value), row
+        assert refused.value.reason == row["word"] and "allow list" in str(refused.value), row
     assert not os.path.exists("/tmp/mcn-pwned")
 
 
@@ -503,7 +503,7 @@ def test_pools_of_others() -> None:
             entry = Entry("192.0.2.5", "192.0.2.5", 32, ())._replace(**row["record"])
             believed_, left_out = believed({"x": entry, "good": Entry("good", "192.0.2.1", 32, ())}, others)
             assert [one.cidr for one in believed_.values()] == [32] * (1 if row["word"] else 2)
-            assert [error.word for unused, error in left_out] == ([row["word"]] if row["word"] else [])
+            assert [error.reason for unused, error in left_out] == ([row["word"]] if row["word"] else [])
             seen += 1
     assert seen > 4
 
@@ -517,14 +517,14 @@ def test_addresses_of_something_else() -> None:
         kept, refused = check_address_claims([Service("evil", "a", address=row["address"]), good], [], rules)
         assert kept == [good] and [one.reason for one in refused] == ["outside_grant"], row["why"]
         believed_, left_out = believed({"x": Entry("x", row["address"], 32, ()), "good": Entry("good", "192.0.2.1", 32, ())}, {}, reserved)
-        assert list(believed_) == ["good"] and [error.word for unused, error in left_out] == ["outside_grant"], row["why"]
+        assert list(believed_) == ["good"] and [error.reason for unused, error in left_out] == ["outside_grant"], row["why"]
 
 
 def test_uids_of_others() -> None:
     rows = fixture("load_balancers.json")["cluster_uids"]
     for row in rows:
         refused = check_uids(row["answers"], row.get("pinned", {}))
-        assert {name: error.word for name, error in refused.items()} == row["refused"] and "good" not in refused, row["why"]
+        assert {name: error.reason for name, error in refused.items()} == row["refused"] and "good" not in refused, row["why"]
     assert any(len(row["refused"]) == 2 for row in rows) and any(row.get("unproven") for row in rows)
 
 
@@ -534,7 +534,7 @@ def test_settings_that_lead_elsewhere() -> None:
         good = dict(entry, cluster="good", api_key="t", project_id="p")
         refused: t.Dict[str, t.Any] = {}
         found = parse_setups([entry, good], row.get("environment", {}), {}, {"evil": row.get("text", json.dumps(row.get("secret")))}, refused)
-        assert [error.word for error in refused.values()] == ([row["word"]] if row["word"] else []) and "good" in found, row["why"]
+        assert [error.reason for error in refused.values()] == ([row["word"]] if row["word"] else []) and "good" in found, row["why"]
 
 
 def test_reservations_tagged_as_ours() -> None:
@@ -552,7 +552,7 @@ def test_reservations_tagged_as_ours() -> None:
         context = service_plan.Context(owner, Places("da"))
         with pytest.raises(ValueRefused) as refused:
             service_plan.wanted_by(good._replace(address=""), held, context)
-        assert refused.value.word == "claimed_twice" and "good" in refused.value.message and "spoof" in refused.value.message
+        assert refused.value.reason == "claimed_twice" and "good" in refused.value.message and "spoof" in refused.value.message
         known = context._replace(recorded=frozenset(["good"]))
         assert service_plan.wanted_by(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
 

@@ -51,13 +51,13 @@ def parse_peers(
             key = _parse_public_key(key, own_key, seen)
         except ValueRefused as error:
             shown = name if len(name) <= 120 else name[:117] + "..."
-            refusals.append(Refusal(shown if shown.isprintable() else ascii(shown), error.word, error.message))
+            refusals.append(Refusal(shown if shown.isprintable() else ascii(shown), error.reason, error.message))
             continue
         seen.add(key)
         try:
             parsed.append(_parse_peer(raw, key, resolved, fingerprints))
         except ValueRefused as error:
-            refusals.append(Refusal(name, error.word, error.message))
+            refusals.append(Refusal(name, error.reason, error.message))
             kept.add(key)
     allowed, losers, twice = _settle_claims(device, parsed, holders)
     return allowed, refusals + twice, {key for key in kept.union(losers) if isinstance(key, str)}

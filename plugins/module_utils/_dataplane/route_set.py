@@ -136,9 +136,9 @@ def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], n
         same = [other for other in there if _view(other) == route]
         foreign = [other for other in there if not _is_ours(other, desired)]
         if foreign and not desired["adopt"]:
-            word = "adoptable" if same and len(there) == 1 else "not_ours"
+            reason = "adoptable" if same and len(there) == 1 else "not_ours"
             message = "a route to the same destination exists and is not ours ({0}); it is left alone"
-            plan.refuse(ident, word, message.format(_whose(foreign[0])))
+            plan.refuse(ident, reason, message.format(_whose(foreign[0])))
             continue
         kept.append(route)
         if len(there) == 1 and same and not foreign:
@@ -169,7 +169,7 @@ def _wanted(plan: Plan, desired: t.Mapping[str, t.Any], links: t.Optional[t.Iter
         try:
             route = parse_route(raw, desired["devices"])
         except ValueRefused as error:
-            plan.refuse(name, error.word, error.message)
+            plan.refuse(name, error.reason, error.message)
             continue
         key = (route["dst"], route["metric"])
         if links is not None and route["dev"] and route["dev"] not in links:

@@ -255,7 +255,7 @@ def _wanted(plan: Plan, desired: t.Mapping[str, t.Any]) -> t.Dict[t.Tuple[t.Any,
         try:
             rules = parse_rule(raw, desired)
         except ValueRefused as error:
-            plan.refuse("rules[{0}]".format(index), error.word, error.message)
+            plan.refuse("rules[{0}]".format(index), error.reason, error.message)
             continue
         for rule in rules:
             key = _where(rule) + tuple(rule[name] for name in _SELECTORS)

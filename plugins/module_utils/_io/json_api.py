@@ -36,8 +36,8 @@ class Answer(t.NamedTuple):
 class ApiFailed(ValueRefused):
     """A call that did not do what it was for. ``status`` None: whether it did is not known."""
 
-    def __init__(self, word: str, message: str, status: t.Optional[int]) -> None:
-        super().__init__(word, message)
+    def __init__(self, reason: str, message: str, status: t.Optional[int]) -> None:
+        super().__init__(reason, message)
         self.status = status
 
 
@@ -48,7 +48,7 @@ class Manners(t.NamedTuple):
     """What one vendor's API is like: the text of an error's body, its word, which failures may be repeated (status None: no answer)."""
 
     text: t.Callable[[t.Any], str]
-    word: t.Callable[[t.Optional[int], str, str], str]
+    reason: t.Callable[[t.Optional[int], str, str], str]
     repeats: t.Callable[[t.Optional[int], str], bool]
 
 
@@ -118,9 +118,9 @@ class JsonApi:
         said = "".join(char if char.isprintable() else " " for char in said)[:2000]
         for secret in self._headers.values():
             said = said.replace(secret, "<masked>")
-        word = self._manners.word(answer.status, method, path)
+        reason = self._manners.reason(answer.status, method, path)
         what = answer.reason if answer.status is None else "status {0}".format(answer.status)
-        return ApiFailed(word or "api", "{0} {1}: {2}".format(method, path, said or what), answer.status)
+        return ApiFailed(reason or "api", "{0} {1}: {2}".format(method, path, said or what), answer.status)
 
 
 def _pause(answer: Answer, attempt: int) -> float:

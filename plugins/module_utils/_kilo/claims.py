@@ -106,7 +106,7 @@ def check_kilo(
                 key = _key(annotation(node, KEY), label, malformed, checked.warnings)
                 endpoints[label] = _endpoint(node, source, label, checked, resolved or {})
             except ValueRefused as error:
-                checked.refused[source.cluster, name] = Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+                checked.refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
                 continue
             pods = [parse_cidr(text) for text in pod_cidrs(node) if cidr_or_none(text)]
             routes = [str(pod.network) for pod in pods] + [parse_cidr(annotation(node, WIREGUARD_IP)).host_route]

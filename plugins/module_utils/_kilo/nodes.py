@@ -86,7 +86,7 @@ def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Opt
     try:
         resolve_endpoint(node, entry.get("wireguardPort"))
     except ValueRefused as error:
-        if error.word == INVALID:
+        if error.reason == INVALID:
             message = 'node "{0}" has an invalid endpoint annotation: {1}'.format(name, error.message)
             raise ValueRefused(INVALID, message) from None
         if policy != ROAM:
@@ -161,7 +161,7 @@ def filter_nodes(
         try:
             validate_node(node, entry, policy, ranges)
         except ValueRefused as error:
-            result.skipped[name], result.messages[name] = error.word, error.message
+            result.skipped[name], result.messages[name] = error.reason, error.message
         else:
             result.valid.append(node)
     return result

@@ -215,7 +215,7 @@ def peer_endpoint(node: Node, entry: Entry, policy: str) -> t.Tuple[t.Optional[P
     try:
         resolved = resolve_endpoint(node, entry.get("wireguardPort"))
     except ValueRefused as error:
-        if error.word == "NodeNoEndpoint" and policy == ROAM:
+        if error.reason == "NodeNoEndpoint" and policy == ROAM:
             return None, None
         raise
     return parse_endpoint(resolved.text), resolved

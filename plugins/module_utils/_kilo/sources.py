@@ -304,7 +304,7 @@ def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: S
             check_node(node, entry, settings.strict_keys, settings.strict_endpoints, settings.resolved)
         except ValueRefused as error:
             name = str(node["name"])
-            result.skipped[name], result.messages[name] = error.word, error.message
+            result.skipped[name], result.messages[name] = error.reason, error.message
         else:
             result.valid.append(node)
     return result

@@ -49,9 +49,9 @@ class Cidr(t.NamedTuple):
         return host_route(self.host)
 
 
-def parse_ip(text: object, word: str = "invalid-ip") -> Address:
+def parse_ip(text: object, reason: str = "invalid-ip") -> Address:
     """One address without prefix, zone or blanks; IPv4-mapped becomes IPv4."""
-    return unmapped(parse_address(text, word))
+    return unmapped(parse_address(text, reason))
 
 
 def ip_or_none(text: object) -> t.Optional[Address]:
@@ -68,11 +68,11 @@ def unmapped(address: Address) -> Address:
     return address if inner is None else inner
 
 
-def parse_cidr(text: object, word: str = "invalid-cidr") -> Cidr:
+def parse_cidr(text: object, reason: str = "invalid-cidr") -> Cidr:
     """``address/digits``; host bits are kept in ``host`` and masked in ``network``."""
     found = _cidr(text) if isinstance(text, str) and len(text) <= 80 else None
     if found is None:
-        raise ValueRefused(word, "invalid CIDR {0}".format(quoted(text)))
+        raise ValueRefused(reason, "invalid CIDR {0}".format(quoted(text)))
     return found
 
 

@@ -41,11 +41,11 @@ _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,
 
 
 class AccessRefused(ValueRefused):
-    """Access that is refused: ``cluster``, ``word`` and a ``message`` which names the inventory variable to mend."""
+    """Access that is refused: ``cluster``, ``reason`` and a ``message`` which names the inventory variable to mend."""
 
-    def __init__(self, cluster: str, word: str, message: str) -> None:
+    def __init__(self, cluster: str, reason: str, message: str) -> None:
         self.cluster = cluster
-        super().__init__(word, "cluster {0}: {1}".format(cluster, message))
+        super().__init__(reason, "cluster {0}: {1}".format(cluster, message))
 
 
 class Access:
@@ -121,7 +121,7 @@ def parse_access(given: t.Mapping[str, t.Any]) -> Access:
     try:
         return _Parser(cluster, options).parse()
     except KubeconfigRefused as refused:
-        raise AccessRefused(cluster, refused.word, refused.message) from None
+        raise AccessRefused(cluster, refused.reason, refused.message) from None
 
 
 class _Parser:
@@ -133,14 +133,14 @@ class _Parser:
         if unknown:
             raise self.refused("allow_invalid", "allow names {0}; it may name {1}".format(unknown, ", ".join(ALLOWABLE)))
 
-    def refused(self, word: str, message: str) -> AccessRefused:
-        return AccessRefused(self.cluster, word, message)
+    def refused(self, reason: str, message: str) -> AccessRefused:
+        return AccessRefused(self.cluster, reason, message)
 
-    def require(self, word: str, what: str) -> None:
-        """Refuse unless the inventory allows the word for this cluster."""
-        if word not in self.allow:
+    def require(self, reason: str, what: str) -> None:
+        """Refuse unless the inventory allows this for the cluster."""
+        if reason not in self.allow:
             raise self.refused(
-                word, "{0}, which is refused. Add {1} to the cluster's allow list if that is right.".format(what, word)
+                reason, "{0}, which is refused. Add {1} to the cluster's allow list if that is right.".format(what, reason)
             )
 
     def parse(self) -> Access:
@@ -302,11 +302,11 @@ class _Parser:
     def path(self, option: str) -> str:
         return os.path.expanduser(str(self.options[option]))
 
-    def read(self, path: str, option: str, word: str) -> bytes:
+    def read(self, path: str, option: str, reason: str) -> bytes:
         try:
             return read_small_file(path)
         except OSError as error:
-            raise self.refused(word, "{0} {1} cannot be read: {2}".format(option, path, error.strerror or error)) from None
+            raise self.refused(reason, "{0} {1} cannot be read: {2}".format(option, path, error.strerror or error)) from None
 
     def token_from(self, path: str, option: str) -> str:
         raw = self.read(path, option, "token_unreadable")

@@ -537,7 +537,7 @@ class Client:
             kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault
         found = self._error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
         if isinstance(found, errors.Conflict):
-            found.reason = str(told.get("reason", ""))[:64]
+            found.cause = str(told.get("reason", ""))[:64]
         raise found
 
 

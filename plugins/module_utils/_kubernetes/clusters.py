@@ -48,7 +48,7 @@ class Clusters:
                 self.clients[name] = Client(parse_access(entry), limits(timeout))
             except AccessRefused as refused:
                 self.failures.append(
-                    {"cluster": name, "operation": "use the access", "reason": refused.word, "message": refused.message,
+                    {"cluster": name, "operation": "use the access", "reason": refused.reason, "message": refused.message,
                      "status": None}
                 )  # fmt: skip
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong with an API server, each with its reason word."""
+"""What can go wrong with an API server, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typing as t
 class KubeError(Exception):
     """A request that did not do what it was for.
 
-    ``word`` reason word; ``cluster``; ``operation`` (``list nodes``); ``status`` HTTP status or None; ``retryable`` True
+    ``reason`` as in results; ``cluster``; ``operation`` (``list nodes``); ``status`` HTTP status or None; ``retryable`` True
     when the same run may work later; ``message`` a sentence without credentials, with the server's text cut to 200
     printable characters; ``retry_after`` seconds or None.
     """
 
-    word = "request_failed"
+    reason = "request_failed"
     retryable = False
 
     def __init__(
@@ -41,7 +41,7 @@ class KubeError(Exception):
         return {
             "cluster": self.cluster,
             "operation": self.operation,
-            "reason": self.word,
+            "reason": self.reason,
             "message": self.message,
             "status": self.status,
         }
@@ -50,92 +50,92 @@ class KubeError(Exception):
 class LibraryMissing(KubeError):
     """The Python library kubernetes is not installed for this interpreter."""
 
-    word = "library_missing"
+    reason = "library_missing"
 
 
 class Unreachable(KubeError):
     """No connection, or it broke."""
 
-    word, retryable = "unreachable", True
+    reason, retryable = "unreachable", True
 
 
 class TimedOut(KubeError):
     """The server was too slow, as a whole or for one request."""
 
-    word, retryable = "timed_out", True
+    reason, retryable = "timed_out", True
 
 
 class Untrusted(KubeError):
     """The server's certificate is not one that the cluster's CA and name allow, or a certificate of ours is unusable."""
 
-    word = "tls_untrusted"
+    reason = "tls_untrusted"
 
 
 class Redirected(KubeError):
     """The server answered with a redirect; following it would hand our credential to someone else (T22)."""
 
-    word = "redirect_refused"
+    reason = "redirect_refused"
 
 
 class TooLarge(KubeError):
     """The answer passed a limit on bytes, objects, pages or depth (T21)."""
 
-    word = "answer_too_large"
+    reason = "answer_too_large"
 
 
 class BadAnswer(KubeError):
     """The answer is not what an API server sends."""
 
-    word = "bad_answer"
+    reason = "bad_answer"
 
 
 class CredentialFailed(KubeError):
     """The allowed exec or auth-provider credential could not be obtained."""
 
-    word = "credential_failed"
+    reason = "credential_failed"
 
 
 class Unauthorized(KubeError):
     """401."""
 
-    word = "unauthorized"
+    reason = "unauthorized"
 
 
 class Forbidden(KubeError):
     """403."""
 
-    word = "forbidden"
+    reason = "forbidden"
 
 
 class NotFound(KubeError):
     """404."""
 
-    word = "not_found"
+    reason = "not_found"
 
 
 class Conflict(KubeError):
-    """409: a precondition does not hold, or another field manager owns a field. ``reason`` is the server's word."""
+    """409: a precondition does not hold, or another field manager owns a field. ``cause`` is what the server calls it."""
 
-    word = "conflict"
-    reason = ""
+    reason = "conflict"
+    cause = ""
 
 
 class Expired(KubeError):
     """410: a continue token or resource version is too old."""
 
-    word, retryable = "expired", True
+    reason, retryable = "expired", True
 
 
 class Invalid(KubeError):
     """400 or 422: the server refuses the object."""
 
-    word = "invalid"
+    reason = "invalid"
 
 
 class Busy(KubeError):
     """429 or 5xx after all tries."""
 
-    word, retryable = "server_busy", True
+    reason, retryable = "server_busy", True
 
 
 class ListIncomplete(KubeError):
@@ -144,12 +144,12 @@ class ListIncomplete(KubeError):
     ``cause`` is the word of what went wrong (``unreachable``, ``forbidden``, ``timed_out``, ...).
     """
 
-    word = "source_incomplete"
+    reason = "source_incomplete"
 
     def __init__(self, why: KubeError) -> None:
-        self.cause = why.word
+        self.cause = why.reason
         super().__init__(
-            why.cluster, why.operation, "{0} [{1}]".format(why.message, why.word), why.status, why.retryable
+            why.cluster, why.operation, "{0} [{1}]".format(why.message, why.reason), why.status, why.retryable
         )
 
     def failure(self) -> t.Dict[str, t.Any]:

@@ -30,13 +30,13 @@ _TRIES = 5
 class LeaseHeld(KubeError):
     """Another runner is at work."""
 
-    word, retryable = "lease_held", True
+    reason, retryable = "lease_held", True
 
 
 class LeaseLost(KubeError):
     """The Lease could not be renewed in time, or someone else has it: nothing more may be written."""
 
-    word, retryable = "lease_lost", True
+    reason, retryable = "lease_lost", True
 
 
 class Lease:

@@ -94,7 +94,7 @@ class Follower:
                 if isinstance(error, AccessRefused) or error.status == 401:
                     self._client = None  # a token may have been replaced in its file meanwhile
                 pauses = pauses + 1 if time.monotonic() - begun < self._settings.longest_pause else 1
-                self._tell("{0} [{1}]".format(error, error.word))
+                self._tell("{0} [{1}]".format(error, error.reason))
             except Exception as error:  # a thread that ends would be missed by nobody
                 self._version = ""
                 pauses += 1

@@ -63,7 +63,7 @@ def check_address_claims(
                 message = "{0} belongs to {1}; both would have to name the same sharing key".format(address, quoted(holder))
                 refused[service.key] = ValueRefused("claimed_twice", message)
     kept = [service for service in services if service.key not in refused]
-    return kept, [Refusal("service " + key, error.word, error.message) for key, error in sorted(refused.items())]
+    return kept, [Refusal("service " + key, error.reason, error.message) for key, error in sorted(refused.items())]
 
 
 def _holder(

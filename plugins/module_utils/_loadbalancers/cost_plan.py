@@ -43,7 +43,7 @@ def cost_plan(
             outcomes[service.key] = wanted_by(service, reservations, context, brought + ordered)
             ordered += any(action.action == RESERVE for action in outcomes[service.key].actions)
         except ValueRefused as error:
-            refused.append((service.key, error.word, error.message))
+            refused.append((service.key, error.reason, error.message))
     swept = orphans(services, reservations, context, confirm_empty)
     orders = [
         {"service": key, "request": action.request}

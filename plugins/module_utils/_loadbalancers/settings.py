@@ -22,8 +22,8 @@ Value = t.Union[str, int, bool]
 class SettingRefused(ValueRefused):
     """A setting that cannot be used. ``key`` is the variable or the key of the file that holds it."""
 
-    def __init__(self, word: str, key: str, message: str) -> None:
-        super().__init__(word, message)
+    def __init__(self, reason: str, key: str, message: str) -> None:
+        super().__init__(reason, message)
         self.key = key
 
 
@@ -114,7 +114,7 @@ def read_settings(
     try:
         parse_selector(values["bgp_node_selector"], "invalid_node_selector")
     except ValueRefused as refused:
-        raise SettingRefused(refused.word, "METAL_BGP_NODE_SELECTOR", refused.message) from None
+        raise SettingRefused(refused.reason, "METAL_BGP_NODE_SELECTOR", refused.message) from None
     warnings = ["METAL_LOAD_BALANCER_ID names a product that no longer exists; it is ignored"] if values["load_balancer_id"] else []
     return Settings(values, warnings)
 
@@ -131,13 +131,13 @@ def settings_text(values: t.Mapping[str, t.Any]) -> str:
     return json.dumps({keys[name]: value for name, value in values.items() if value not in (None, "")}, indent=2, sort_keys=True)
 
 
-def parse_boolean(text: object, word: str = "not_a_boolean") -> bool:
+def parse_boolean(text: object, reason: str = "not_a_boolean") -> bool:
     """The spellings that Go accepts, and no other."""
     if isinstance(text, bool):
         return text
     if text in TRUE or text in FALSE:
         return text in TRUE
-    raise ValueRefused(word, "{0} is neither true nor false".format(quoted(text)))
+    raise ValueRefused(reason, "{0} is neither true nor false".format(quoted(text)))
 
 
 def _of_environment(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value]:
@@ -160,7 +160,7 @@ def _parsed(item: Setting, variable: str, text: str) -> Value:
         try:
             return parse_boolean(text)
         except ValueRefused as refused:
-            raise SettingRefused(refused.word, variable, "{0}: {1}".format(variable, refused.message)) from None
+            raise SettingRefused(refused.reason, variable, "{0}: {1}".format(variable, refused.message)) from None
     if not _INTEGER.match(text) or int(text) > item.largest:
         raise SettingRefused("not_a_number", variable, "{0}: {1} is no number up to {2}".format(variable, quoted(text), item.largest))
     return int(text)

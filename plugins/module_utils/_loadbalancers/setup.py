@@ -152,7 +152,7 @@ def parse_setups(
                 found[name] = parse_setup(entry, env, claims[name] if name in claims else files.get(name), name in claims)
         except ValueRefused as error:
             if name not in claims or name not in pools:
-                raise ValueRefused(error.word, "load_balancers_settings of {0}: {1}".format(name, error.message)) from None
+                raise ValueRefused(error.reason, "load_balancers_settings of {0}: {1}".format(name, error.message)) from None
             refused[name] = error
     spans = sorted((span, name) for name, pool in pools.items() for span in pool.spans)
     for (first, one), (second, other) in zip(spans, spans[1:]):

@@ -27,17 +27,17 @@ class Span(t.NamedTuple):
         return self.version == other.version and self.first <= other.last and other.first <= self.last
 
 
-def parse_span(text: object, word: str = "bad_cidr") -> Span:
+def parse_span(text: object, reason: str = "bad_cidr") -> Span:
     """``10.0.0.0/24``, ``10.0.0.1-10.0.0.9`` or one address. Raises ValueRefused."""
     if not isinstance(text, str):
-        raise ValueRefused(word, "{0} is no range of addresses".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is no range of addresses".format(quoted(text)))
     first, dash, last = text.partition("-")
     if not dash:
-        network = parse_network(text if "/" in text else host(parse_address(text, word)), word)
+        network = parse_network(text if "/" in text else host(parse_address(text, reason)), reason)
         return Span(network.version, int(network[0]), int(network[-1]))
-    low, high = parse_address(first.strip(), word), parse_address(last.strip(), word)
+    low, high = parse_address(first.strip(), reason), parse_address(last.strip(), reason)
     if low.version != high.version or int(low) > int(high):
-        raise ValueRefused(word, "{0} does not go upwards within one family".format(quoted(text)))
+        raise ValueRefused(reason, "{0} does not go upwards within one family".format(quoted(text)))
     return Span(low.version, int(low), int(high))
 
 

@@ -101,7 +101,7 @@ def plan_annotations(
         try:
             values = check_annotations(wanted.get(name, {}))
         except ValueRefused as refused:
-            plan.refuse(label, refused.word, refused.message)
+            plan.refuse(label, refused.reason, refused.message)
             continue
         actual = obj["metadata"].get("annotations") or {}
         changes: t.Dict[str, t.Any] = {}

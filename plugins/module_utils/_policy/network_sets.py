@@ -84,7 +84,7 @@ def members_of(
         try:
             _add_pod(cluster, pod, include_host_network, now, members, refused)
         except ValueRefused as error:
-            refused.append(Refusal(_pod_label(cluster, pod), error.word, error.message))
+            refused.append(Refusal(_pod_label(cluster, pod), error.reason, error.message))
     return members, refused
 
 
@@ -107,7 +107,7 @@ def _add_pod(
         try:
             net = _host_net(text)
         except ValueRefused as error:
-            refused.append(Refusal(_pod_label(cluster, pod), error.word, error.message))
+            refused.append(Refusal(_pod_label(cluster, pod), error.reason, error.message))
             continue
         nets = members.setdefault(member, {})
         # an address of a pod beats the same one of a node: it is the narrower claim
@@ -202,7 +202,7 @@ def name_sets(
         try:
             name = set_name(member)
         except ValueRefused as error:
-            clashes.append(Clash("-".join(member), Refusal(member.label, error.word, error.message)))
+            clashes.append(Clash("-".join(member), Refusal(member.label, error.reason, error.message)))
             continue
         nets = sorted_nets(members[member])
         if nets:

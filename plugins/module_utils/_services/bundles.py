@@ -71,7 +71,7 @@ def mirror_bundles(
         try:
             manifests = [_mirror(prefix, offer, options)]
         except ValueRefused as error:
-            refused.append(Refusal(label_of(source, key), error.word, error.message))
+            refused.append(Refusal(label_of(source, key), error.reason, error.message))
             continue
         if offer.groups is not None and here.form == ENDPOINTS:
             manifests.append(endpoints_manifest(name, options.namespace, mirror_labels(prefix), offer.groups))
@@ -149,7 +149,7 @@ def global_bundles(
         try:
             manifest = global_service(found, options.namespace, options.topology_mode)
         except ValueRefused as error:
-            refused.append(Refusal(label_of(decider, key), error.word, error.message))
+            refused.append(Refusal(label_of(decider, key), error.reason, error.message))
             continue
         fitting[key] = found
         bundles.append(bundle_of("", manifest["metadata"]["name"], "/".join(key), [manifest]))
@@ -179,7 +179,7 @@ def _slice_bundles(
                     obj, group, source, source == local, zones, found.opted_in, options.namespace, str(here.version)
                 )
             except ValueRefused as error:
-                refused.append(Refusal("slice " + label_of(source, where[1:]), error.word, error.message))
+                refused.append(Refusal("slice " + label_of(source, where[1:]), error.reason, error.message))
     shared = collisions((manifest["metadata"]["name"], where) for where, manifest in made.items())
     for name, sources in shared.items():
         live = labels_of(objects.get(Key(str(here.version), "EndpointSlice", options.namespace, name)))

@@ -142,10 +142,10 @@ def check_groups(
         room -= len(group.endpoints)
         kept.append(group._replace(endpoints=tuple(endpoints)))
     refusals = []
-    for word in sorted(bad):
-        told = sorted(set(bad[word]))
+    for reason in sorted(bad):
+        told = sorted(set(bad[reason]))
         more = " and {0} more".format(len(told) - _SHOWN) if len(told) > _SHOWN else ""
-        refusals.append(Refusal(label, word, "left out: {0}{1}".format("; ".join(told[:_SHOWN]), more)))
+        refusals.append(Refusal(label, reason, "left out: {0}{1}".format("; ".join(told[:_SHOWN]), more)))
     return kept, refusals
 
 

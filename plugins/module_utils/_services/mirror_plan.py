@@ -133,7 +133,7 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
         foreign = sorted([key for key in found if key not in mine])
-        words = {_word(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_WORDS
+        words = {_reason(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_WORDS
         if foreign and not (adopt and words == {"adoptable"}):
             settled.keep.update(bundle.manifests)
             name = "{0} {1}".format(foreign[0].kind, foreign[0].short)
@@ -155,7 +155,7 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
     return settled._replace(adopted=settled.adopted - settled.ghosts)
 
 
-def _word(key: Key, actual: Object, manifest: Manifest) -> str:
+def _reason(key: Key, actual: Object, manifest: Manifest) -> str:
     labels = {name: value for name, value in manifest["metadata"]["labels"].items() if name in MARKS}
     if key.kind == "Service":
         return "adoptable" if may_adopt(actual, labels) else "not_ours"

@@ -136,7 +136,7 @@ def read_offers(cluster: str, listed: Listed, options: Options, guard: Guard) ->
             if mirrored:
                 offers.mirrors[key] = _offer(cluster, obj, endpoints.get(key), label, options, guard, offers.refused)
         except ValueRefused as error:
-            offers.refused.append(Refusal(label, error.word, error.message))
+            offers.refused.append(Refusal(label, error.reason, error.message))
     return offers
 
 
@@ -183,7 +183,7 @@ def _endpoints_by_service(
             service = (key[0], service_of(obj))
             group = from_slice(obj, options.fields)
         except ValueRefused as error:
-            offers.refused.append(Refusal("slice " + label_of(cluster, key), error.word, error.message))
+            offers.refused.append(Refusal("slice " + label_of(cluster, key), error.reason, error.message))
             continue
         if mirrored:
             found.setdefault(service, []).append(group)

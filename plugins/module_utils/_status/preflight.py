@@ -42,7 +42,7 @@ class Limits(t.NamedTuple):
 def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
     """All of it: [{level, where, reason, message}], errors first.
 
-    facts: ``inventory`` [{where, variable, word, message, level}], ``without_host`` {cluster: names of Nodes},
+    facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_status with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
@@ -55,7 +55,7 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
 
     for row in facts.get("inventory") or ():
         level = WARNING if row.get("level") == "warning" else ERROR
-        note(level, row["where"], row["word"], "{0}: {1}".format(row["variable"], row["message"]))
+        note(level, row["where"], row["reason"], "{0}: {1}".format(row["variable"], row["message"]))
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
             note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
@@ -99,7 +99,7 @@ def _of_node(
         yield WARNING, "unconfirmed", "a change of an earlier run waits for its confirmation"
     own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("ours")}
     for row in node.get("conflicts") or ():
-        yield row["level"], row["word"], row["message"]
+        yield row["level"], row["reason"], row["message"]
     foreign = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
     for device in devices:
         if device.get("name") in foreign:

@@ -67,7 +67,7 @@ def _turn(view: View, one: Wanted, plan: t.Callable[[Work], None]) -> Work:
         plan(work)
     except ValueRefused as error:
         work.steps = []
-        work.fail(error.word, error.message)
+        work.fail(error.reason, error.message)
     return work
 
 
@@ -94,7 +94,7 @@ def _attach(work: Work, one: Wanted, marked: t.Sequence[Object], require_ready: 
         meta = {"namespace": view.options.apinet_namespace, "name": uid(source), "annotations": {MARK: one.label}}
         spec = {"nodeRef": {"name": one.node}, "networkRef": {"name": network}, "ips": ips}
         manifest = {"apiVersion": view.options.profile.apinet, "kind": NETWORK_INTERFACE, "metadata": meta, "spec": spec}
-        work.add(Step(TWIN, APINET, CREATE, key_of(manifest), manifest, word="created"))
+        work.add(Step(TWIN, APINET, CREATE, key_of(manifest), manifest, outcome="created"))
         return
     if _mark(twin) != one.label:
         raise ValueRefused("not_ours", "there is another interface {0} on the network side".format(quoted(name(twin))))
@@ -149,7 +149,7 @@ def _detach(work: Work, one: Wanted, marked: t.Sequence[Object]) -> None:
         if deleting(twin):
             work.wait("deletion_blocked", "its twin is being deleted and still has finalizers")
         else:
-            work.add(Step(DELETE, APINET, REMOVE, key_of(twin), {}, uid(twin), word="deleted"))
+            work.add(Step(DELETE, APINET, REMOVE, key_of(twin), {}, uid(twin), outcome="deleted"))
 
 
 def attached_to(view: View, within: str) -> t.List[Wanted]:

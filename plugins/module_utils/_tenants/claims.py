@@ -55,7 +55,7 @@ def check_claims(view: View) -> Claims:
             try:
                 _check(lookup, kind, source, holders, result)
             except ValueRefused as error:
-                _leave_out(result, kind, source, error.word, error.message)
+                _leave_out(result, kind, source, error.reason, error.message)
             except NotRead:
                 continue  # the mapping fails this object by name; nothing is concluded here
     return result
@@ -100,9 +100,9 @@ class _Lookup:
         return self._networks
 
 
-def _leave_out(result: Claims, kind: str, source: Object, word: str, message: str) -> None:
+def _leave_out(result: Claims, kind: str, source: Object, reason: str, message: str) -> None:
     result.left_out.add((kind, namespace(source), name(source)))
-    result.refused.append(Refusal(_label(kind, source), word, message))
+    result.refused.append(Refusal(_label(kind, source), reason, message))
 
 
 def _label(kind: str, source: Object) -> str:
@@ -134,9 +134,9 @@ def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, t
     if kind != NETWORK_INTERFACE:
         for twin_kind in (TWIN_KINDS[kind], DEPENDENTS.get(TWIN_KINDS[kind], "")):
             made = view.twin(twin_kind, ident) if twin_kind else None
-            word = foreign(kind, made, view.options) if made is not None else ""
-            if word:
-                raise ValueRefused(word, message(word, twin_kind))
+            reason = foreign(kind, made, view.options) if made is not None else ""
+            if reason:
+                raise ValueRefused(reason, message(reason, twin_kind))
     if deleting(source):
         return
     if kind == NETWORK:

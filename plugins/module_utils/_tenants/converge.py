@@ -113,7 +113,7 @@ def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform,
         for work, entry in wrote:
             done.append(entry)
             place = (work.kind, work.key)
-            words[place] = max(words.get(place, "unchanged"), entry.step.word, key=WORDS.index)
+            words[place] = max(words.get(place, "unchanged"), entry.step.outcome, key=WORDS.index)
         if not wrote or number == limit:
             break
     outcomes = [_outcome(work, words, failures.get(id(work))) for work in works]
@@ -228,5 +228,5 @@ def perform_step(store: Store, step: Step, body: t.Mapping[str, t.Any], options:
             return store.delete(step.key, step.uid)
         return store.patch(step.key, body, step.verb == PATCH_STATUS)
     except StoreError as error:
-        gone = error.reason == NOT_FOUND and step.word in ("deleted", "released")
+        gone = error.reason == NOT_FOUND and step.outcome in ("deleted", "released")
         return None if gone else error

@@ -39,7 +39,7 @@ def plan_deletion(work: Work, index: t.Optional[Index]) -> None:
 
 def plan_leaving(work: Work) -> None:
     """A tenant's object whose tenant leaves; our finalizer keeps it until its twin is gone."""
-    work.add(Step(RELEASE, SOURCE, REMOVE, work.key, {}, uid(work.subject), word="deleted"))
+    work.add(Step(RELEASE, SOURCE, REMOVE, work.key, {}, uid(work.subject), outcome="deleted"))
 
 
 def leaving_routings(view: View) -> t.List[Work]:
@@ -122,8 +122,8 @@ def _collect(view: View, kind: str, twin: Object) -> Work:
     if kind == NETWORK_INTERFACE:
         work.patch_twin(RELEASE, twin, release_patch(work), "released")
     elif foreign(kind, twin, view.options):
-        word = foreign(kind, twin, view.options)
-        work.wait(word, message(word, TWIN_KINDS[kind]))
+        reason = foreign(kind, twin, view.options)
+        work.wait(reason, message(reason, TWIN_KINDS[kind]))
     elif deleting(twin):
         work.wait("deletion_blocked", "the twin is being deleted and still has finalizers")
     else:

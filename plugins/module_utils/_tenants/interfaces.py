@@ -78,7 +78,7 @@ def claim_twin(work: Work, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
         else:
             wanted = parse_interface_id(given, profile).uid
     except ValueRefused as error:
-        work.wait("provider_id_" + error.word, error.message)
+        work.wait("provider_id_" + error.reason, error.message)
     for twin in index.by_claimer.get(uid(source), ()):
         if not wanted or uid(twin) != wanted:
             release(work, twin, stops=False)

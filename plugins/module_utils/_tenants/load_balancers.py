@@ -31,7 +31,7 @@ def plan_load_balancer(work: Work) -> None:
     try:
         ips = address_entries(work)
     except ValueRefused as error:
-        work.fail(error.word, error.message)
+        work.fail(error.reason, error.message)
         return
     labels = link_labels(LOAD_BALANCER, source, options.profile)
     destinations = routing_destinations(work)

@@ -84,7 +84,7 @@ def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[In
             work.status({"state": network_state(get(source, "status", "state"), False)})
     except ValueRefused as error:
         work.steps = []
-        work.fail(error.word, error.message)
+        work.fail(error.reason, error.message)
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         # an object that no schema has checked must not stop the others
         work.steps = []

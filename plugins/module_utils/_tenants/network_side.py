@@ -70,14 +70,14 @@ def _network_ids(view: View, pools: Pools) -> t.List[Work]:
             if not given:
                 work.add(Step(FILL, APINET, PATCH, work.key, {"spec": {"id": found}}, uid(network), True))
         except ValueRefused as error:
-            work.fail(error.word, error.message)
+            work.fail(error.reason, error.message)
     living = {uid(network) for network in view.every(APINET, NETWORK)}
     return works + _without_claimer(view, NETWORK_ID, living)
 
 
 def _make(work: Work, kind: str, called: str, spec: t.Mapping[str, t.Any]) -> None:
     manifest = {"apiVersion": work.options.profile.apinet, "kind": kind, "metadata": {"name": called}, "spec": dict(spec)}
-    work.add(Step(CLAIM, APINET, CREATE, key_of(manifest), manifest, word="created"))
+    work.add(Step(CLAIM, APINET, CREATE, key_of(manifest), manifest, outcome="created"))
 
 
 def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.List[Work]:
@@ -87,7 +87,7 @@ def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.List[
         ours = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
         if ours and text(obj, "spec", "claimRef", "uid") not in living:
             work = Work(view, kind, obj)
-            work.add(Step(GIVE_UP, APINET, REMOVE, work.key, {}, uid(obj), word="deleted"))
+            work.add(Step(GIVE_UP, APINET, REMOVE, work.key, {}, uid(obj), outcome="deleted"))
             works.append(work)
     return works
 
@@ -122,7 +122,7 @@ def _addresses(view: View, pools: Pools) -> t.List[Work]:
             if body:
                 work.add(Step(FILL, APINET, PATCH, work.key, body, uid(obj), True))
         except ValueRefused as error:
-            work.fail(error.word, error.message)
+            work.fail(error.reason, error.message)
     living = {uid(obj) for obj in view.every(APINET, IP)}
     return works + _without_claimer(view, IP_ADDRESS, living)
 
@@ -204,7 +204,7 @@ def _make_dynamic(work: Work, resource: str, obj: Object, entry: t.Mapping[str, 
     }
     spec = {"type": "Public", "ipFamily": family, "claimRef": claim_reference(resource, obj, False, profile)}
     manifest = {"apiVersion": profile.apinet, "kind": IP, "metadata": meta, "spec": spec}
-    work.add(Step(CLAIM, APINET, CREATE, key_of(manifest), manifest, word="created"))
+    work.add(Step(CLAIM, APINET, CREATE, key_of(manifest), manifest, outcome="created"))
 
 
 def _given_up(
@@ -223,8 +223,8 @@ def _given_up(
             continue  # its entry is filled in as soon as it has an address
         work = Work(view, IP, obj)
         if dynamic:
-            work.add(Step(GIVE_UP, APINET, REMOVE, work.key, {}, uid(obj), word="deleted"))
+            work.add(Step(GIVE_UP, APINET, REMOVE, work.key, {}, uid(obj), outcome="deleted"))
         else:
-            work.add(Step(GIVE_UP, APINET, PATCH, work.key, {"spec": {"claimRef": None}}, uid(obj), True, word="released"))
+            work.add(Step(GIVE_UP, APINET, PATCH, work.key, {"spec": {"claimRef": None}}, uid(obj), True, outcome="released"))
         works.append(work)
     return works

@@ -31,8 +31,8 @@ def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> t.Set[str]:
     return {str(entry.get("manager")) for entry in noted if entry.get("operation") == "Apply" and not entry.get("subresource")}
 
 
-def message(word: str, kind: str) -> str:
+def message(reason: str, kind: str) -> str:
     """A sentence for the reason word."""
-    if word == ADOPTABLE:
+    if reason == ADOPTABLE:
         return "the {0} of the network side was made by another program; set adopt to take it over".format(kind)
     return "there is another program's {0} under the name of the twin".format(kind)

@@ -53,7 +53,7 @@ def _manifest(view: View, kind: str, called: str, owner: Object, owner_kind: str
 
 
 def _create(work: Work, phase: int, manifest: t.Mapping[str, t.Any]) -> None:
-    work.add(Step(phase, APINET, CREATE, key_of(manifest), manifest, word="created"))
+    work.add(Step(phase, APINET, CREATE, key_of(manifest), manifest, outcome="created"))
 
 
 def _patch(work: Work, phase: int, obj: Object, body: t.Mapping[str, t.Any], status: bool = False) -> None:
@@ -61,7 +61,7 @@ def _patch(work: Work, phase: int, obj: Object, body: t.Mapping[str, t.Any], sta
 
 
 def _remove(work: Work, phase: int, obj: Object) -> None:
-    work.add(Step(phase, APINET, REMOVE, key_of(obj), {}, uid(obj), word="deleted"))
+    work.add(Step(phase, APINET, REMOVE, key_of(obj), {}, uid(obj), outcome="deleted"))
 
 
 def _orphans(view: View) -> t.List[Work]:
@@ -180,7 +180,7 @@ def _gateways(view: View) -> t.List[Work]:
             _scale(work, gateway, scalers.get(name(gateway)), plan.requested)
         except ValueRefused as error:
             work.steps = []
-            work.fail(error.word, error.message)
+            work.fail(error.reason, error.message)
     return works
 
 

@@ -37,14 +37,14 @@ class Step(t.NamedTuple):
     uid: str = ""
     guarded: bool = False
     stops: bool = True
-    word: str = "updated"
+    outcome: str = "updated"
     otherwise: t.Optional["Step"] = None
 
 
 class Reason(t.NamedTuple):
     """Why an object waits or fails."""
 
-    word: str
+    reason: str
     message: str
 
 
@@ -69,13 +69,13 @@ class Work:
         """True when something must be written first that later parts build on."""
         return bool([step for step in self.steps if step.phase != FINALIZER])
 
-    def wait(self, word: str, message: str) -> None:
+    def wait(self, reason: str, message: str) -> None:
         """Note what the object waits for."""
-        self.pending.append(Reason(word, message))
+        self.pending.append(Reason(reason, message))
 
-    def fail(self, word: str, message: str) -> None:
+    def fail(self, reason: str, message: str) -> None:
         """Note why the object fails."""
-        self.failed.append(Reason(word, message))
+        self.failed.append(Reason(reason, message))
 
     def add(self, step: Step) -> None:
         """One more write."""
@@ -107,9 +107,9 @@ class Work:
         if step:
             self.add(step)
 
-    def patch_twin(self, phase: int, twin: Object, body: Object, word: str = "updated", stops: bool = True) -> None:
+    def patch_twin(self, phase: int, twin: Object, body: Object, outcome: str = "updated", stops: bool = True) -> None:
         """A guarded patch of a twin."""
-        self.add(Step(phase, APINET, PATCH, key_of(twin), body, uid(twin), True, stops, word))
+        self.add(Step(phase, APINET, PATCH, key_of(twin), body, uid(twin), True, stops, outcome))
 
     def remove_twin(self, twin: Object, phase: int = DELETE) -> None:
         """Delete a twin, the one that was read and no later one of its name."""
@@ -130,7 +130,7 @@ class Work:
         key = key_of(manifest)
         current = self.view.twin(key.kind, key.name)
         if current is None:
-            self.add(Step(phase, APINET, APPLY, key, manifest, word="created", otherwise=otherwise))
+            self.add(Step(phase, APINET, APPLY, key, manifest, outcome="created", otherwise=otherwise))
             return None
         if not covered(manifest, current) or self._stale(manifest, current) or self._shared(current):
             self.add(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))

@@ -33,14 +33,14 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
 
-def parse_address(text: object, word: str = "bad_address") -> Address:
+def parse_address(text: object, reason: str = "bad_address") -> Address:
     """One IPv4 or IPv6 address without prefix length or scope."""
     if not isinstance(text, str) or "%" in text or "/" in text or len(text) > 45:
-        raise ValueRefused(word, "{0} is not an IP address".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not an IP address".format(quoted(text)))
     try:
         return _address(text)
     except ValueError:
-        raise ValueRefused(word, "{0} is not an IP address".format(quoted(text))) from None
+        raise ValueRefused(reason, "{0} is not an IP address".format(quoted(text))) from None
 
 
 @functools.lru_cache(maxsize=65536)
@@ -52,27 +52,27 @@ def _address(text: str) -> Address:
     return ipaddress.ip_address(text)
 
 
-def parse_network(text: object, word: str = "bad_cidr", host_bits: bool = True) -> Network:
+def parse_network(text: object, reason: str = "bad_cidr", host_bits: bool = True) -> Network:
     """One network in CIDR form. Host bits are masked off, or refused with ``host_bits=False``."""
-    address, length = _address_and_length(text, word)
+    address, length = _address_and_length(text, reason)
     network = _network(address, length)
     if not host_bits and network.network_address != address:
-        raise ValueRefused(word, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
+        raise ValueRefused(reason, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
     return network
 
 
-def _address_and_length(text: object, word: str) -> t.Tuple[Address, int]:
+def _address_and_length(text: object, reason: str) -> t.Tuple[Address, int]:
     if not isinstance(text, str) or text.count("/") != 1:
-        raise ValueRefused(word, "{0} is not a network in CIDR form".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not a network in CIDR form".format(quoted(text)))
     address_text, length_text = text.split("/")
-    address = parse_address(address_text, word)
-    length = parse_decimal(length_text, word)
+    address = parse_address(address_text, reason)
+    length = parse_decimal(length_text, reason)
     if length > address.max_prefixlen:
-        raise ValueRefused(word, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
+        raise ValueRefused(reason, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
     return address, length
 
 
-def network_span(text: object, word: str = "bad_cidr") -> t.Tuple[int, int, int]:
+def network_span(text: object, reason: str = "bad_cidr") -> t.Tuple[int, int, int]:
     """(version, first, last) of one network in CIDR form, without the object of the network, which costs more than this."""
     key = plain_network_key(text)
     if key is not None:
@@ -83,12 +83,12 @@ def network_span(text: object, word: str = "bad_cidr") -> t.Tuple[int, int, int]
         if value is not None and is_digits(tail) and str(int(tail)) == tail and int(tail) <= 128:
             rest = (1 << (128 - int(tail))) - 1
             return 6, value & ~rest, value | rest
-    address, length = _address_and_length(text, word)
+    address, length = _address_and_length(text, reason)
     rest = (1 << (address.max_prefixlen - length)) - 1
     return address.version, int(address) & ~rest, int(address) | rest
 
 
-def address_number(text: object, word: str = "bad_address") -> t.Tuple[int, int]:
+def address_number(text: object, reason: str = "bad_address") -> t.Tuple[int, int]:
     """(version, number) of one address, without its object where that is not needed."""
     value = plain_address(text)
     if value is not None:
@@ -96,7 +96,7 @@ def address_number(text: object, word: str = "bad_address") -> t.Tuple[int, int]
     value = plain_address_v6(text)
     if value is not None:
         return 6, value
-    address = parse_address(text, word)
+    address = parse_address(text, reason)
     return address.version, int(address)
 
 
@@ -138,12 +138,12 @@ def plain_network_key(text: object) -> t.Optional[t.Tuple[int, int, int]]:
     return (4, value, length)
 
 
-def network_text_and_key(text: object, word: str = "bad_cidr") -> t.Tuple[t.Tuple[int, int, int], str]:
+def network_text_and_key(text: object, reason: str = "bad_cidr") -> t.Tuple[t.Tuple[int, int, int], str]:
     """(network_key, canonical text) of one network in CIDR form; host bits are masked off."""
     key = plain_network_key(text)
     if key is not None:
         return key, str(text)
-    network = parse_network(text, word)
+    network = parse_network(text, reason)
     return network_key(network), str(network)
 
 
@@ -196,31 +196,31 @@ class Endpoint(t.NamedTuple):
         return "[{0}]:{1}".format(self.host, self.port) if ":" in self.host else "{0}:{1}".format(self.host, self.port)
 
 
-def parse_endpoint(text: object, word: str = "bad_endpoint") -> Endpoint:
+def parse_endpoint(text: object, reason: str = "bad_endpoint") -> Endpoint:
     """host:port, [v6]:port or name:port. An IPv6 address without brackets is refused: nobody could split it."""
     if not isinstance(text, str) or len(text) > 270:
-        raise ValueRefused(word, "{0} is not host:port".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not host:port".format(quoted(text)))
     host, colon, port_text = text.rpartition(":")
     if not colon:
-        raise ValueRefused(word, "{0} has no port".format(quoted(text)))
-    port = parse_port(port_text, word)
+        raise ValueRefused(reason, "{0} has no port".format(quoted(text)))
+    port = parse_port(port_text, reason)
     if host.startswith("[") and host.endswith("]"):
-        address = parse_address(host[1:-1], word)
+        address = parse_address(host[1:-1], reason)
         if address.version != 6:
-            raise ValueRefused(word, "{0} has an IPv4 address in brackets".format(quoted(text)))
+            raise ValueRefused(reason, "{0} has an IPv4 address in brackets".format(quoted(text)))
         return Endpoint(str(address), port)
     if ":" in host:
-        raise ValueRefused(word, "{0} has an IPv6 address without brackets".format(quoted(text)))
+        raise ValueRefused(reason, "{0} has an IPv6 address without brackets".format(quoted(text)))
     try:
-        return Endpoint(str(parse_address(host, word)), port)
+        return Endpoint(str(parse_address(host, reason)), port)
     except ValueRefused:
-        return Endpoint(_host_name(host, word), port)
+        return Endpoint(_host_name(host, reason), port)
 
 
-def _host_name(host: str, word: str) -> str:
+def _host_name(host: str, reason: str) -> str:
     labels = host[:-1].split(".") if host.endswith(".") else host.split(".")
     if len(host) > 253 or not all(_HOST_LABEL.match(label) for label in labels) or _NUMERIC_LABEL.match(labels[-1]):
-        raise ValueRefused(word, "{0} is neither an address nor a DNS name".format(quoted(host)))
+        raise ValueRefused(reason, "{0} is neither an address nor a DNS name".format(quoted(host)))
     return host
 
 

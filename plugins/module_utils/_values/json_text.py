@@ -13,14 +13,14 @@ from .refused import ValueRefused, quoted
 T = t.TypeVar("T")
 
 
-def parse_json(text: object, word: str = "bad_json") -> t.Any:
+def parse_json(text: object, reason: str = "bad_json") -> t.Any:
     """One JSON document. NaN, Infinity and anything behind the document are refused."""
     if not isinstance(text, str):
-        raise ValueRefused(word, "the configuration is not text")
+        raise ValueRefused(reason, "the configuration is not text")
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueRefused(word, "the configuration is not JSON: {0}".format(quoted(error))) from None
+        raise ValueRefused(reason, "the configuration is not JSON: {0}".format(quoted(error))) from None
 
 
 def _no_constant(name: str) -> t.NoReturn:
@@ -30,12 +30,12 @@ def _no_constant(name: str) -> t.NoReturn:
 class Fields:
     """The typed fields of one JSON object. Errors carry the path; keys that nobody asked for become warnings."""
 
-    def __init__(self, value: t.Any, path: str, warnings: t.List[str], word: str = "bad_json") -> None:
+    def __init__(self, value: t.Any, path: str, warnings: t.List[str], reason: str = "bad_json") -> None:
         if value is None:
             value = {}
         if not isinstance(value, dict):
-            raise ValueRefused(word, "{0} is not an object".format(path or "the configuration"))
-        self._value, self._path, self._warnings, self._word = value, path, warnings, word
+            raise ValueRefused(reason, "{0} is not an object".format(path or "the configuration"))
+        self._value, self._path, self._warnings, self._reason = value, path, warnings, reason
         self._asked: t.Set[str] = set()
 
     def path(self, key: str) -> str:
@@ -82,7 +82,7 @@ class Fields:
 
     def section(self, key: str) -> "Fields":
         """A nested object; absent and null are empty."""
-        return Fields(self.get(key), self.path(key), self._warnings, self._word)
+        return Fields(self.get(key), self.path(key), self._warnings, self._reason)
 
     def _typed(self, key: str, kind: t.Type[T], default: T) -> T:
         value = self.get(key)
@@ -91,7 +91,7 @@ class Fields:
         return value if isinstance(value, kind) else self._wrong(key)
 
     def _wrong(self, key: str) -> t.NoReturn:
-        raise ValueRefused(self._word, "{0} has the wrong type".format(self.path(key)))
+        raise ValueRefused(self._reason, "{0} has the wrong type".format(self.path(key)))
 
     def warn_unknown(self) -> None:
         """Note the keys that were never asked for; call it last."""

@@ -34,10 +34,10 @@ _LOW_ORDER_TEXTS = frozenset(
 )
 
 
-def parse_key(text: object, word: str = "bad_public_key") -> str:
+def parse_key(text: object, reason: str = "bad_public_key") -> str:
     """A key's text, unchanged. Only the one canonical spelling of 32 bytes passes."""
     if not isinstance(text, str) or not _KEY.match(text):
-        raise ValueRefused(word, "{0} is not 32 bytes in canonical base64".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not 32 bytes in canonical base64".format(quoted(text)))
     return text
 
 

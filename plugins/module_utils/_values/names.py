@@ -12,17 +12,17 @@ _CLUSTER = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?\Z")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 
 
-def parse_cluster_name(text: object, word: str = "cluster_name_not_dns_label") -> str:
+def parse_cluster_name(text: object, reason: str = "cluster_name_not_dns_label") -> str:
     """A cluster's name: it becomes part of annotation keys, labels, object, DNS and device names (semaphore 2.1)."""
     if not isinstance(text, str) or len(text) > 63 or not _CLUSTER.match(text):
-        raise ValueRefused(word, "{0} is not a DNS label that begins with a letter".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not a DNS label that begins with a letter".format(quoted(text)))
     return text
 
 
-def parse_subdomain(text: object, word: str = "name_invalid") -> str:
+def parse_subdomain(text: object, reason: str = "name_invalid") -> str:
     """A Kubernetes object name: a DNS subdomain of at most 253 characters."""
     if not isinstance(text, str) or len(text) > 253 or not _SUBDOMAIN.match(text):
-        raise ValueRefused(word, "{0} is not a DNS subdomain".format(quoted(text)))
+        raise ValueRefused(reason, "{0} is not a DNS subdomain".format(quoted(text)))
     return text
 
 

@@ -10,7 +10,7 @@ import typing as t
 class Problem(t.NamedTuple):
     """One thing wrong with a configuration. ``remote`` is the index of the entry, ``key`` its setting."""
 
-    word: str
+    reason: str
     remote: t.Optional[int]
     key: str
     message: str

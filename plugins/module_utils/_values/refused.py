@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one error of every parser: a value that is refused, with its reason word."""
+"""The one error of every parser: a value that is refused, with its reason."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 class ValueRefused(ValueError):
     """A text that is not the value it claims to be.
 
-    ``word`` is a reason word of the specs (``bad_public_key``, ``bad_pod_cidr``, ...), ``message``
+    ``reason`` is a name of the specs (``bad_public_key``, ``bad_pod_cidr``, ...), ``message``
     one sentence for a person. Text that came from a remote side is quoted and cut at 200 characters,
     so that a hostile value can fill neither a log nor a terminal.
     """
 
-    def __init__(self, word: str, message: str) -> None:
-        self.word = word
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
         self.message = message
-        super().__init__("{0}: {1}".format(word, message))
+        super().__init__("{0}: {1}".format(reason, message))
 
 
 def quoted(text: object) -> str:

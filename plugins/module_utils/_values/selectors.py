@@ -40,11 +40,11 @@ class Requirement(t.NamedTuple):
         return int(value) > int(self.values[0]) if self.operator == "gt" else int(value) < int(self.values[0])
 
 
-def parse_selector(text: object, word: str = "selector_syntax") -> t.List[Requirement]:
+def parse_selector(text: object, reason: str = "selector_syntax") -> t.List[Requirement]:
     """The terms of a selector; an empty text has none and matches everything."""
     if not isinstance(text, str) or len(text) > _LONGEST:
-        raise ValueRefused(word, "{0} is not a label selector".format(quoted(text)))
-    return _Parser(text, word).all()
+        raise ValueRefused(reason, "{0} is not a label selector".format(quoted(text)))
+    return _Parser(text, reason).all()
 
 
 def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> bool:
@@ -57,8 +57,8 @@ def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[
 
 
 class _Parser:
-    def __init__(self, text: str, word: str) -> None:
-        self._text, self._word = text, word
+    def __init__(self, text: str, reason: str) -> None:
+        self._text, self._reason = text, reason
         self._tokens = self._split(text.rstrip(BLANKS))
         self._at = 0
 
@@ -73,7 +73,7 @@ class _Parser:
         return tokens
 
     def _bad(self) -> ValueRefused:
-        return ValueRefused(self._word, "{0} is not a label selector".format(quoted(self._text)))
+        return ValueRefused(self._reason, "{0} is not a label selector".format(quoted(self._text)))
 
     def _next(self) -> t.Optional[str]:
         token = self._tokens[self._at] if self._at < len(self._tokens) else None

@@ -33,7 +33,7 @@ def parse(vector: Vector) -> Answer:
     try:
         found = (provider_ids.parse_interface_id if interface else provider_ids.parse_network_id)(vector["input"])
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
     return {"ok": dict(found._asdict())}
 
 
@@ -158,7 +158,7 @@ def nat_table(vector: Vector) -> Answer:
     try:
         return dict(nat_blocks.plan_nat(gateway, interfaces, vector.get("existing_table") or [])._asdict())
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
 
 
 def autoscaler(vector: Vector) -> Answer:
@@ -167,7 +167,7 @@ def autoscaler(vector: Vector) -> Answer:
     try:
         found = [nat_blocks.desired_addresses(*args, upstream=upstream) for upstream in (True, False)]
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
     return {"desired_upstream": found[0], "desired_recommended": found[1]}
 
 
@@ -237,7 +237,7 @@ def allocator(vector: Vector) -> Answer:
             return {"id": found, "claim": allocation.claim_reference("networks", owner)}
         found = allocation.next_address([data["prefix"]] if data.get("prefix") else [], data["family"], set(data.get("taken") or ()), data.get("wanted"))
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
     labels = allocation.address_labels(found, data["family"])
     return {"ip": found, "claim": allocation.claim_reference("ips", owner), "labels": labels}
 

@@ -59,7 +59,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
         try:
             return function(data)
         except ValueRefused as error:
-            return {"error": error.word, "key": getattr(error, "key", "")}
+            return {"error": error.reason, "key": getattr(error, "key", "")}
 
     return answer
 
@@ -206,7 +206,7 @@ def instance(data: Input) -> Answer:
     try:
         return _instance(data)
     except ValueRefused as error:
-        return {"error": error.word, "node_deleted": False, "taint_removed": False}
+        return {"error": error.reason, "node_deleted": False, "taint_removed": False}
 
 
 def _instance(data: Input) -> Answer:
@@ -228,7 +228,7 @@ def _instance(data: Input) -> Answer:
     try:
         facts = instances.node_facts(device, taints, node.get("provider_id") or "", variant=variant)
     except ValueRefused as refused:  # the node keeps its taint; what is known of the device is known
-        error, facts = refused.word, instances.NodeFacts(node.get("provider_id") or "", {}, [], False)
+        error, facts = refused.reason, instances.NodeFacts(node.get("provider_id") or "", {}, [], False)
     return {
         "error": error,
         "found": True,
@@ -350,7 +350,7 @@ def api_client(data: Input) -> Answer:
         elif isinstance(value, list):
             answer["ids"] = [getattr(item, "id", None) for item in value]
     except ValueRefused as refused:
-        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.word, "message": refused.message}
+        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.reason, "message": refused.message}
     shown = dict(double.sent[0], times=len(double.sent)) if double.sent else {}
     return dict(answer, waits=double.waits, requests=double.sent, _request=shown, _requests=double.sent)
 

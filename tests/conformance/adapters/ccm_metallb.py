@@ -123,7 +123,7 @@ def resources(data: Input) -> Answer:
         for step in data["steps"]:
             _step(made, step, ())
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
     return {
         "objects": {
             "/".join(ident): {"labels": obj["metadata"].get("labels"), "spec": obj.get("spec")} for ident, obj in made.objects.items()

@@ -124,7 +124,7 @@ class _Run:
                 else:
                     self._add(service)
             except ValueRefused as refused:
-                self.error = self.error or refused.word
+                self.error = self.error or refused.reason
         if self.data.get("mode") != "sync":
             return
         if self.services is None or failing:
@@ -216,7 +216,7 @@ def control_plane_failover(data: Input) -> Answer:
             calls.append(["POST", "/devices/{0}/ips".format(decision.device), {"address": decision.address}])
             error = _failed(data, "assign_response")
     except ValueRefused as refused:
-        error = refused.word
+        error = refused.reason
     return {"api_calls": calls, "error": error, "_probes": probes}
 
 

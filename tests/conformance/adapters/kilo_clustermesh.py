@@ -39,7 +39,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
         try:
             return function(data)
         except ValueRefused as error:
-            return {"error": error.word}
+            return {"error": error.reason}
 
     return answer
 
@@ -112,7 +112,7 @@ def node_validation(data: Input) -> Answer:
     try:
         kilo_nodes.validate_node(data["node"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
     except ValueRefused as error:
-        return {"skip": error.word, "message": error.message}
+        return {"skip": error.reason, "message": error.message}
     return {"valid": True}
 
 

@@ -55,7 +55,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
         try:
             return function(vector)
         except ValueRefused as error:
-            return {"error": error.word}
+            return {"error": error.reason}
 
     return answer
 

@@ -19,7 +19,7 @@ Answer = t.Dict[str, t.Any]
 def zones(data: Input) -> Answer:
     given = data.get("zones") or list(mirror_config.DEFAULT_ZONES)
     found = next(mirror_config.zone_problems(given), None)
-    return {"ok": found is None, "error": found.word if found else None, "zones": given}
+    return {"ok": found is None, "error": found.reason if found else None, "zones": given}
 
 
 prepare = semaphore_dns_policy.prepare

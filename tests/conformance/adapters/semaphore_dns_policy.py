@@ -85,7 +85,7 @@ def corefile(data: Input) -> Answer:
     try:
         blocks = coredns_corefile.whole_corefile(options)
     except ValueRefused as error:
-        return {"valid": False, "error": error.word}
+        return {"valid": False, "error": error.reason}
     shown = [
         {"zone": block.zones[0], "plugins": [plugin.name for plugin in block.plugins],
          "kubernetes_zones": [zone for plugin in block.plugins if plugin.name == "kubernetes" for zone in plugin.arguments]}
@@ -210,7 +210,7 @@ def delete_missing(data: Input) -> Answer:
     try:
         Answering().delete(targets.CALICO_V3.path(data["name"]))
     except errors.KubeError as error:
-        return {"error": True, "requeued": True, "reason": error.word}
+        return {"error": True, "requeued": True, "reason": error.reason}
     return {"error": False, "requeued": False}
 
 
@@ -218,7 +218,7 @@ def policy_selector(data: Input) -> Answer:
     try:
         found = selector.calico_selector(data["cluster"], data["namespace"], data["name"])
     except ValueRefused as error:
-        return {"error": error.word}
+        return {"error": error.reason}
     return dict(found, namespaceSelector=found["namespaceSelector"] if data.get("kind") != "GlobalNetworkPolicy" else None)
 
 

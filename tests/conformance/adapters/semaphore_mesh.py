@@ -55,7 +55,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
         try:
             return function(data)
         except ValueRefused as error:
-            return {"error": error.word, "valid": False}
+            return {"error": error.reason, "valid": False}
 
     return answer
 
@@ -71,7 +71,7 @@ def inventory(local: str, own: Input, remotes: t.Mapping[str, Input], aliases: b
         clusters[local]["device_alias"] = "r0"
     found, findings = fabric.load_fabric({"name": "mesh", "clusters": clusters, "nodes": {HOST: {"multicluster_cluster": local}}})
     for error in fabric.errors(findings):
-        raise ValueRefused(error.word, error.message)
+        raise ValueRefused(error.reason, error.message)
     return found
 
 
@@ -100,7 +100,7 @@ def device_name(data: Input) -> Answer:
     try:
         semaphore_device.check_device_name(data["cluster"])
     except ValueRefused as error:
-        return dict(shown, valid=False, error=error.word)
+        return dict(shown, valid=False, error=error.reason)
     return dict(shown, valid=True, error=None)
 
 

@@ -249,7 +249,7 @@ def selector_match(data: Input) -> Answer:
     try:
         return {"match": matches(parse_selector(data["selector"]), data.get("labels") or {})}
     except ValueRefused as error:
-        return {"match": False, "error": error.word}
+        return {"match": False, "error": error.reason}
 
 
 # --- global services ---------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ class Management:
                     self._clusters.failures.append(dict(error.failure(), cluster=name))
                 except ValueRefused as error:
                     self._clusters.failures.append(
-                        {"cluster": name, "operation": "use Secret {0}".format(entry["secret"]), "reason": error.word,
+                        {"cluster": name, "operation": "use Secret {0}".format(entry["secret"]), "reason": error.reason,
                          "message": error.message, "status": None}
                     )  # fmt: skip
 

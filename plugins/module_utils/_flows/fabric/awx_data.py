@@ -104,7 +104,7 @@ class _Loader:
 
     def _failed(self, verb: str, record: Record, error: ApiFailed) -> None:
         operation = "{0} {1} {2}".format(verb, record.kind.title, record.name)
-        self.failures.append({"object": record.name, "operation": operation, "reason": error.word, "message": error.message, "status": error.status})
+        self.failures.append({"object": record.name, "operation": operation, "reason": error.reason, "message": error.message, "status": error.status})
 
     def _converge(self, record: Record) -> None:
         label = "{0} {1}".format(record.kind.title, record.name)

@@ -52,7 +52,7 @@ def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifest
             try:
                 key, manifest = parse_manifest(given, where)
             except ValueRefused as error:
-                refused.append(Refusal(where, error.word, error.message))
+                refused.append(Refusal(where, error.reason, error.message))
                 continue
             for name in names:
                 if key in wanted[name]:
@@ -112,8 +112,8 @@ def conflicts_fail(clusters: Clusters, whole: Plan) -> None:
     _fail(clusters, whole, CONFLICT)
 
 
-def _fail(clusters: Clusters, whole: Plan, word: str) -> None:
-    for refusal in [refusal for refusal in whole.refused if refusal.reason == word]:
+def _fail(clusters: Clusters, whole: Plan, reason: str) -> None:
+    for refusal in [refusal for refusal in whole.refused if refusal.reason == reason]:
         whole.refused.remove(refusal)
         kind, dummy, ident = refusal.object.partition(" ")
         clusters.failures.append(

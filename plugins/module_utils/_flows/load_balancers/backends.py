@@ -148,7 +148,7 @@ def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[st
         _change_config(config, wanted, refusal is None)
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
-        return Told([], [Refusal("ConfigMap " + ident, error.word, error.message)], [], frozenset())
+        return Told([], [Refusal("ConfigMap " + ident, error.reason, error.message)], [], frozenset())
     patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
     sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({}, {})
     if after != text:
@@ -216,9 +216,9 @@ def _resources(
     where = "{0}/{1}/".format(setup.cluster, options.namespace)
     try:
         failed = _change_resources(resources, wanted, refusal is None)
-        refused += [Refusal("service " + "/".join(key), error.word, error.message) for key, error in failed.items()]
+        refused += [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
     except ValueRefused as error:
-        return Told([], refused + [Refusal("MetalLB " + where[:-1], error.word, error.message)], [], frozenset())
+        return Told([], refused + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
     puts: t.List[Put] = []
     staying: t.List[t.Mapping[str, t.Any]] = []
     for kind, name in sorted(set(before) | set(resources.objects)):

@@ -58,7 +58,7 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
                     private[name] = provider.private_network(device) or ""
         except ValueRefused as error:
             failed = True
-            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.word, error.message)
+            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
     kept, refused = check_bgp_claims(found, setup.grants)
     for refusal in refused:
         plan.refuse(refusal.object.replace("node ", "node {0}/".format(setup.cluster), 1), refusal.reason, refusal.message)

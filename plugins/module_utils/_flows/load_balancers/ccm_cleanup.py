@@ -34,7 +34,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
             provider = make_provider(setup, State("", [], {}, {}, Found(parse_load_balancer(""))), "", float(request.get("timeout") or 120.0))
             _sweep(request, owner, provider, plan, shown, check)
         except ValueRefused as error:
-            failures.append({"cluster": NAME, "operation": "list addresses", "reason": error.word, "message": error.message, "status": None})
+            failures.append({"cluster": NAME, "operation": "list addresses", "reason": error.reason, "message": error.message, "status": None})
     plan.warnings += provider.warnings() if provider is not None else []
     result = plan.result()
     result.update(shown, failures=failures, diff=plan.diff(), warnings=plan.warnings,
@@ -82,8 +82,8 @@ def _sweep(request: t.Mapping[str, t.Any], owner: Owner, provider: t.Any, plan: 
             if not check:
                 provider.release_address(row["id"])
         except ValueRefused as error:
-            plan.refuse("reservation " + row["id"], error.word, error.message)
-            if error.word == "auth":
+            plan.refuse("reservation " + row["id"], error.reason, error.message)
+            if error.reason == "auth":
                 return
             continue
         plan.changes.append(Change("delete", "Reservation", row["id"], row, None))

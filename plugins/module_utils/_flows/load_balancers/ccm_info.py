@@ -83,5 +83,5 @@ def _sessions(one: Run, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[str,
         try:
             found[name] = one.provider.sessions(parse_provider_id((node.get("spec") or {}).get("providerID")))
         except ValueRefused as error:
-            found[name] = [{"status": "unknown", "reason": error.word}]
+            found[name] = [{"status": "unknown", "reason": error.reason}]
     return found

@@ -74,7 +74,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
             row.update(device=device.id, state=device.state)
             puts += _puts(setup, name, node, device, fate, variant)
         except ValueRefused as error:
-            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.word, error.message)
+            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
     refusal = check_budget(setup.cluster, "Node", len(nodes), len(gone), len(nodes) - len(gone), request.get("max_deletes"),
                            setup.cluster in (request.get("confirm_empty") or ()))  # fmt: skip
     if refusal is not None:

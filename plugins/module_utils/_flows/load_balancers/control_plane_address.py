@@ -63,7 +63,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         except KubeError as error:
             failures.append(error.failure())
         except AccessRefused as error:
-            failures.append({"cluster": name, "operation": "use the access", "reason": error.word, "message": error.message, "status": None})
+            failures.append({"cluster": name, "operation": "use the access", "reason": error.reason, "message": error.message, "status": None})
     result = whole.result()
     result.update(control_planes=shown, failures=failures, stats={"requests": requests}, diff=whole.diff(), warnings=whole.warnings)
     return result
@@ -255,7 +255,7 @@ class Pass:
             self.plan.changes.pop()
             if holder != decision.holder:
                 self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
-            self.plan.refused.append(Refusal("control plane of " + self.setup.cluster, error.word, error.message))
+            self.plan.refused.append(Refusal("control plane of " + self.setup.cluster, error.reason, error.message))
             self.shown.update(holder=holder, moved=False, healthy=False)
         finally:
             lease.release()

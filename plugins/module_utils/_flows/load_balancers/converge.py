@@ -159,7 +159,7 @@ def guarded(client: Client, work: t.Callable[[], t.Any]) -> t.Any:
 
 def _failed(cluster: str, error: ValueRefused, operation: str = "give addresses") -> Failed:
     failed = Failed(cluster, operation, error.message)
-    failed.word = error.word
+    failed.reason = error.reason
     return failed
 
 

@@ -19,11 +19,11 @@ PUBLIC_URL = "https://api.equinix.com/metal/v1"
 PER_PAGE, PAGES = 250, 400
 
 
-def _word(status: t.Optional[int], method: str, path: str) -> str:
+def _reason(status: t.Optional[int], method: str, path: str) -> str:
     return interface.failure_word(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
 
 
-MANNERS = Manners(records.error_message, _word, interface.may_repeat)
+MANNERS = Manners(records.error_message, _reason, interface.may_repeat)
 
 
 class EquinixMetal:

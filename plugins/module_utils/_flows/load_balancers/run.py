@@ -77,7 +77,7 @@ class Run:
                 self.state.ledger, setup.others, setup.reserved, {str(setup.settings.values["eip_tag"])} - {""}
             )
             for address, error in left_out:
-                self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.word, "the cluster's record has it: " + error.message)
+                self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.reason, "the cluster's record has it: " + error.message)
         self.provider = make_provider(setup, self.state, now, float(request.get("timeout") or 120.0))
         self.held: t.List[Reservation] = self.provider.list_addresses() if setup.balancer.enabled else []
         self.ledger: Ledger = self.state.ledger
@@ -149,14 +149,14 @@ class Run:
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
         self._adopt()
         cost = self._costs(limit)
-        if any(word == "no_location" for dummy, word, dummy_message in cost.refused) and self.mode in ("sync", "add"):
+        if any(reason == "no_location" for dummy, reason, dummy_message in cost.refused) and self.mode in ("sync", "add"):
             cost = self._placed(cost, limit)
         if self.mode in ("sync", "add") and cost.orders:
             self._order(cost)
             cost = self._costs(limit)
-        for key, word, message in cost.refused:
-            if self._selected(key) and (self.mode in ("sync", "add") or word not in ("adoptable", "outside_grant")):
-                self._refuse("service " + key, word, message)
+        for key, reason, message in cost.refused:
+            if self._selected(key) and (self.mode in ("sync", "add") or reason not in ("adoptable", "outside_grant")):
+                self._refuse("service " + key, reason, message)
         if self.mode in ("sync", "add"):
             self._note_retained()
         self._keep_ledger()
@@ -174,7 +174,7 @@ class Run:
         try:
             self.host_facility = host_facility(str(url), bool(self.setup.given.get("allow_plain_http")))
         except ValueRefused as error:
-            return cost._replace(refused=[(key, word, error.message if word == error.word else text) for key, word, text in cost.refused])
+            return cost._replace(refused=[(key, reason, error.message if reason == error.reason else text) for key, reason, text in cost.refused])
         return self._costs(limit)
 
     def _served(self, key: str, cost: CostPlan) -> bool:
@@ -200,14 +200,14 @@ class Run:
                 if item.address:
                     self.setup.reserved.refuse(item.address)
             except ValueRefused as error:
-                self._refuse("service " + service.key, error.word, "the provider says that it is reserved for it: " + error.message)
+                self._refuse("service " + service.key, error.reason, "the provider says that it is reserved for it: " + error.message)
                 return False
         return True
 
-    def _refuse(self, obj: str, word: str, message: str) -> None:
+    def _refuse(self, obj: str, reason: str, message: str) -> None:
         label = obj.replace("service ", "service {0}/".format(self.setup.cluster), 1)
         if label not in self.refusals:
-            self.refusals[label] = Refusal(label, word, message)
+            self.refusals[label] = Refusal(label, reason, message)
             self.plan.refused.append(self.refusals[label])
 
     # -- orders ------------------------------------------------------------------------------------------------------
@@ -226,8 +226,8 @@ class Run:
                 self.check()
                 made = self.provider.reserve_address(request, key)
             except ValueRefused as error:
-                self._refuse("service " + key, error.word, error.message)
-                if error.word == "auth":
+                self._refuse("service " + key, error.reason, error.message)
+                if error.reason == "auth":
                     break
                 continue
             self.held.append(made)
@@ -310,7 +310,7 @@ class Run:
                 try:
                     outcome = removal_of(service, self.held, context)
                 except ValueRefused as error:
-                    self._refuse("service " + service.key, error.word, error.message)
+                    self._refuse("service " + service.key, error.reason, error.message)
                     continue
                 actions, notes = actions + outcome.actions, notes + list(outcome.notes)
                 kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
@@ -325,7 +325,7 @@ class Run:
         if releases and self.proof is not None and self.proof.unproven is not None:
             for action in releases:
                 name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
-                self._refuse(name, self.proof.unproven.word, self.proof.unproven.message)
+                self._refuse(name, self.proof.unproven.reason, self.proof.unproven.message)
             releases = []
         ours = [item for item in self.held if item.id in context.recorded]
         refusal = None
@@ -380,7 +380,7 @@ class Run:
             if not self.dry or getattr(self.provider, "predicts", False):
                 self.provider.release_address(action.id)
         except ValueRefused as error:
-            self._refuse("service " + ident.partition("/")[2], error.word, error.message)
+            self._refuse("service " + ident.partition("/")[2], error.reason, error.message)
             return
         self.plan.changes.append(change)
         self.held = [item for item in self.held if item.id != action.id]

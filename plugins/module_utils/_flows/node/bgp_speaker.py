@@ -130,7 +130,7 @@ def _apply(
     except ValueRefused as error:
         _put_back(before, group)
         result = _result(Plan(), established(frr.ask(SUMMARY)), False)
-        result["refused"] = [{"object": frr.UNIT, "reason": error.word, "message": error.message}]
+        result["refused"] = [{"object": frr.UNIT, "reason": error.reason, "message": error.message}]
         raise RolledBack("the node has its former BGP speaker again: {0}".format(error.message), result) from None
 
 

@@ -156,7 +156,7 @@ class Part:
             return [], []
         if self.actual["link"] is None and not self.watching:
             # the whole host is looked at once, before the first write; later only what is read anyway
-            found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.word == "adoptable")]
+            found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.reason == "adoptable")]
         else:
             strict = {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER}
             found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
@@ -178,7 +178,7 @@ class Part:
         todo = Plan()
         todo.warnings.extend(self.notes)
         for problem in self.problems:
-            todo.refuse(self.layout.device, problem.word, problem.message)
+            todo.refuse(self.layout.device, problem.reason, problem.message)
         if self.problems or self.table.foreign:
             todo.refused.extend(self.table.refused)
             return todo

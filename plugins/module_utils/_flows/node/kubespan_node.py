@@ -153,7 +153,7 @@ class Node:
         seats = {row["public_key"]: row for row in affiliates}
         specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
         for node_id, error in specs.ignored:
-            self.plan.refuse("kubespan/{0}".format(node_id), error.word, error.message)
+            self.plan.refuse("kubespan/{0}".format(node_id), error.reason, error.message)
         label = {peer.public_key: peer.label for peer in specs.peers.values()}
         for one, other in specs.overlaps:
             self.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))

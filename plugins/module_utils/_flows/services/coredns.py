@@ -45,7 +45,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         try:
             edit = plan(request, cluster, options[cluster], read[cluster], whole)
         except ValueRefused as error:
-            whole.refuse("ConfigMap {0}/{1}/{2}".format(cluster, namespace, name), error.word, error.message)
+            whole.refuse("ConfigMap {0}/{1}/{2}".format(cluster, namespace, name), error.reason, error.message)
             continue
         if edit is None:
             whole.unchanged += 1

@@ -108,7 +108,7 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     for name in sorted(zones):
         problem = problem or next(zone_problems(zones[name]), None)
     if problem:
-        raise ValueRefused(problem.word, problem.message)
+        raise ValueRefused(problem.reason, problem.message)
     selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
     if not selector and not shared and request.get("state", "present") == "present":
         raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")

@@ -103,7 +103,7 @@ def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
         try:
             parse_cluster_name(name)
         except ValueRefused as error:
-            findings.append(Finding(name, "name", error.word, error.message))
+            findings.append(Finding(name, "name", error.reason, error.message))
         grants[name] = {option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")}
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
@@ -112,8 +112,8 @@ def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
         message = "{0} of {1} and {2} of {3} overlap".format(wide, owner, narrow, other)
         findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
     if findings:
-        text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.word) for f in findings)
-        raise ValueRefused(findings[0].word, "grants need {0} correction(s):\n{1}".format(len(findings), text))
+        text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.reason) for f in findings)
+        raise ValueRefused(findings[0].reason, "grants need {0} correction(s):\n{1}".format(len(findings), text))
     return grants
 
 

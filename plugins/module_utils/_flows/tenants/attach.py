@@ -77,4 +77,4 @@ def _predicted(view: View, plan: t.Callable[[View], t.List[Work]]) -> Result:
 
 
 def _not_ready(result: Result) -> bool:
-    return any(reason.word == "twin_not_ready" for outcome in result.outcomes for reason in outcome.reasons)
+    return any(reason.reason == "twin_not_ready" for outcome in result.outcomes for reason in outcome.reasons)

@@ -111,7 +111,7 @@ class TwinsLease(Lease):
                 raise
             text = "the namespace {0} for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
             missing = KubeError(error.cluster, "write to the network side", text.format(self.namespace), error.status)
-            missing.word = "not_found"
+            missing.reason = "not_found"
             raise missing from None
 
 

@@ -69,7 +69,7 @@ def object_rows(outcomes: t.Sequence[Outcome]) -> Rows:
             "namespace": outcome.key.namespace,
             "name": outcome.key.name,
             "action": outcome.action,
-            "reasons": [{"reason": reason.word, "message": reason.message} for reason in outcome.reasons],
+            "reasons": [{"reason": reason.reason, "message": reason.message} for reason in outcome.reasons],
         }
         for outcome in outcomes
     ]
@@ -90,9 +90,9 @@ def add_failures(clusters: Clusters, outcomes: t.Sequence[Outcome], name: str, o
     told = bool(clusters.failures)
     for outcome in outcomes:
         for reason in outcome.failures:
-            if told and reason.word == "source_incomplete":
+            if told and reason.reason == "source_incomplete":
                 continue
             label = "{0} {1} {2}".format(operation, outcome.key.kind, outcome.key.short)
             clusters.failures.append(
-                {"cluster": name, "operation": label, "reason": reason.word, "message": reason.message, "status": None}
+                {"cluster": name, "operation": label, "reason": reason.reason, "message": reason.message, "status": None}
             )

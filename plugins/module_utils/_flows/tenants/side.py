@@ -37,7 +37,7 @@ def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str,
     try:
         prefixes = tuple(str(parse_network(prefix)) for prefix in request.get("public_prefixes") or ())
     except ValueRefused as error:
-        raise ValueRefused(error.word, "tenants_public_prefixes: {0}".format(error.message)) from None
+        raise ValueRefused(error.reason, "tenants_public_prefixes: {0}".format(error.message)) from None
     pools = Pools(prefixes, lowest, highest)
 
     def plan(view: View) -> t.List[Work]:

@@ -90,12 +90,12 @@ class ApiStore:
 def _told(error: KubeError) -> StoreError:
     """A failure in the words of the stores."""
     if isinstance(error, Conflict):
-        return StoreError(words.EXISTS if error.reason == words.EXISTS else words.CONFLICT, error.message)
+        return StoreError(words.EXISTS if error.cause == words.EXISTS else words.CONFLICT, error.message)
     if isinstance(error, Invalid) and "metadata.uid" in error.message:
         return StoreError(words.CONFLICT, error.message)  # a precondition that merge patches have only in this form
     if isinstance(error, ListIncomplete):
         return StoreError("SourceIncomplete", error.message)
-    return StoreError(next((word for kind, word in _WORDS if isinstance(error, kind)), error.word), error.message)
+    return StoreError(next((word for kind, word in _WORDS if isinstance(error, kind)), error.reason), error.message)
 
 
 def gather(
@@ -169,8 +169,8 @@ class Writer:
             if self._lease is not None:
                 self._lease.check()
         except KubeError as error:
-            return StoreError(error.word, error.message)
+            return StoreError(error.reason, error.message)
         answer = perform_step(store, step, body, self._options)
-        if isinstance(answer, StoreError) and answer.reason in (Unreachable.word, TimedOut.word):
+        if isinstance(answer, StoreError) and answer.reason in (Unreachable.reason, TimedOut.reason):
             self._gone[step.side] = answer.message
         return answer

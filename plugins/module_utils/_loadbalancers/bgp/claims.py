@@ -38,7 +38,7 @@ def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> t.Tuple[t
                 raise ValueRefused("claimed_twice", "the source address {0} is also that of {1}".format(node.source_ip, holder))
             kept.append(node)
         except ValueRefused as error:
-            refused.append(Refusal("node {0}".format(node.name), error.word, error.message))
+            refused.append(Refusal("node {0}".format(node.name), error.reason, error.message))
     return kept, refused
 
 

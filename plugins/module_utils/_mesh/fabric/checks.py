@@ -64,10 +64,10 @@ def check_definition(
 
 def _with_inventory(findings: t.List[Finding], given: t.List[Finding]) -> t.List[Finding]:
     """All findings; what is only the consequence of another one is left out."""
-    shadowed = {finding.where for finding in given if finding.word == SHADOWED and finding.level == "error"}
+    shadowed = {finding.where for finding in given if finding.reason == SHADOWED and finding.level == "error"}
     named = {finding.variable for finding in given}
-    own = [finding for finding in findings if not (finding.word == "pod_subnet_missing" and finding.where in shadowed)]
-    return given + [finding for finding in own if not (finding.word == "misspelt_variable" and finding.variable in named)]
+    own = [finding for finding in findings if not (finding.reason == "pod_subnet_missing" and finding.where in shadowed)]
+    return given + [finding for finding in own if not (finding.reason == "misspelt_variable" and finding.variable in named)]
 
 
 def _fabric_name(name: object, findings: t.List[Finding]) -> str:
@@ -78,7 +78,7 @@ def _fabric_name(name: object, findings: t.List[Finding]) -> str:
     try:
         return parse_cluster_name("mesh" if name is None else name, "fabric_name_invalid")
     except ValueRefused as error:
-        findings.append(Finding("fabric", "name", error.word, error.message))
+        findings.append(Finding("fabric", "name", error.reason, error.message))
         return "mesh"
 
 
@@ -90,18 +90,18 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
     try:
         parse_cluster_name(name)
     except ValueRefused as error:
-        findings.append(Finding(where, "inventory_hostname", error.word, error.message))
-    cluster: t.Dict[str, t.Any] = {key: values.networks(key, word) for key, word in _RANGES.items()}
+        findings.append(Finding(where, "inventory_hostname", error.reason, error.message))
+    cluster: t.Dict[str, t.Any] = {key: values.networks(key, reason) for key, reason in _RANGES.items()}
     if not cluster["pod_cidrs"] and not values.given("pod_cidrs"):
         message = "write pod_cidrs, the networks of the cluster's pods, for example pod_cidrs: [10.2.0.0/16]"
         findings.append(Finding(where, "pod_cidrs", "pod_subnet_missing", message))
     cluster["wireguard_port"] = values.integer("wireguard_port", "port_out_of_range")
     cluster["wireguard_mtu"] = values.integer("wireguard_mtu", "mtu_out_of_range") or DEFAULT_MTU
-    for variable, word, default in (
+    for variable, reason, default in (
         ("wireguard_ports", "port_out_of_range", DEFAULT_PORT),
         ("wireguard_mtus", "mtu_out_of_range", DEFAULT_MTU),
     ):
-        given = values.integers(variable, word)
+        given = values.integers(variable, reason)
         cluster[variable] = {remote: number or default for remote, number in given.items() if remote in others}
         for remote in sorted(set(given) - set(map(str, others))):
             message = "{0} is not a cluster of this fabric".format(quoted(remote))
@@ -127,8 +127,8 @@ def _device_name(where: str, name: str, cluster: t.Dict[str, t.Any], findings: t
     try:
         check_device_name(name, alias)
     except ValueRefused as error:
-        if alias is not None or error.word == "device_name_too_long":
-            findings.append(Finding(where, "device_alias", error.word, error.message))
+        if alias is not None or error.reason == "device_name_too_long":
+            findings.append(Finding(where, "device_alias", error.reason, error.message))
     try:
         check_interface_name(device_of(name, alias))
     except ValueRefused:
@@ -197,13 +197,13 @@ def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
             own = remote in clusters[local][several]
             where = "clusters/{0}".format(local if own else remote)
             variable = several if own else single
-            if (where, variable, problem.word) in said:
+            if (where, variable, problem.reason) in said:
                 continue
-            said.add((where, variable, problem.word))
+            said.add((where, variable, problem.reason))
             hint = "write {0} for clusters/{1}, or {2}: {{{1}: ...}} for clusters/{3}".format(
                 single, remote, several, local
             )
-            findings.append(Finding(where, variable, problem.word, "{0}; {1}".format(problem.message, hint)))
+            findings.append(Finding(where, variable, problem.reason, "{0}; {1}".format(problem.message, hint)))
 
 
 #: Setting of the configuration -> variable of the remote, and of the local cluster per remote.
@@ -251,7 +251,7 @@ def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[
             parse_subdomain(name)
         except ValueRefused as error:
             message = "{0}; write node_name, the name of its Node object".format(error.message)
-            findings.append(Finding(where, "node_name", error.word, message))
+            findings.append(Finding(where, "node_name", error.reason, message))
             continue
         if (cluster, name) in seen:
             message = "hosts {0} and {1} are both node {2} of cluster {3}; write node_name for one of them".format(

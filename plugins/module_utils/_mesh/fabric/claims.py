@@ -115,7 +115,7 @@ def _names(claim: t.Any) -> t.Tuple[str, str]:
 def _refusal(claim: t.Any, error: ValueRefused) -> Refusal:
     source = claim if isinstance(claim, dict) else {}
     label = label_of(source.get("cluster"), source.get("node"))
-    return Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+    return Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
 
 
 class OverlayGuard:

@@ -28,11 +28,11 @@ GRANTS = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 
 
 class InventoryRefused(Exception):
-    """The inventory has errors; ``findings`` lists them all as {where, variable, word, message}."""
+    """The inventory has errors; ``findings`` lists them all as {where, variable, reason, message}."""
 
     def __init__(self, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         self.findings = list(findings)
-        lines = ["{where}: {variable}: {message} [{word}]".format(**finding) for finding in self.findings]
+        lines = ["{where}: {variable}: {message} [{reason}]".format(**finding) for finding in self.findings]
         super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
 
 
@@ -89,7 +89,7 @@ def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Fin
     """The fabric of an inventory and everything that is wrong with it, sorted.
 
     definition: {"name": str, "clusters": {name: {variables}}, "nodes": {host: {"multicluster_cluster": cluster,
-    "node_name": name}}, "findings": [{where, variable, word, message, level}], those of the inventory as a whole}. The Fabric
+    "node_name": name}}, "findings": [{where, variable, reason, message, level}], those of the inventory as a whole}. The Fabric
     holds what could be read and is fit for use only when no finding is an error (``errors``).
     """
     name, clusters, nodes, findings = check_definition(definition)

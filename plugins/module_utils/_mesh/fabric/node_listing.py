@@ -38,7 +38,7 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
         try:
             name = parse_subdomain(metadata.get("name"))
         except ValueRefused as error:
-            refused.append(Refusal(label_of(cluster, metadata.get("name")), error.word, error.message))
+            refused.append(Refusal(label_of(cluster, metadata.get("name")), error.reason, error.message))
             continue
         spec = _mapping(item, "spec")
         nodes[name] = {

@@ -41,7 +41,7 @@ class Finding(t.NamedTuple):
 
     where: str
     variable: str
-    word: str
+    reason: str
     message: str
     level: str = "error"
 
@@ -50,7 +50,7 @@ def read_findings(given: object) -> t.List[Finding]:
     """Findings that were made where the whole inventory is known, as dictionaries."""
     rows = given if isinstance(given, (list, tuple)) else ()
     return [
-        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "word", "message")))._replace(level=str(row.get("level") or "error"))
+        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "reason", "message")))._replace(level=str(row.get("level") or "error"))
         for row in rows
         if isinstance(row, dict)
     ]
@@ -66,45 +66,45 @@ class Variables:
         """True when the variable has any value but null, an empty text or an empty list."""
         return self._values.get(variable) not in (None, "", [], {})
 
-    def _report(self, variable: str, word: str, message: str) -> None:
-        self._findings.append(Finding(self._where, variable, word, message))
+    def _report(self, variable: str, reason: str, message: str) -> None:
+        self._findings.append(Finding(self._where, variable, reason, message))
 
-    def networks(self, variable: str, word: str) -> t.List[str]:
+    def networks(self, variable: str, reason: str) -> t.List[str]:
         """A list of networks with host bits masked; a single one may be written as text."""
         value = self._values.get(variable)
         if not self.given(variable):
             return []
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, (list, tuple)):
-            self._report(variable, word, "{0} is a list of networks, not {1}".format(variable, quoted(value)))
+            self._report(variable, reason, "{0} is a list of networks, not {1}".format(variable, quoted(value)))
             return []
         found: t.List[str] = []
         for text in texts:
             try:
-                network = str(parse_network(text, word))
+                network = str(parse_network(text, reason))
             except ValueRefused as error:
-                self._report(variable, word, "{0}; write networks such as 10.2.0.0/16".format(error.message))
+                self._report(variable, reason, "{0}; write networks such as 10.2.0.0/16".format(error.message))
                 continue
             if network not in found:
                 found.append(network)
         return found
 
-    def integer(self, variable: str, word: str) -> int:
+    def integer(self, variable: str, reason: str) -> int:
         """A number, 0 when it is not given or is none. Its range is checked with the rules of the capability."""
-        return self._integer(variable, self._values.get(variable), word)
+        return self._integer(variable, self._values.get(variable), reason)
 
-    def _integer(self, variable: str, value: object, word: str) -> int:
+    def _integer(self, variable: str, value: object, reason: str) -> int:
         if value is None or value == "":
             return 0
         if isinstance(value, int) and not isinstance(value, bool) and value < 0:
             return value  # for the range check, which knows the limits
         try:
-            return parse_decimal(value, word)
+            return parse_decimal(value, reason)
         except ValueRefused as error:
-            self._report(variable, word, "{0}; write a number".format(error.message))
+            self._report(variable, reason, "{0}; write a number".format(error.message))
             return 0
 
-    def integers(self, variable: str, word: str) -> t.Dict[str, int]:
+    def integers(self, variable: str, reason: str) -> t.Dict[str, int]:
         """A mapping of remote cluster to number."""
         value = self._values.get(variable)
         if not self.given(variable):
@@ -112,7 +112,7 @@ class Variables:
         if not isinstance(value, dict):
             self._report(variable, "bad_type", "{0} maps remote clusters to numbers".format(variable))
             return {}
-        return {str(remote): self._integer(variable, value[remote], word) for remote in value}
+        return {str(remote): self._integer(variable, value[remote], reason) for remote in value}
 
     def text(self, variable: str, default: t.Optional[str]) -> t.Optional[str]:
         """A text, or its default when it is not given."""

@@ -17,7 +17,7 @@ class Conflict(t.NamedTuple):
     """``level`` error or warning; ``word`` a reason word; ``message`` names the thing."""
 
     level: str
-    word: str
+    reason: str
     message: str
 
 

@@ -14,7 +14,7 @@ from .device import parse_listen_port, parse_mtu
 class Problem(t.NamedTuple):
     """One thing that is wrong with the device towards the remote of this name. ``key``: wgListenPort or wgDeviceMTU."""
 
-    word: str
+    reason: str
     remote: str
     key: str
     message: str
@@ -38,4 +38,4 @@ def _refusals(remote: str, key: str, check: t.Callable[[], object]) -> t.Iterato
     try:
         check()
     except ValueRefused as error:
-        yield Problem(error.word, remote, key, error.message)
+        yield Problem(error.reason, remote, key, error.message)

@@ -30,10 +30,10 @@ def check_device_name(cluster: object, alias: object = None) -> str:
     try:
         check_interface_name(PREFIX + name)
     except ValueRefused as error:
-        if error.word != "device_name_too_long":
+        if error.reason != "device_name_too_long":
             raise
         raise ValueRefused(
-            error.word,
+            error.reason,
             "device name {0} is longer than 15 bytes; give the cluster a device_alias of at most {1} "
             "characters".format(quoted(PREFIX + name), 15 - len(PREFIX)),
         ) from None

@@ -134,7 +134,7 @@ def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.Lis
     try:
         row["pod_cidrs"] = [str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])]
     except ValueRefused as error:
-        refused.append(Refusal(label_of(cluster, name), error.word, "{0}: {1}".format(label_of(cluster, name), error.message)))
+        refused.append(Refusal(label_of(cluster, name), error.reason, "{0}: {1}".format(label_of(cluster, name), error.message)))
     return row
 
 

@@ -78,7 +78,7 @@ def _mesh(granted: t.Mapping[str, t.Iterable[str]], subnet: ipaddress.IPv6Networ
 
 def _refusal(affiliate: t.Mapping[str, t.Any], error: ValueRefused) -> Refusal:
     label = label_of(affiliate.get("cluster"), affiliate.get("node"))
-    return Refusal(label, error.word, "{0}: {1}".format(label, error.message))
+    return Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
 
 
 def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any]:

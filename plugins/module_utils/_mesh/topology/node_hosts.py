@@ -72,7 +72,7 @@ def node_hosts(
                 _check_name(name, cluster, used, taken or {})
                 address = _address(node, address_type, ranges)
             except ValueRefused as error:
-                refused.append(Refusal(label_of(cluster, node_name), error.word, error.message))
+                refused.append(Refusal(label_of(cluster, node_name), error.reason, error.message))
                 continue
             used[name] = cluster
             labels = _labels(node.get("labels"))

@@ -195,7 +195,7 @@ def _nodes(
             try:
                 row["annotations"].update(_wanted(node, remote, settings["listen_port"], address_type, reported.get(host) or {}))
             except ValueRefused as error:
-                refused.append(Refusal(label_of(cluster, name), error.word, error.message))
+                refused.append(Refusal(label_of(cluster, name), error.reason, error.message))
                 break
         row["publishable"] = bool(row["annotations"])
         present = node["annotations"]
@@ -297,7 +297,7 @@ class _View:
                 self._refuse(label, error)
 
     def _refuse(self, label: str, error: ValueRefused) -> None:
-        self._refused.append(Refusal(label, error.word, "{0}: {1}".format(label, error.message)))
+        self._refused.append(Refusal(label, error.reason, "{0}: {1}".format(label, error.message)))
 
 
 def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[str]:

@@ -102,7 +102,7 @@ def test_a_wrong_setting_names_cluster_variable_and_mend(case):
         load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
     assert "load_balancers_settings of cluster oslo: " + text in str(raised.value)
     findings = inventory_findings({"oslo": {"pod_cidrs": [], "load_balancers_settings": value}}, {"clusters": ["oslo"]})
-    found = [row for row in findings if row["word"] == "bad_setting"]
+    found = [row for row in findings if row["reason"] == "bad_setting"]
     assert [(row["where"], row["variable"], row["level"]) for row in found] == [("clusters/oslo", "load_balancers_settings", "error")]
     assert text in found[0]["message"]
 
@@ -112,10 +112,10 @@ def test_right_settings_are_no_finding():
         value = {"load_balancer": balancer, "pool": ["203.0.113.0/29"], "announced_by": "other"}
         assert load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
         findings = inventory_findings({"oslo": {"pod_cidrs": [], "load_balancers_settings": value}}, {"clusters": ["oslo"]})
-        assert "bad_setting" not in {row["word"] for row in findings}
+        assert "bad_setting" not in {row["reason"] for row in findings}
 
 
 def test_a_module_refuses_what_names_no_load_balancer():
     with pytest.raises(ValueRefused) as raised:
         parse_setups([{"cluster": "oslo", "load_balancer": "metalb:///x"}], {}, {})
-    assert raised.value.word == "bad_choice" and raised.value.message.startswith("load_balancers_settings of oslo: ")
+    assert raised.value.reason == "bad_choice" and raised.value.message.startswith("load_balancers_settings of oslo: ")

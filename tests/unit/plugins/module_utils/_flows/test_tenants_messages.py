@@ -24,7 +24,7 @@ def test_a_side_that_is_no_cluster(side):
 def test_a_public_prefix_that_is_none():
     with pytest.raises(ValueRefused) as raised:
         tenants_side.allocate({"clusters": CLUSTERS, "apinet": "rome", "fabric": "f", "public_prefixes": ["198.51.100.0"]})
-    assert raised.value.word == "bad_cidr" and raised.value.message.startswith("tenants_public_prefixes: '198.51.100.0'")
+    assert raised.value.reason == "bad_cidr" and raised.value.message.startswith("tenants_public_prefixes: '198.51.100.0'")
 
 
 class Nowhere:

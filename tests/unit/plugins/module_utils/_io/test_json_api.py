@@ -46,7 +46,7 @@ def test_asked_again_with_growing_pauses(method, failure):
     vendor = Vendor(failure)
     with pytest.raises(ApiFailed) as raised:
         vendor.api().call(method, "/ips/1")
-    assert raised.value.word == "api" and len(vendor.asked) == 5
+    assert raised.value.reason == "api" and len(vendor.asked) == 5
 
 
 @pytest.mark.parametrize(("method", "failure"), [
@@ -59,7 +59,7 @@ def test_asked_once(method, failure):
         vendor.api().call(method, "/projects/p/ips")
     assert len(vendor.asked) == 1 and vendor.slept == [] and raised.value.status == failure.status
     wanted = "auth" if failure.status in (401, 403) else "quota" if (method, failure.status) == ("POST", 422) else "api"
-    assert raised.value.word == wanted
+    assert raised.value.reason == wanted
 
 
 def test_the_server_says_how_long():
@@ -90,7 +90,7 @@ def test_messages_have_no_token_and_no_control_characters(text):
 def test_what_is_no_json(body):
     with pytest.raises(ApiFailed) as raised:
         Vendor(Answer(200, {}, body)).api().call("GET", "/x")
-    assert raised.value.word == "api"
+    assert raised.value.reason == "api"
     with pytest.raises(ApiFailed):
         Vendor(Answer(500, {}, body)).api().call("GET", "/x")
 

@@ -51,7 +51,7 @@ def refused(**options):
     with pytest.raises(AccessRefused) as error:
         parse_access(dict({"name": "aws"}, **options))
     assert "cluster aws" in str(error.value) and TOKEN not in str(error.value) and "hunter2" not in str(error.value)
-    return error.value.word
+    return error.value.reason
 
 
 def test_kubeconfig_as_dict_and_as_file(tmp_path, monkeypatch):

@@ -192,7 +192,7 @@ def test_hostile_list_is_never_taken_for_complete(hostile, word, answer):
     client, server = hostile(answer, QUICK._replace(answer_bytes=2_000_000, objects=1000, pages=50))
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")
-    assert (error.value.word, error.value.cause) == ("source_incomplete", word)
+    assert (error.value.reason, error.value.cause) == ("source_incomplete", word)
     assert TOKEN not in str(error.value) and len(str(error.value)) < 600
     assert error.value.failure()["cluster"] == "gcp"
 
@@ -367,7 +367,7 @@ def test_one_dead_cluster_costs_its_own_time_once():
     started = time.monotonic()
     outcomes = fan_out({"a": lambda: 1, "dead": slow, "b": lambda: 2, "c": lambda: 3}, seconds=0.4, parallel=2)
     assert time.monotonic() - started < 1
-    assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes["dead"].error.word == "timed_out"
+    assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes["dead"].error.reason == "timed_out"
     assert list(outcomes) == ["a", "dead", "b", "c"]
 
 
@@ -376,7 +376,7 @@ def test_fan_out_keeps_errors_apart_and_raises_bugs():
         raise errors.Forbidden("x", "list", "no")
 
     outcomes = fan_out({"x": fails, "y": lambda: 1})
-    assert outcomes["x"].error.word == "forbidden" and outcomes["y"].value == 1
+    assert outcomes["x"].error.reason == "forbidden" and outcomes["y"].value == 1
     with pytest.raises(ZeroDivisionError):
         fan_out({"x": lambda: 1 / 0, "y": lambda: 1})
 

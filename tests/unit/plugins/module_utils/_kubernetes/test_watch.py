@@ -42,7 +42,7 @@ def lines(body):
 def test_hostile_rows_are_refused_by_name(name, word):
     with pytest.raises(errors.KubeError) as caught:
         lines((HOSTILE / (name + ".txt")).read_bytes())
-    assert caught.value.word == word and len(caught.value.message) < 300
+    assert caught.value.reason == word and len(caught.value.message) < 300
 
 
 def test_a_row_without_end_is_cut(monkeypatch):

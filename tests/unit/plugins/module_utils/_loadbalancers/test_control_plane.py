@@ -48,7 +48,7 @@ def drive(reservations, nodes, healthy=(), rules=RULES, event=cp.Event()):
 def word_of(*arguments, **named):
     with pytest.raises(ValueRefused) as raised:
         drive(*arguments, **named)
-    return raised.value.word
+    return raised.value.reason
 
 
 def test_the_holder_has_the_assigned_address_of_a_block():
@@ -120,7 +120,7 @@ def test_whoever_wins_is_healthy_whatever_the_order(nodes, healthy):
     try:
         decision, _asked = drive([held()], nodes, tuple(healthy))
     except ValueRefused as refused:
-        assert refused.word == "no_candidate" and not healthy
+        assert refused.reason == "no_candidate" and not healthy
         return
     expected = sorted(healthy, key=lambda text: (text == "10.0.0.1", text))[0]
     assert decision.winner == {"10.0.0.1": "", "10.0.0.2": "b", "10.0.0.3": "c"}[expected]

@@ -74,7 +74,7 @@ def test_hostile_facts(row):
              "neighbors": [{"address": one, "asn": facts["peer_asn"], "password": password} for one in facts["peers"]]}  # fmt: skip
     with pytest.raises(ValueRefused) as caught:
         parse_speaker(given, limits)
-    assert caught.value.word == row["word"]
+    assert caught.value.reason == row["word"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_hostile_facts(row):
 def test_refused(more, word):
     with pytest.raises(ValueRefused) as caught:
         speaker(**more)
-    assert caught.value.word == word
+    assert caught.value.reason == word
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))

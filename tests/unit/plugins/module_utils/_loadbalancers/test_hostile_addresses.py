@@ -74,7 +74,7 @@ def test_spoofed_tags(row):
     fresh = GOOD._replace(address="")
     with pytest.raises(ValueRefused) as raised:
         service_plan.wanted_by(fresh, held, context)
-    assert raised.value.word == row["word"] and "good" in raised.value.message and "spoof" in raised.value.message
+    assert raised.value.reason == row["word"] and "good" in raised.value.message and "spoof" in raised.value.message
     assert [action.action for action in service_plan.wanted_by(GOOD, held, context).actions] == ["map"]
     known = context._replace(recorded=frozenset(["good"]))
     assert service_plan.wanted_by(fresh, held, known).actions[0].address == "192.0.2.1"
@@ -110,12 +110,12 @@ def test_records(row):
 def test_clusters_that_say_the_uid_of_another(row):
     pinned = row.get("pinned", {})
     refused = cluster_uids.check_uids(row["answers"], pinned)
-    assert {name: error.word for name, error in refused.items()} == row["refused"]
+    assert {name: error.reason for name, error in refused.items()} == row["refused"]
     assert all("load_balancers_settings" in error.message and len(error.message) < 400 for error in refused.values())
     open_ones = [name for name in row["answers"] if name not in refused]
     unproven = {name: cluster_uids.unproven(name, row.get("silent", ()), pinned) for name in open_ones}
     assert [name for name in open_ones if unproven[name]] == row.get("unproven", []) and "good" in open_ones
-    assert all(error.word == "source_incomplete" and "victim" in error.message for error in unproven.values() if error)
+    assert all(error.reason == "source_incomplete" and "victim" in error.message for error in unproven.values() if error)
 
 
 @pytest.mark.parametrize("row", HOSTILE["secrets_with_settings"], ids=why)
@@ -126,6 +126,6 @@ def test_settings_that_a_cluster_keeps_itself(row):
                for name, given in (("evil", row["inventory"]), ("good", {"api_key": "t", "project_id": "p"}))]  # fmt: skip
     refused = {}
     found = parse_setups(entries, row.get("environment", {}), {}, {"evil": text}, refused)
-    assert {name: error.word for name, error in refused.items()} == ({"evil": row["word"]} if row["word"] else {})
+    assert {name: error.reason for name, error in refused.items()} == ({"evil": row["word"]} if row["word"] else {})
     assert sorted(found) == (["good"] if row["word"] else ["evil", "good"])
     assert not any("evil.example.net" in str(setup.settings.values["base_url"]) for setup in found.values())

@@ -41,7 +41,7 @@ def test_both_changes_are_kept_or_refused(before, mine, theirs, found):
     try:
         assert merged(ledger(*before), ledger(*mine), ledger(*theirs)) == ledger(*found)
     except ValueRefused as error:
-        assert error.word == found
+        assert error.reason == found
 
 
 ENTRIES = st.builds(entry, st.sampled_from("123456"), st.sampled_from(["", "d", "e"]), retain=st.booleans())

@@ -46,14 +46,14 @@ def refused(one, held=(), adopt=False):
 
 def test_an_address_of_the_status_alone_is_left_where_nobody_adopts():
     mine = refused(service(ingress=("192.0.2.5",)))
-    assert mine.word == "adoptable" and "load_balancers_adopt: true" in mine.message and "192.0.2.5" in mine.message
+    assert mine.reason == "adoptable" and "load_balancers_adopt: true" in mine.message and "192.0.2.5" in mine.message
     other = refused(service(ingress=("198.51.100.5",)), adopt=True)
-    assert other.word == "outside_grant" and "load_balancers_renumber: [198.51.100.5/32]" in other.message
+    assert other.reason == "outside_grant" and "load_balancers_renumber: [198.51.100.5/32]" in other.message
     # also where another one is reserved for it, and where a name or two addresses stand there
     assert "192.0.2.1 is reserved for it" in refused(service(ingress=("198.51.100.5",)), [reserved()]).message
     assert "load_balancers_renumber: true" in refused(service(hosts=("lb.example.org",))).message
-    assert refused(service(ingress=("192.0.2.5", "2001:db8::5")), adopt=True).word == "outside_grant"
-    assert refused(service(address="192.0.2.5", hosts=("lb.example.org",)), adopt=True).word == "outside_grant"
+    assert refused(service(ingress=("192.0.2.5", "2001:db8::5")), adopt=True).reason == "outside_grant"
+    assert refused(service(address="192.0.2.5", hosts=("lb.example.org",)), adopt=True).reason == "outside_grant"
 
 
 def test_adoption_writes_the_same_address_down():

@@ -99,7 +99,7 @@ def test_texts_that_are_not_lines(text):
 def test_what_cannot_be_read(text):
     with pytest.raises(ValueRefused) as raised:
         mc.Config(yaml_text.parse_document(text))
-    assert raised.value.word == "config_parse"
+    assert raised.value.reason == "config_parse"
 
 
 TOKENS = st.sampled_from(["peers:", "address-pools:", "- ", "\n", "  ", "a: 1", "[]", "{}", "#", "name: x", ": ", '"', "|", "&a", "*a", "x"])
@@ -112,14 +112,14 @@ def test_any_text_is_refused_or_means_what_was_wanted(text):
         before = yaml_text.parse_document(text)
         config = mc.Config(before)
     except ValueRefused as error:
-        assert error.word == "config_parse"
+        assert error.reason == "config_parse"
         return
     assert yaml_text.edit(text, config.document, LISTS) == text
     both(config)
     try:
         written = yaml_text.edit(text, config.document, LISTS)
     except ValueRefused as error:
-        assert error.word == "config_parse"
+        assert error.reason == "config_parse"
         return
     assert yaml_text._same(yaml_text.parse_document(written), config.document)
 
@@ -219,7 +219,7 @@ def test_resources_refuse_what_is_not_ours():
     taken = [{"kind": "IPAddressPool", "metadata": {"name": "default.web"}, "spec": {"addresses": ["10.0.0.0/24"]}}]
     made = mr.Resources(taken, mr.Options())
     refused = made.sync_services({WEB: "147.75.10.1/32", API: "147.75.10.2/32"})
-    assert refused[WEB].word == "conflict" and ("IPAddressPool", "default.api") in made.objects and made.objects["IPAddressPool", "default.web"] == taken[0]
+    assert refused[WEB].reason == "conflict" and ("IPAddressPool", "default.api") in made.objects and made.objects["IPAddressPool", "default.web"] == taken[0]
     inside = mr.Resources(taken, mr.Options())
     inside.add_service(API, "10.0.0.7/32")
     assert list(inside.objects.values()) == taken and inside.notes

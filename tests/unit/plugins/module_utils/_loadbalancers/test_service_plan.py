@@ -52,7 +52,7 @@ def test_pending_denied_and_duplicates():
     two = [reserved(), reserved(address="192.0.2.2", ident="spoof")]
     with pytest.raises(ValueRefused, match="r-web.*spoof") as raised:
         service_plan.wanted_by(service(), two, CONTEXT)
-    assert raised.value.word == "claimed_twice"
+    assert raised.value.reason == "claimed_twice"
     assert names(service_plan.wanted_by(service(address="192.0.2.2"), two, CONTEXT)) == [("map", "192.0.2.2/32")]
     recorded = CONTEXT._replace(recorded=frozenset(["r-web"]))
     assert names(service_plan.wanted_by(service(), two[::-1], recorded))[0] == ("set_service_ip", "192.0.2.1")
@@ -201,5 +201,5 @@ def test_services_of_ipv6():
     assert order.action == service_plan.RESERVE and order.request["version"] == 6
     with pytest.raises(ValueRefused) as raised:
         service_plan.wanted_by(six, [], CONTEXT)
-    assert raised.value.word == "quota"
+    assert raised.value.reason == "quota"
     assert "version" not in service_plan.wanted_by(six._replace(version=4), [], CONTEXT).actions[0].request

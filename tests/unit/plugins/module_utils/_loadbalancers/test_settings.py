@@ -27,7 +27,7 @@ TWO = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}
 def word_of(function, *arguments, **named):
     with pytest.raises(ValueRefused) as raised:
         function(*arguments, **named)
-    return raised.value.word
+    return raised.value.reason
 
 
 def read(env=(), file=None, **named):
@@ -99,7 +99,7 @@ def test_any_file(text):
     try:
         values = settings.read_settings(TWO, text).values
     except settings.SettingRefused as refused:
-        assert refused.word == "config_parse" and refused.message in SAID
+        assert refused.reason == "config_parse" and refused.message in SAID
         return
     assert set(values) == {item.name for item in settings.SETTINGS}
 
@@ -137,7 +137,7 @@ def test_any_load_balancer(text):
     try:
         found = load_balancer_setting.parse_load_balancer(text)
     except ValueRefused as refused:
-        assert refused.word == "bad_boolean"
+        assert refused.reason == "bad_boolean"
         return
     assert found.type in ("disabled", "metallb", "kube-vip", "empty", "emlb")
     assert found.type != "metallb" or (found.namespace and found.mode in ("crd", "configmap") and "/" not in found.namespace)
@@ -148,7 +148,7 @@ def test_any_provider_id(text):
     try:
         device = identities.parse_provider_id(text)
     except ValueRefused as refused:
-        assert refused.word in ("empty_provider_id", "wrong_provider", "bad_format")
+        assert refused.reason in ("empty_provider_id", "wrong_provider", "bad_format")
         return
     assert device and not set(device) & set("/?#% \n") and text.endswith(device)
 
@@ -167,7 +167,7 @@ def test_any_span(text):
     try:
         found = spans.parse_span(text)
     except ValueRefused as refused:
-        assert refused.word == "bad_cidr"
+        assert refused.reason == "bad_cidr"
         return
     assert found.first <= found.last
 

@@ -135,7 +135,7 @@ def test_unmanaged_peers_stay():
 def test_a_device_that_is_not_understood(change, word):
     with pytest.raises(ValueRefused) as error:
         parse_device(dict(WANTED, **change))
-    assert error.value.word == word
+    assert error.value.reason == word
 
 
 def test_what_parse_returns_it_also_takes():

@@ -41,7 +41,7 @@ def merit(**variables: t.Any) -> t.Dict[str, t.Any]:
 
 
 def found(definition: t.Dict[str, t.Any]) -> t.Set[t.Tuple[str, str, str]]:
-    return {(item.where, item.variable, item.word) for item in load_fabric(definition)[1]}
+    return {(item.where, item.variable, item.reason) for item in load_fabric(definition)[1]}
 
 
 def test_the_seed_is_a_fabric() -> None:
@@ -171,7 +171,7 @@ def test_what_is_allowed() -> None:
 def test_one_port_named_once_in_a_large_fabric() -> None:
     clusters = {"c{0}".format(n): {"pod_cidrs": ["10.{0}.0.0/16".format(n)], "wireguard_port": 51820} for n in range(20)}
     findings = load_fabric({"clusters": clusters})[1]
-    assert {item.word for item in findings} == {"duplicate_listen_port"}
+    assert {item.reason for item in findings} == {"duplicate_listen_port"}
     assert len(findings) == len({item.where for item in findings}) <= 20
     assert "wireguard_port" in findings[0].message
 
@@ -181,7 +181,7 @@ def test_one_port_named_once_in_a_large_fabric() -> None:
 )
 def test_near_misses_are_warnings(name: str, meant: str) -> None:
     findings = load_fabric(seed(gcp={name: 1}))[1]
-    assert [(item.variable, item.word, item.level) for item in findings] == [(name, "misspelt_variable", "warning")]
+    assert [(item.variable, item.reason, item.level) for item in findings] == [(name, "misspelt_variable", "warning")]
     assert meant in findings[0].message and errors(findings) == []
 
 

@@ -72,7 +72,7 @@ def test_whatever_one_part_of_a_journal_is_it_is_read_or_refused(data):
     try:
         assert parse_journal(made, "mesh", CODE) is made
     except ValueRefused as refused:
-        assert refused.word == "journal_invalid" and "PRIVATE" not in refused.message and len(refused.message) < 1000
+        assert refused.reason == "journal_invalid" and "PRIVATE" not in refused.message and len(refused.message) < 1000
 
 
 @given(anything)

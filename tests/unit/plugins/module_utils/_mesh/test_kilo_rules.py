@@ -33,7 +33,7 @@ def node(name: str = "n1", pod: t.Any = "10.0.1.0/24", addresses: t.Any = (), **
 def word(function: t.Callable[..., t.Any], *arguments: t.Any) -> str:
     with pytest.raises(ValueRefused) as caught:
         function(*arguments)
-    return caught.value.word
+    return caught.value.reason
 
 
 # --- endpoints ------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_split_never_crashes_and_agrees_with_its_output(text: str) -> None:
     try:
         host, port = kilo_endpoints.split_host_port(text)
     except ValueRefused as error:
-        assert error.word == "NodeEndpointInvalid"
+        assert error.reason == "NodeEndpointInvalid"
     else:
         assert host and 1 <= port <= 65535 and text.startswith((host, "[" + host + "]"))
         assert kilo_endpoints.parse_endpoint(text)["port"] == port

@@ -115,7 +115,7 @@ def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark
 def test_bad_layouts(values: t.Dict[str, t.Any], word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         make_layout(**values)
-    assert caught.value.word == word
+    assert caught.value.reason == word
 
 
 def test_unknown_generation() -> None:
@@ -239,7 +239,7 @@ def test_a_clean_host_has_no_conflicts() -> None:
 )
 def test_conflicts(name: str, value: t.Any, word: str, level: str) -> None:
     found = conflicts(dict(CLEAN, **{name: value}))
-    assert [(item.level, item.word) for item in found] == [(level, word)]
+    assert [(item.level, item.reason) for item in found] == [(level, word)]
     assert found[0].message.isprintable()
 
 

@@ -44,7 +44,7 @@ def test_filters(items: t.Any, candidates: t.List[str], result: t.List[str]) -> 
 def test_bad_filters(item: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         filters.parse_filters(["0.0.0.0/0", item])
-    assert caught.value.word == "invalid_filter"
+    assert caught.value.reason == "invalid_filter"
 
 
 @settings(deadline=None, max_examples=60)
@@ -54,7 +54,7 @@ def test_filter_parser_never_breaks(items: t.List[str], candidates: t.List[str])
     try:
         kept = filters.apply_filters(filters.parse_filters(items), parsed)
     except ValueRefused as error:
-        assert error.word == "invalid_filter"
+        assert error.reason == "invalid_filter"
     else:
         assert set(kept) <= set(parsed) and len(set(kept)) == len(kept)
 
@@ -229,7 +229,7 @@ def test_config() -> None:
 def test_bad_config(document: t.Any, word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         config.parse_config(document)
-    assert caught.value.word == word
+    assert caught.value.reason == word
 
 
 def test_mesh_values() -> None:
@@ -239,4 +239,4 @@ def test_mesh_values() -> None:
     for mesh, value in [("", secret), ("x" * 257, secret), (None, secret), *(("m", bad) for bad in bad_secrets)]:
         with pytest.raises(ValueRefused) as caught:
             config.parse_mesh(mesh, value)
-        assert caught.value.word.startswith("bad_mesh") and "AQID" not in caught.value.message
+        assert caught.value.reason.startswith("bad_mesh") and "AQID" not in caught.value.message

@@ -33,7 +33,7 @@ def test_worked_example() -> None:
 def test_no_mac(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         identity.mesh_address(MESH, text)
-    assert caught.value.word == "invalid_mac"
+    assert caught.value.reason == "invalid_mac"
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +51,7 @@ def test_mac_parser_never_breaks(text: str) -> None:
     try:
         assert len(identity.parse_mac(text)) in (6, 8)
     except ValueRefused as error:
-        assert error.word == "invalid_mac"
+        assert error.reason == "invalid_mac"
 
 
 def test_a_sites_own_address_looks_like_one_of_the_mesh() -> None:
@@ -72,7 +72,7 @@ def test_first_mac() -> None:
     assert identity.choose_mac("02:00:00:00:00:02", "02:00:00:00:00:01", links) == "02:00:00:00:00:02"
     with pytest.raises(ValueRefused, match="kubespan_mac") as caught:
         identity.choose_mac(None, None, links[:1])
-    assert caught.value.word == "mac_missing"
+    assert caught.value.reason == "mac_missing"
 
 
 def test_node_id() -> None:

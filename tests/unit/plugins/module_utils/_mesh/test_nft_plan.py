@@ -244,7 +244,7 @@ def test_a_diff_shows_a_hundred_elements_and_counts_the_rest():
 def test_hostile_rules(text):
     with pytest.raises(ValueRefused) as refused:
         nft_wanted.parse_table({"name": "t", "chains": [{"name": "c", "rules": ["accept", text]}]})
-    assert refused.value.word == "bad_rule" and "chains[0].rules[1]" in refused.value.message
+    assert refused.value.reason == "bad_rule" and "chains[0].rules[1]" in refused.value.message
 
 
 @pytest.mark.parametrize("name", HOSTILE["names"])
@@ -252,7 +252,7 @@ def test_hostile_names(name):
     for raw in ({"name": name}, {"name": "t", "chains": [{"name": name}]}, {"name": "t", "sets": [{"name": name, "type": "ipv4_addr"}]}):
         with pytest.raises(ValueRefused) as refused:
             nft_wanted.parse_table(raw)
-        assert refused.value.word == "bad_name"
+        assert refused.value.reason == "bad_name"
 
 
 @pytest.mark.parametrize("kind, text", [(kind, text) for kind, texts in HOSTILE["elements"].items() for text in texts])
@@ -266,7 +266,7 @@ def test_hostile_elements(kind, text):
 def test_hostile_priorities(value):
     with pytest.raises(ValueRefused) as refused:
         nft_wanted.parse_priority(value)
-    assert refused.value.word == "bad_chain"
+    assert refused.value.reason == "bad_chain"
 
 
 @pytest.mark.parametrize("value, number", [("filter", 0), ("mangle - 5", -155), ("srcnat+1", 101), (-300, -300), ("12", 12), ("raw", -300)])
@@ -287,7 +287,7 @@ def test_priorities(value, number):
 def test_tables_that_nobody_meant(raw, word):
     with pytest.raises(ValueRefused) as refused:
         nft_wanted.parse_table(raw)
-    assert refused.value.word == word
+    assert refused.value.reason == word
 
 
 def test_elements_become_ranges():

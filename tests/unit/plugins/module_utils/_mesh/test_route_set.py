@@ -120,4 +120,4 @@ def test_a_table_of_ones_own():
 def test_a_set_without_bounds_is_refused(wanted, word):
     with pytest.raises(ValueRefused) as error:
         parse_route_set(dict({"devices": ["wg"]}, **wanted))
-    assert error.value.word == word
+    assert error.value.reason == word

@@ -109,7 +109,7 @@ def test_marks(text, found):
 def test_marks_that_are_none(text):
     with pytest.raises(ValueRefused) as refused:
         rule_set.parse_mark(text)
-    assert refused.value.word == "bad_mark"
+    assert refused.value.reason == "bad_mark"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_marks_that_are_none(text):
 def test_sets_that_are_none(raw, word):
     with pytest.raises(ValueRefused) as refused:
         rule_set.parse_rule_set(raw)
-    assert refused.value.word == word
+    assert refused.value.reason == word
 
 
 def test_a_selector_of_zero_selects():

@@ -52,7 +52,7 @@ def test_device_names(cluster: str, alias: t.Optional[str], error: t.Optional[st
         return
     with pytest.raises(ValueRefused) as caught:
         device.check_device_name(cluster, alias)
-    assert caught.value.word == error
+    assert caught.value.reason == error
 
 
 @given(st.text(max_size=8))
@@ -84,7 +84,7 @@ def test_routes() -> None:
 def test_refusals(function: t.Callable[[t.Any], t.Any], value: t.Any, word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         function(value)
-    assert caught.value.word == word
+    assert caught.value.reason == word
 
 
 @pytest.mark.parametrize("mtu", [576, 1420, 9216, "1380"])
@@ -116,7 +116,7 @@ def test_endpoints(addresses: t.Any, expected: t.Optional[str]) -> None:
     if expected is None:
         with pytest.raises(ValueRefused) as caught:
             semaphore_annotations.endpoint(addresses, 7)
-        assert caught.value.word == "no_internal_ip"
+        assert caught.value.reason == "no_internal_ip"
     else:
         assert semaphore_annotations.endpoint(addresses, 7) == expected
 
@@ -198,7 +198,7 @@ def test_allowed_ips(fields: t.Dict[str, t.Any], expected: t.List[str]) -> None:
 def test_a_bad_node_is_refused_by_its_reason(bad: t.Dict[str, t.Any], reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         read(bad)
-    assert caught.value.word == reason
+    assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("silent", [node(annotations={}), node(annotations=None), node(annotations={PUB: KEY}), {"name": "x"}])

@@ -155,7 +155,7 @@ def test_an_object_that_is_going_is_neither_deleted_again_nor_written():
 def test_manifests_that_are_refused(manifest):
     with pytest.raises(ValueRefused) as error:
         object_plan.parse_manifest(manifest, "objects[3]")
-    assert error.value.word == "manifest_invalid"
+    assert error.value.reason == "manifest_invalid"
 
 
 @pytest.mark.parametrize("text", ["*", "", None, "**a/b", "a*b*/c", "*/", "a", "x y/*", "*.io"])

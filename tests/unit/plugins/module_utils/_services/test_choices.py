@@ -37,7 +37,7 @@ def test_ports_by_name_or_number(text, kept):
 def test_ports_that_are_not_there_are_refused(text):
     with pytest.raises(ValueRefused) as raised:
         narrowed(service(ports=text), GROUPS, CHOICES)
-    assert raised.value.word == "ports_invalid"
+    assert raised.value.reason == "ports_invalid"
 
 
 def test_a_port_without_a_name():

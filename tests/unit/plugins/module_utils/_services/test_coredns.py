@@ -158,7 +158,7 @@ def test_versions_that_are_none(text):
 def test_a_cluster_is_not_its_own_remote():
     with pytest.raises(ValueRefused) as raised:
         corefile.rules_of(GCP._replace(remotes=("gcp",)))
-    assert raised.value.word == "remote_is_local"
+    assert raised.value.reason == "remote_is_local"
     for name in ("global", "local"):
         with pytest.raises(ValueRefused):
             corefile.rules_of(GCP._replace(local=name))

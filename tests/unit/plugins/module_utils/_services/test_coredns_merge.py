@@ -48,7 +48,7 @@ def test_any_text_is_either_refused_or_comes_out_unchanged(text):
     try:
         merged = merging.merge(text, "t", BLOCKS)
     except ValueRefused as error:
-        assert error.word in ("corefile_broken", "not_ours")
+        assert error.reason in ("corefile_broken", "not_ours")
         return
     if merging.split(text, "t").section is None:
         assert merged.endswith(text)
@@ -73,7 +73,7 @@ def test_any_text_is_either_refused_or_comes_out_unchanged(text):
 def test_what_cannot_be_merged(text, word):
     with pytest.raises(ValueRefused) as raised:
         merging.merge(text, "t", BLOCKS)
-    assert raised.value.word == word
+    assert raised.value.reason == word
 
 
 def test_another_port_is_another_zone():

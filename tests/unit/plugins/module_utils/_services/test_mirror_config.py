@@ -24,9 +24,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._services imp
     ],
 )
 def test_prefixes(prefixes: t.List[str], words: t.List[str]) -> None:
-    assert [problem.word for problem in mirror_config.prefix_problems([{"servicePrefix": prefix} for prefix in prefixes])] == words
+    assert [problem.reason for problem in mirror_config.prefix_problems([{"servicePrefix": prefix} for prefix in prefixes])] == words
 
 
 def test_zones() -> None:
     assert not list(mirror_config.zone_problems(["z"] * 8))
-    assert [problem.word for problem in mirror_config.zone_problems(["z"] * 9)] == ["too_many_zones"]
+    assert [problem.reason for problem in mirror_config.zone_problems(["z"] * 9)] == ["too_many_zones"]

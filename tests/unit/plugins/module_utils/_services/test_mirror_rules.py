@@ -161,7 +161,7 @@ def test_slices_of_global_services():
                        ("unsupported_type", {"source": dict(PIECE, addressType="FQDN")})):  # fmt: skip
         with pytest.raises(ValueRefused) as raised:
             copied(**more)
-        assert raised.value.word == word
+        assert raised.value.reason == word
 
 
 def test_a_full_slice_stays_when_an_endpoint_comes():

@@ -173,4 +173,4 @@ def test_packed_facts_come_back_as_they_were(value):
 def test_what_is_not_packed_is_refused(text):
     with pytest.raises(ValueRefused) as caught:
         packed.unpack(text)
-    assert caught.value.word == "bad_type"
+    assert caught.value.reason == "bad_type"

@@ -77,7 +77,7 @@ def route(facts):
 
 
 def overlap(facts):
-    facts["inventory"].append({"where": "clusters/gcp", "variable": "pod_cidrs", "word": "pod_subnet_overlap", "message": "10.2.0.0/16 of aws"})
+    facts["inventory"].append({"where": "clusters/gcp", "variable": "pod_cidrs", "reason": "pod_subnet_overlap", "message": "10.2.0.0/16 of aws"})
 
 
 def silent_node(facts):

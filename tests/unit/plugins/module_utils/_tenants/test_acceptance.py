@@ -55,7 +55,7 @@ def test_provider_ids_four_parts_optional_prefix_node_checked_nothing_else() -> 
                        ("a/b//d", "invalid_node"), ("Onmetal-api-net://a/b/c/d", "segment_count")):  # fmt: skip
         with pytest.raises(ValueRefused) as error:
             parse_interface_id(text)
-        assert error.value.word == word, text
+        assert error.value.reason == word, text
     assert parse_interface_id("a/b/{0}/d".format("n" * 253)).node
 
 

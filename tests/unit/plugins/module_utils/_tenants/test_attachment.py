@@ -45,7 +45,7 @@ def attach(made: World, ready: bool = False, wanted: t.Sequence[Wanted] = WANTED
 
 def word(result: Result) -> str:
     (outcome,) = result.outcomes
-    return (outcome.failures or outcome.reasons)[0].word
+    return (outcome.failures or outcome.reasons)[0].reason
 
 
 def test_a_twin_then_readiness_then_the_provider_id() -> None:

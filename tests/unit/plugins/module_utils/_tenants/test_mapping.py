@@ -79,7 +79,7 @@ def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
     assert found.done == predict(read(stores, OPTIONS), NOW, apply_claims).done
     first = converge(stores, OPTIONS, NOW, 1, keep=apply_claims)
     assert [entry.step for entry in found.done] == [entry.step for entry in first.done]
-    assert {entry.step.word for entry in found.done} == {"created", "updated"}
+    assert {entry.step.outcome for entry in found.done} == {"created", "updated"}
     settle(world)
     assert not predict(read(stores, OPTIONS), NOW, apply_claims).done
 
@@ -151,7 +151,7 @@ def test_a_list_that_fails_deletes_and_shortens_nothing(kind: str) -> None:
     result = converge({SOURCE: broken, APINET: world.apinet}, OPTIONS, NOW, keep=apply_claims)
     assert world.apinet.all() == before
     assert not broken.writes
-    assert {reason.word for outcome in result.failed for reason in outcome.failures} <= {"source_incomplete"}
+    assert {reason.reason for outcome in result.failed for reason in outcome.failures} <= {"source_incomplete"}
 
 
 @pytest.mark.parametrize("kind", sorted({kind for side, kind in needed(OPTIONS) if side == APINET}))
@@ -170,7 +170,7 @@ def test_one_failing_object_does_not_stop_the_others() -> None:
     wrong["spec"] = "text"
     world = answering(tenant() + [hostile, wrong], machines())
     result = world.sync()
-    failed = {outcome.key.name: outcome.failures[0].word for outcome in result.failed}
+    failed = {outcome.key.name: outcome.failures[0].reason for outcome in result.failed}
     assert failed == {"lb-x": "invalid_type"}
     rest = [obj for obj in world.state() if obj["metadata"]["name"] not in ("lb-x", "net-x", "netx-uid")]
     assert rest == REFERENCE.state()
@@ -214,7 +214,7 @@ def test_of_two_interfaces_that_want_one_twin_the_first_by_name_gets_it() -> Non
     world = answering([source("Network", "net-1", "net-uid"), interface("b", "b", "t1"), interface("a", "a", "t1")], machines())
     result = world.sync()
     assert get(world.get(SOURCE, "NetworkInterface", "a"), "status", "state") == "Available"
-    waiting = {outcome.key.name: [reason.word for reason in outcome.reasons] for outcome in result.outcomes}
+    waiting = {outcome.key.name: [reason.reason for reason in outcome.reasons] for outcome in result.outcomes}
     assert waiting["b"] == ["twin_claimed"]
 
 
@@ -274,10 +274,10 @@ def test_an_empty_source_deletes_nothing_without_confirmation() -> None:
     settle(world)
     world.source = MemoryStore([])
     result = world.sync()
-    assert {reason.word for outcome in result.outcomes for reason in outcome.reasons} == {"delete_budget"}
+    assert {reason.reason for outcome in result.outcomes for reason in outcome.reasons} == {"delete_budget"}
     assert len(world.apinet.all()) == 3
     world.options = options._replace(confirm_empty=True, max_deletes=0)
-    assert {reason.word for outcome in world.sync().outcomes for reason in outcome.reasons} == {"delete_budget"}
+    assert {reason.reason for outcome in world.sync().outcomes for reason in outcome.reasons} == {"delete_budget"}
     assert len(world.apinet.all()) == 3
     world.options = options._replace(confirm_empty=True)
     settle(world)

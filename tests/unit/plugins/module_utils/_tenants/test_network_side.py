@@ -96,7 +96,7 @@ def test_it_works_without_a_tenant_facing_server() -> None:
     same = {"apiVersion": ONMETAL.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": "o"}, "spec": {"id": "300"}}
     world = World([], [wanted, same])
     allocated = world.network_side()[0]
-    assert [(outcome.key.name, outcome.failures[0].word) for outcome in allocated.failed] == [("o", "allocated")]
+    assert [(outcome.key.name, outcome.failures[0].reason) for outcome in allocated.failed] == [("o", "allocated")]
     assert world.get(APINET, "NetworkID", "300")
     assert not world.get(APINET, "NetworkID", "200")
 
@@ -119,7 +119,7 @@ def test_pools_run_dry_and_recover() -> None:
     world.pools = Pools(("203.0.113.8/31",))
     world.sync()
     failed = world.network_side()[0].failed
-    assert [outcome.failures[0].word for outcome in failed] == ["full"]
+    assert [outcome.failures[0].reason for outcome in failed] == ["full"]
     world.source.delete(key_of(sources[0]))
     world.settle()
     assert sorted(get(obj, "status", "ip") for obj in world.source.all()) == ["203.0.113.8", "203.0.113.9"]
@@ -128,7 +128,7 @@ def test_pools_run_dry_and_recover() -> None:
 def test_a_foreign_address_is_refused_by_name() -> None:
     twins = [interface_twin("t1", "n", publicIPs=[{"name": "x", "ip": "203.0.113.99"}])]
     failed = World([], twins).network_side()[0].failed
-    assert [outcome.failures[0].word for outcome in failed] == ["address_unknown"]
+    assert [outcome.failures[0].reason for outcome in failed] == ["address_unknown"]
 
 
 @pytest.mark.parametrize("wanted", ["", "1_000", " 300", "300 ", "0x1f4", "1e3", "٣٠٠", "9" * 400, "-1", "2147483648", "+300", 300])
@@ -136,7 +136,7 @@ def test_network_ids_are_read_strictly(wanted: object) -> None:
     try:
         found = allocation.next_id((), wanted)
     except ValueRefused as error:
-        assert error.word in ("invalid_vni", "not_in_range")
+        assert error.reason in ("invalid_vni", "not_in_range")
     else:
         assert found == ("300" if wanted == "+300" else "200")
 
@@ -147,7 +147,7 @@ def test_free_ids_are_found_with_wrap_around(taken: t.Set[int], start: int) -> N
     try:
         found = allocation.next_id(held, None, 200, 209, start)
     except ValueRefused as error:
-        assert (error.word, len(taken)) == ("full", 10)
+        assert (error.reason, len(taken)) == ("full", 10)
     else:
         assert found not in held
         assert 200 <= int(found) <= 209

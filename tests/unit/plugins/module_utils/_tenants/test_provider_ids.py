@@ -36,7 +36,7 @@ def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
     try:
         found = provider_ids.parse_interface_id(text)
     except ValueRefused as error:
-        assert error.word in ("segment_count", "invalid_node")
+        assert error.reason in ("segment_count", "invalid_node")
         assert provider_ids.interface_id_or_none(text) is None
     else:
         assert "/" not in "".join(found)
@@ -62,7 +62,7 @@ def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
 def test_refused(text: str, word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         provider_ids.parse_interface_id(text)
-    assert caught.value.word == word
+    assert caught.value.reason == word
     assert caught.value.message
 
 
@@ -130,7 +130,7 @@ def test_links_need_their_labels() -> None:
 def test_options_are_refused_before_anything_is_done(options: dict, word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         parse_options(options)
-    assert caught.value.word == word
+    assert caught.value.reason == word
 
 
 def test_selection() -> None:

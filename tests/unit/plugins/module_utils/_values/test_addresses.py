@@ -112,7 +112,7 @@ NO_TEXTS: t.List[t.Any] = [None, 7, True, 1.5, [], {}, b"10.0.0.1"]
 def test_bad_addresses(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         parse_address(text, "some_word")
-    assert caught.value.word == "some_word"
+    assert caught.value.reason == "some_word"
 
 
 @pytest.mark.parametrize("text", BAD_NETWORKS + NO_TEXTS)
@@ -125,7 +125,7 @@ def test_bad_networks(text: t.Any) -> None:
 def test_bad_endpoints(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         parse_endpoint(text)
-    assert caught.value.word == "bad_endpoint"
+    assert caught.value.reason == "bad_endpoint"
 
 
 @pytest.mark.parametrize("text", GOOD_ENDPOINTS)
@@ -242,7 +242,7 @@ def test_a_span_of_a_text_is_that_of_its_network(text):
     except ValueRefused as error:
         with pytest.raises(ValueRefused) as again:
             network_span(text, "a_word")
-        assert (again.value.word, str(again.value)) == ("a_word", str(error))
+        assert (again.value.reason, str(again.value)) == ("a_word", str(error))
         return
     assert network_span(text) == (network.version, int(network[0]), int(network[-1]))
 
@@ -257,7 +257,7 @@ def test_the_number_of_an_address_is_that_of_the_address(text):
     except ValueRefused as error:
         with pytest.raises(ValueRefused) as again:
             address_number(text, "a_word")
-        assert (again.value.word, str(again.value)) == ("a_word", str(error))
+        assert (again.value.reason, str(again.value)) == ("a_word", str(error))
         return
     assert address_number(text) == (address.version, int(address))
 

@@ -34,7 +34,7 @@ def word_of(function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Optional[s
     try:
         function(*arguments)
     except ValueRefused as error:
-        return error.word
+        return error.reason
     return None
 
 
