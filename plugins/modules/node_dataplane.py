@@ -440,7 +440,7 @@ stats:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import boot, dataplane as node_dataplane
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane as node_dataplane, node_agent
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 DEVICE = {
@@ -545,8 +545,8 @@ def fail(module: AnsibleModule, err: Exception) -> None:
     module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details)
 
 
-#: Not called here: the import brings the boot unit's code into what Ansible sends, from where it is installed.
-BOOT = boot.main
+#: Not called here: the import brings the code of what runs without Ansible into what Ansible sends, from where it is installed.
+AGENT = node_agent.main
 
 if __name__ == "__main__":
     main()

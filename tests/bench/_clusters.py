@@ -61,7 +61,7 @@ print(json.dumps({"seconds": time.perf_counter() - started}))
 LISTS = """
 import json, sys, time
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import gc_paused
+from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
 import urllib3
 ask = json.load(sys.stdin)
 def lists():

@@ -6,7 +6,7 @@
 
 Roots: every file under plugins/ and extensions/ that is not shared code (modules, filters, action, connection, inventory and callback
 plugins, documentation fragments, event sources), and what units and services start: a module that a template names after
-``plugins.module_utils.``, and one that reached code names as a string (``"_flows.node.boot"``), of which ``main`` runs and whatever that file
+``plugins.module_utils.``, and one that reached code names as a string (``"_flows.node.node_agent"``), of which ``main`` runs and whatever that file
 takes from it. From there names are followed through ``import``, ``from``, ``import a as b``, attributes of modules, names that a module
 passes on, and getattr() with a constant. A name that a function binds itself is not the module's name.
 """

@@ -393,23 +393,23 @@ def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
     request = {"fabric": "t", "scope": "fabric", "wait": 0.6, "holder": "ops", "pid": os.getpid(), "born": "", "namespace": "kube-system",
                "clusters": [dict(one.access, name=name) for name, one in servers.items()]}  # fmt: skip
     stop = threading.Event()
-    keeping = run_lock._Keeping(request, lambda told: rows.append(told) or True, stop)
-    holding = threading.Thread(target=keeping.hold, daemon=True)
+    holder = run_lock.LockHolder(request, lambda told: rows.append(told) or True, stop)
+    holding = threading.Thread(target=holder.hold, daemon=True)
     try:
-        assert keeping.in_clusters() == row["held"]
+        assert holder.in_clusters() == row["held"]
         if not row["held"]:
             assert "another run is at work: 'evil'" in rows[-1]["who"]
             return
-        assert sorted(keeping.leases) == row["leases"] and [one["reason"] for one in keeping.unlocked] == row["unlocked"]
+        assert sorted(holder.leases) == row["leases"] and [one["reason"] for one in holder.unlocked] == row["unlocked"]
         if "lost" in row:
             holding.start()
             deadline = time.monotonic() + (20 if row["lost"] else 4)
-            while not keeping._info["lost"] and time.monotonic() < deadline:
+            while not holder._info["lost"] and time.monotonic() < deadline:
                 time.sleep(0.05)
-            assert bool(keeping._info["lost"]) == row["lost"]
+            assert bool(holder._info["lost"]) == row["lost"]
     finally:
         stop.set()
-        keeping.release()
+        holder.release()
         for one in servers.values():
             one.server.close()
 

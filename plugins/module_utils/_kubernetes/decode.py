@@ -4,36 +4,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import threading
 import typing as t
 
+from .._values.gc_pause import gc_paused
+
 _OTHER = bytes(code for code in range(256) if code not in b"[]{}")
-
-
-class gc_paused:
-    """Context manager: no cyclic garbage collection meanwhile, in any thread (decision 47: three times faster).
-
-    Decoding makes many containers and no cycle, and every so many containers the collector looks at all of them again.
-    """
-
-    _lock = threading.Lock()
-    _users = 0
-    _resume = False
-
-    def __enter__(self) -> None:
-        with gc_paused._lock:
-            if gc_paused._users == 0:
-                gc_paused._resume = gc.isenabled()
-                gc.disable()
-            gc_paused._users += 1
-
-    def __exit__(self, *unused: t.Any) -> None:
-        with gc_paused._lock:
-            gc_paused._users -= 1
-            if gc_paused._users == 0 and gc_paused._resume:
-                gc.enable()
 
 
 def memory_of(body: bytes) -> int:

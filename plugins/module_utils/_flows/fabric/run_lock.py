@@ -105,17 +105,17 @@ def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) 
         return  # there is nobody to hold it for
     watch = threading.Thread(target=processes.outlive, args=(request["pid"], request["born"], stop), daemon=True)
     watch.start()
-    keeping = _Keeping(request, report, stop)
+    holder = LockHolder(request, report, stop)
     try:
-        if keeping.locally() and keeping.in_clusters():
-            keeping.tell()
-            report({"held": True, "leases": sorted(keeping.leases), "unlocked": keeping.unlocked})
-            keeping.hold()
+        if holder.locally() and holder.in_clusters():
+            holder.tell()
+            report({"held": True, "leases": sorted(holder.leases), "unlocked": holder.unlocked})
+            holder.hold()
     finally:
-        keeping.release()
+        holder.release()
 
 
-class _Keeping:
+class LockHolder:
     def __init__(self, request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
         self._request, self._report, self._stop = request, report, stop
         self._deadline = time.monotonic() + float(request["wait"])

@@ -11,7 +11,6 @@ import typing as t
 from ..._kilo.values import API_VERSION as KILO
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.decode import gc_paused
 from ..._kubernetes.errors import KubeError, NotFound
 from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
@@ -23,6 +22,7 @@ from ..._status import blame, page, prometheus
 from ..._status.cluster import describe
 from ..._status.model import build, peer_names
 from ..._status.packed import unpack
+from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 
 Data = t.Dict[str, t.Any]

@@ -15,7 +15,6 @@ import typing as t
 from ..._io.settings_source import environment, read_text
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.decode import gc_paused
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers.cluster_uids import check_uids, unproven
@@ -25,6 +24,7 @@ from ..._loadbalancers.setup import Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
+from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .read import KUBE_SYSTEM
 from .run import Proof, Report, Run

@@ -13,10 +13,10 @@ import typing as t
 
 from ..._dataplane.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_table
 from ..._dataplane.nft_wanted import parse_table
-from ..._linux.collector import without_collector
 from ..._linux.errors import LinuxError
 from ..._linux.nftables import table as nft, text as nft_text
 from ..._linux.stats import Stats, total
+from ..._values.gc_pause import gc_paused
 
 Data = t.Dict[str, t.Any]
 #: How often a table is read and planned again when somebody changes nftables between read and commit.
@@ -24,7 +24,7 @@ _TRIES = 8
 _ELEMENT_STEPS = ("add_elements", "delete_elements")
 
 
-@without_collector
+@gc_paused()
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
     """Read the table once, without the elements of external sets: ``{"table": of read_table|None, "stats": {...}}``."""
     stats, table = Stats(), desired["table"]
@@ -37,7 +37,7 @@ def gather(desired: t.Mapping[str, t.Any]) -> Data:
     return actual
 
 
-@without_collector
+@gc_paused()
 def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> TablePlan:
     """Pure."""
     table = desired["table"]

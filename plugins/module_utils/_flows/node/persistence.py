@@ -23,106 +23,8 @@ CODE_ROOT = "/usr/local/lib/multicluster-network"
 UNIT_ROOT = "/etc/systemd/system"
 WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
 
-#: The sources in the zipapp: what _flows/node/boot.py reaches by imports (a test compares).
-BOOT_FILES = (
-    "_dataplane/constants.py",
-    "_dataplane/contests.py",
-    "_dataplane/device_plan.py",
-    "_dataplane/device_wanted.py",
-    "_dataplane/guard.py",
-    "_dataplane/journal.py",
-    "_dataplane/key_file.py",
-    "_dataplane/nft_guard.py",
-    "_dataplane/nft_plan.py",
-    "_dataplane/nft_statements.py",
-    "_dataplane/nft_wanted.py",
-    "_dataplane/parts.py",
-    "_dataplane/peer_set.py",
-    "_dataplane/peers_wanted.py",
-    "_dataplane/route_set.py",
-    "_dataplane/set_delta.py",
-    "_flows/node/boot.py",
-    "_flows/node/contests.py",
-    "_flows/node/dataplane.py",
-    "_flows/node/guard.py",
-    "_flows/node/ip_routes.py",
-    "_flows/node/kubespan.py",
-    "_flows/node/kubespan_node.py",
-    "_flows/node/kubespan_preflight.py",
-    "_flows/node/kubespan_watch.py",
-    "_flows/node/nft_table.py",
-    "_flows/node/persistence.py",
-    "_flows/node/tables.py",
-    "_flows/node/transaction.py",
-    "_flows/node/wireguard_device.py",
-    "_linux/collector.py",
-    "_linux/errors.py",
-    "_linux/files.py",
-    "_linux/host/bundle.py",
-    "_linux/host/deadman.py",
-    "_linux/host/identity.py",
-    "_linux/host/links.py",
-    "_linux/host/lock.py",
-    "_linux/host/lock_file.py",
-    "_linux/host/processes.py",
-    "_linux/host/resolve.py",
-    "_linux/host/settings.py",
-    "_linux/host/snapshot.py",
-    "_linux/host/systemd.py",
-    "_linux/host/users.py",
-    "_linux/netlink/ip_command.py",
-    "_linux/netlink/messages.py",
-    "_linux/netlink/monitor.py",
-    "_linux/netlink/names.py",
-    "_linux/netlink/route_codec.py",
-    "_linux/netlink/routes.py",
-    "_linux/netlink/rtnetlink.py",
-    "_linux/netlink/rules.py",
-    "_linux/nftables/codec.py",
-    "_linux/nftables/netlink.py",
-    "_linux/nftables/rules.py",
-    "_linux/nftables/table.py",
-    "_linux/nftables/text.py",
-    "_linux/programs.py",
-    "_linux/stats.py",
-    "_linux/wireguard/control_socket.py",
-    "_linux/wireguard/device.py",
-    "_linux/wireguard/key_files.py",
-    "_linux/wireguard/keys.py",
-    "_linux/wireguard/netlink.py",
-    "_linux/wireguard/values.py",
-    "_mesh/kubespan/annotations.py",
-    "_mesh/kubespan/config.py",
-    "_mesh/kubespan/endpoints.py",
-    "_mesh/kubespan/filters.py",
-    "_mesh/kubespan/generations.py",
-    "_mesh/kubespan/identity.py",
-    "_mesh/kubespan/local.py",
-    "_mesh/kubespan/mtu.py",
-    "_mesh/kubespan/nft.py",
-    "_mesh/kubespan/peers.py",
-    "_mesh/kubespan/preflight.py",
-    "_mesh/kubespan/routing.py",
-    "_mesh/kubespan/state_file.py",
-    "_mesh/kubespan/states.py",
-    "_mesh/kubespan/status.py",
-    "_mesh/kubespan/targets.py",
-    "_plan/budget.py",
-    "_plan/diff.py",
-    "_plan/pending.py",
-    "_plan/plan.py",
-    "_plan/reconcile.py",
-    "_values/addresses.py",
-    "_values/ascii_text.py",
-    "_values/keys.py",
-    "_values/names.py",
-    "_values/numbers.py",
-    "_values/prefix_sets.py",
-    "_values/private_keys.py",
-    "_values/ranges.py",
-    "_values/refused.py",
-    "_values/x25519.py",
-)
+#: The module whose ``main()`` the archive runs; it carries what that imports.
+AGENT = "_flows.node.node_agent"
 
 _UNIT = """\
 # Written by multicluster.network; remove it with the collection's teardown playbook.
@@ -266,12 +168,12 @@ def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
 
 def code_file(fabric: str) -> str:
     """Where this release's code lies for a fabric."""
-    return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(BOOT_FILES))
+    return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(AGENT))
 
 
 def code_state() -> files.FileState:
     """This release's code as one executable file."""
-    return files.FileState("file", 0o755, bundle.build(BOOT_FILES, "_flows.node.boot"))
+    return files.FileState("file", 0o755, bundle.build(AGENT))
 
 
 def unit_files(fabric: str) -> t.List[str]:

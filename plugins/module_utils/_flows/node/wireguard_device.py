@@ -9,7 +9,6 @@ import typing as t
 from ..._dataplane.device_plan import DevicePlan, plan_device
 from ..._dataplane.device_wanted import parse_device
 from ..._dataplane.peers_wanted import names_to_resolve, preshared_files
-from ..._linux.collector import without_collector
 from ..._linux.host.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 from ..._linux.host.resolve import resolve
 from ..._linux.stats import Stats, now, total
@@ -17,11 +16,12 @@ from ..._linux.wireguard.device import open_device
 from ..._linux.wireguard.keys import KeyFile
 from ..._linux.wireguard.values import new_dump, preshared_fingerprint
 from ..._plan.pending import to_wire
+from ..._values.gc_pause import gc_paused
 
 Data = t.Dict[str, t.Any]
 
 
-@without_collector
+@gc_paused()
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
     """Read everything that matters for a device, once. desired: see parse_device. Raises LinuxError, ValueRefused.
 
@@ -54,7 +54,7 @@ def gather(desired: t.Mapping[str, t.Any]) -> Data:
     return actual
 
 
-@without_collector
+@gc_paused()
 def plan(
     desired: t.Mapping[str, t.Any],
     actual: t.Mapping[str, t.Any],
@@ -64,7 +64,7 @@ def plan(
     return plan_device(parse_device(desired), actual, last_endpoints)
 
 
-@without_collector
+@gc_paused()
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
     desired, stats, work = parse_device(desired), Stats(), planned.work

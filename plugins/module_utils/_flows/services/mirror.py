@@ -8,7 +8,6 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.decode import gc_paused
 from ..._kubernetes.errors import ListIncomplete, NotFound
 from ..._kubernetes.fanout import at_once
 from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, load_fabric
@@ -22,6 +21,7 @@ from ..._services.mirror_plan import plan_cluster, release_cluster
 from ..._services.offers import ENDPOINTS, SLICES, Listed, Offers, Options, api_servers, read_offers
 from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as SLICES_OF_OURS
 from ..._services.sweeps import MARKS
+from ..._values.gc_pause import gc_paused
 from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector

@@ -11,7 +11,6 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.decode import gc_paused
 from ..._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
 from ..._kubernetes.fanout import in_flight
 from ..._kubernetes.objects import WRITES, take_alone
@@ -26,6 +25,7 @@ from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
 from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
 from ..._policy.targets import TARGETS, Target
 from ..._values.addresses import parse_network
+from ..._values.gc_pause import gc_paused
 from ..._values.names import parse_cluster_name
 from ..._values.ranges import overlapping_pairs
 from ..._values.refused import ValueRefused

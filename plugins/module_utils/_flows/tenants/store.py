@@ -9,7 +9,6 @@ import typing as t
 
 from ..._kubernetes.client import Client, Resource
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.decode import gc_paused
 from ..._kubernetes.errors import Conflict, Forbidden, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
 from ..._kubernetes.fanout import fan_out, in_flight
 from ..._kubernetes.lease import Lease
@@ -23,6 +22,7 @@ from ..._tenants.profile import APINET, CLUSTER_KINDS, SOURCE, plural
 from ..._tenants.store import StoreError
 from ..._tenants.view import View, needed
 from ..._tenants.work import Step
+from ..._values.gc_pause import gc_paused
 
 Object = t.Mapping[str, t.Any]
 _UNSERVED = (

@@ -23,7 +23,7 @@ import errno
 import os
 import typing as t
 
-from ..collector import without_collector
+from ..._values.gc_pause import gc_paused
 from ..errors import NEEDS_ROOT, LinuxError
 from ..netlink.messages import NetlinkRefused
 from . import codec
@@ -50,7 +50,7 @@ def list_tables() -> t.List[Data]:
     return sorted(found, key=lambda table: (table["family"], table["name"]))
 
 
-@without_collector
+@gc_paused()
 def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = None) -> t.Optional[Data]:
     """A table as above, or None. Everything in it is of one generation. Raises LinuxError.
 
@@ -109,7 +109,7 @@ def _elements(netlink: NetfilterSocket, number: int, table: str, item: t.Mapping
     return codec.decode_elements((body for _family, body in answers), item["length"], "interval" in item["flags"])
 
 
-@without_collector
+@gc_paused()
 def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.Optional[int] = None) -> int:
     """Apply steps as one transaction: all of them or none. Returns the number of messages; no steps, nothing sent.
 
