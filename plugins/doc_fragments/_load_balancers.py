@@ -29,6 +29,11 @@ options:
         description: Name of the cluster in O(clusters).
         type: str
         required: true
+      wrong:
+        description:
+          - What the user has to mend in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is told once
+            the others are done. P(multicluster.network.load_balancer_settings#filter) writes it.
+        type: str
       provider:
         description:
           - Where addresses come from. V(static) takes them from O(settings[].pool), V(equinix_metal) from an API of that shape at

@@ -16,6 +16,8 @@ description:
   - A host of the clusters group takes part when it has the variable C(load_balancers_settings), whose keys are those of the option.
   - Its nodes' BGP facts come from their variables C(bgp_speaker_source_ip), C(bgp_speaker_asn) and C(bgp_speaker_neighbors), unless the
     settings have C(bgp_nodes). C(bgp_speakers) names those that have neighbours.
+  - A cluster with a variable that cannot be used has C(wrong) in place of its settings, a sentence about what to mend. The module leaves it out,
+    handles the others, and fails at its end.
   - C(reserved_ranges) has what no Service may name. These are the ranges of all clusters, the pools of the others, and the addresses of nodes
     (C(ansible_host), C(bgp_speaker_source_ip)), routers (C(bgp_speaker_neighbors)) and control planes (C(control_plane_address_address)).
 options:
@@ -49,75 +51,109 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.spans import parse_span
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings, wrong_types
 
 
 def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
     """See DOCUMENTATION."""
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("load_balancer_settings: use it as hostvars | load_balancer_settings(groups)")
-    facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-    reserved: t.Dict[str, t.List[str]] = {}
-    speakers: t.Dict[str, t.List[str]] = {}
+    found = _Inventory()
     for host in sorted({host for members in groups.values() for host in members}):
-        given = hostvars[host]
-        neighbors = given.get("bgp_speaker_neighbors")
-        if "multicluster_cluster" in given:
-            ends = [one.get("address") for one in neighbors or ()]
-            _add(reserved, "routers of cluster {0} (bgp_speaker_neighbors)".format(given["multicluster_cluster"]), *ends)
-            own = [given.get("ansible_host"), given.get("bgp_speaker_source_ip")]
-            _add(reserved, "nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(given["multicluster_cluster"]), *own)
-        if not neighbors or "multicluster_cluster" not in given:
-            continue
-        speakers.setdefault(str(given["multicluster_cluster"]), []).append(given.get("node_name") or str(host))
+        if "multicluster_cluster" in hostvars[host]:
+            found.add_node(str(host), hostvars[host])
+    clusters = [str(host) for host in sorted(groups.get(clusters_group, ()))]
+    for host in clusters:
+        found.add_cluster(host, hostvars[host])
+    rows = [found.settings(host, hostvars[host].get(VARIABLE)) for host in clusters]
+    return [row for row in rows if row]
+
+
+class _Inventory:
+    """What the hosts of the inventory say, by cluster: BGP facts, speakers, reserved ranges, pools, and what is wrong with their variables."""
+
+    def __init__(self) -> None:
+        self.facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        self.speakers: t.Dict[str, t.List[str]] = {}
+        self.reserved: t.Dict[str, t.List[str]] = {}
+        self.pools: t.Dict[str, t.List[str]] = {}
+        self.wrong: t.Dict[str, t.List[str]] = {}
+
+    def add_node(self, host: str, given: t.Any) -> None:
+        """A node's routers, addresses, and what it says over BGP."""
+        cluster, neighbors = str(given["multicluster_cluster"]), given.get("bgp_speaker_neighbors") or ()
+        if not isinstance(neighbors, (list, tuple)) or not all(isinstance(one, t.Mapping) and one.get("address") for one in neighbors):
+            text = "bgp_speaker_neighbors of {0}: write a list of routers, such as [{{address: 10.0.0.1, asn: 65530}}]"
+            self.wrong.setdefault(cluster, []).append(text.format(host))
+            neighbors = ()
+        self._reserve("routers of cluster {0} (bgp_speaker_neighbors)".format(cluster), *[one["address"] for one in neighbors])
+        self._reserve("nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(cluster),
+                      given.get("ansible_host"), given.get("bgp_speaker_source_ip"))  # fmt: skip
+        if not neighbors:
+            return
+        name = given.get("node_name") or host
+        self.speakers.setdefault(cluster, []).append(name)
         if "bgp_speaker_source_ip" not in given:
-            continue
-        row = {"name": given.get("node_name") or str(host), "source_ip": given["bgp_speaker_source_ip"],
-               "peers": [one["address"] for one in neighbors], "peer_asn": neighbors[0].get("asn"),
-               "password": neighbors[0].get("password"), "multihop": bool(neighbors[0].get("multihop"))}  # fmt: skip
-        if given.get("bgp_speaker_asn"):
-            row["local_asn"] = given["bgp_speaker_asn"]
-        facts.setdefault(str(given["multicluster_cluster"]), []).append({key: value for key, value in row.items() if value is not None})
-    found = []
-    pools: t.Dict[str, t.List[str]] = {}
-    for host in sorted(groups.get(clusters_group, ())):
-        given = hostvars[host]
-        wrong = wrong_settings(given[VARIABLE]) if given.get(VARIABLE) else []
-        if wrong:
-            raise AnsibleFilterError("{0} of cluster {1}: {2} [bad_setting]".format(VARIABLE, host, "; ".join(wrong)))
-        for name in GRANTS:
-            networks = given.get(name) or ()
-            _add_range(reserved, "{0} of cluster {1}".format(name, host), [networks] if isinstance(networks, str) else networks)
-        _add(reserved, "control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
-        pool = (given.get(VARIABLE) or {}).get("pool") or ()
-        _add_range(pools, str(host), [pool] if isinstance(pool, str) else pool)
-    for host in sorted(groups.get(clusters_group, ())):
-        settings = hostvars[host].get(VARIABLE)
+            return
+        first = neighbors[0]
+        row = {"name": name, "source_ip": given["bgp_speaker_source_ip"], "peers": [one["address"] for one in neighbors], "peer_asn": first.get("asn"),
+               "password": first.get("password"), "multihop": bool(first.get("multihop")), "local_asn": given.get("bgp_speaker_asn") or None}  # fmt: skip
+        self.facts.setdefault(cluster, []).append({key: value for key, value in row.items() if value is not None})
+
+    def add_cluster(self, host: str, given: t.Any) -> None:
+        """A cluster's ranges, its pool, its control plane's address. What cannot be read of them reserves nothing, and fails this cluster."""
+        settings = given.get(VARIABLE)
         if settings:
-            theirs = {"pool of cluster " + name: texts for name, texts in pools.items() if name != str(host)}
-            from_nodes = {"bgp_nodes": facts.get(str(host), []), "bgp_speakers": speakers.get(str(host), []), "reserved_ranges": {**reserved, **theirs}}
-            found.append(dict(from_nodes, **dict(settings, cluster=str(host))))
-    return found
+            self.wrong.setdefault(host, []).extend("{0} of {1}: {2}".format(VARIABLE, host, text) for text in wrong_settings(settings))
+        for name in GRANTS:
+            self.reserved.update(self._ranges("{0} of cluster {1}".format(name, host), host, given.get(name), "{0} of {1}".format(name, host)))
+        self._reserve("control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
+        self.pools.update(self._ranges(host, host, settings.get("pool") if isinstance(settings, t.Mapping) else None))
 
+    def settings(self, host: str, given: t.Any) -> t.Dict[str, t.Any]:
+        """The entry of one cluster; nothing for one that has neither settings nor anything wrong."""
+        theirs = {"pool of cluster " + name: texts for name, texts in self.pools.items() if name != host}
+        if given and not self.wrong.get(host):
+            row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []), "reserved_ranges": {**self.reserved, **theirs}},
+                       **dict(given, cluster=host))  # fmt: skip
+            wrong = ["bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {0}: {1}".format(host, text) for text in wrong_types(row)]
+            if not wrong:
+                return row
+            self.wrong[host] = wrong
+        if not self.wrong.get(host):
+            return {}
+        row = {"cluster": host, "wrong": "; ".join(self.wrong[host]), "pool": self.pools.get(host, [])}
+        provider = given.get("provider") if isinstance(given, t.Mapping) else None
+        if provider:  # one that is misspelt is not that of one's own pool
+            row["provider"] = provider if provider in PROVIDERS else EQUINIX
+        return row
 
-def _add_range(found: t.Dict[str, t.List[str]], label: str, texts: t.Iterable[t.Any]) -> None:
-    rows = [str(text) for text in texts]
-    if rows:
-        found.setdefault(label, []).extend(rows)
+    def _reserve(self, label: str, *texts: t.Any) -> None:
+        """Those that are addresses: a host may be reached by a name as well, or not at all."""
+        for text in texts:
+            try:
+                address = str(parse_address(str(text)))
+            except ValueRefused:
+                continue
+            if address not in self.reserved.setdefault(label, []):
+                self.reserved[label].append(address)
 
-
-def _add(found: t.Dict[str, t.List[str]], label: str, *texts: t.Any) -> None:
-    """Those that are addresses: a host may be reached by a name as well, or not at all."""
-    for text in texts:
-        try:
-            address = str(parse_address(str(text)))
-        except ValueRefused:
-            continue
-        if address not in found.setdefault(label, []):
-            found[label].append(address)
+    def _ranges(self, key: str, host: str, given: t.Any, variable: str = "") -> t.Dict[str, t.List[str]]:
+        """The readable ones of some ranges under a key, or nothing; with ``variable`` the others are what is wrong with it."""
+        readable = []
+        for text in given if isinstance(given, (list, tuple)) else [given] if given else []:
+            try:
+                parse_span(str(text))
+                readable.append(str(text))
+            except ValueRefused as error:
+                if variable:
+                    self.wrong.setdefault(host, []).append("{0}: {1}".format(variable, error.message))
+        return {key: readable} if readable else {}
 
 
 class FilterModule:

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with a cluster's load_balancers_settings, said before a module refuses all clusters for it."""
+"""What is wrong with a cluster's load_balancers_settings, in words that name what to mend."""
 
 from __future__ import annotations
 
 import difflib
 import typing as t
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import settings_spec
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.load_balancer_setting import known_load_balancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool
@@ -40,4 +41,9 @@ def wrong_settings(settings: t.Any) -> t.List[str]:
                 check(settings[key])
         except ValueRefused as error:
             found.append("{0}: {1}".format(key, error.message))
-    return found
+    return found or wrong_types(dict(settings, cluster="-"))
+
+
+def wrong_types(row: t.Mapping[str, t.Any]) -> t.List[str]:
+    """What the module would say of the types of one entry of its settings: it would refuse the entries of all clusters with it."""
+    return [str(text) for text in ArgumentSpecValidator(settings_spec()).validate(row).error_messages]

@@ -356,11 +356,23 @@ def test_another_run_at_work_is_waited_for(server, api):
         api.delete(path + "/" + load_balancers.LEASE)
 
 
-def test_pools_of_two_clusters_must_not_meet(server):
+def test_a_wrong_setting_of_one_cluster_leaves_the_others_their_addresses(server, api):
+    """Pools that meet, text that is no load balancer, a file that is not there, no access: each fails its own cluster."""
+    make_service(api, "web")
     request = request_for(server)
-    request["settings"].append(dict(request["settings"][0], cluster="gcp", pool=["203.0.113.4"]))
-    with pytest.raises(ValueError, match=r"203\.0\.113\.4"):
-        load_balancers.run(request)
+    wrong = {
+        "one": {"pool": ["198.51.100.0/29"]}, "two": {"pool": ["198.51.100.4"]}, "typo": {"load_balancer": "metalb:///x"},
+        "file": {"config_file": "/nowhere/cloud-sa.json"}, "nobody": {}, "told": {"wrong": "load_balancers_settings of told: mend this"},
+    }  # fmt: skip
+    request["settings"] += [dict({"cluster": name, "load_balancer": "empty://"}, **given) for name, given in wrong.items()]
+    request["clusters"] += [dict(server.access(), name=name) for name in wrong if name != "nobody"]
+    result = load_balancers.run(request)
+    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0" and list(result["load_balancers"]) == ["aws"]
+    rows = {row["cluster"]: (row["reason"], row["message"]) for row in result["failures"]}
+    assert {name: reason for name, (reason, message) in rows.items()} == {
+        "one": "claimed_twice", "two": "claimed_twice", "typo": "bad_choice", "file": "config_parse", "nobody": "unknown_cluster", "told": "bad_setting",
+    }  # fmt: skip
+    assert "198.51.100.4" in rows["one"][1] and "load_balancers_settings of typo" in rows["typo"][1] and "mend this" in rows["told"][1]
 
 
 def test_moving_here_from_another_controller(server, api):
@@ -404,8 +416,8 @@ def test_settings_out_of_the_originals_secret(server, api):
 
 def test_switched_off_means_nothing_at_all(server, api):
     make_service(api, "web")
-    with pytest.raises(ValueError, match="names no load balancer"):
-        load_balancers.run(request_for(server, load_balancer="metallb-system:config"))
+    (failure,) = load_balancers.run(request_for(server, load_balancer="metallb-system:config"))["failures"]
+    assert failure["reason"] == "bad_choice" and "names no load balancer" in failure["message"]
     result = load_balancers.run(request_for(server, load_balancer=""))
     assert not result["changed"] and not result["failures"]
     assert result["stats"]["requests"]["aws"] == {}

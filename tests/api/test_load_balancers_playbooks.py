@@ -109,6 +109,29 @@ def test_a_provider_that_fails_shows_no_token(server, inventory):
     assert TOKEN not in out and OTHER not in out
 
 
+def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inventory):
+    """The healthy cluster gets its addresses; the run ends with the cluster, the variable and the mend; mended, the next run is green."""
+    tree = yaml.safe_load((inventory / "hosts.yml").read_text())
+    hosts = tree["all"]["children"]["clusters"]["hosts"]
+    limit = ("--limit", "clusters,localhost")
+    for wrong, told in (
+        ({"load_balancers_settings": {"load_balancer": "kube-vip://", "pol": ["198.51.100.0/29"]}}, "did you mean pool?"),
+        ({"load_balancers_settings": {"load_balancer": "kube-vip://", "max_prefixes": "many"}}, "argument 'max_prefixes'"),
+        ({"load_balancers_settings": {}, "pod_cidrs": ["10.2.0.0/33"]}, "pod_cidrs of gcp: '10.2.0.0/33' has a prefix longer than 32 bits"),
+    ):
+        hosts["gcp"] = dict(hosts["aws"], **wrong)
+        (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
+        code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+        said = " ".join(out.split()).replace("\\", "")
+        assert code != 0 and "cluster gcp: cannot read the settings: " in said and told in said and "1 failed in gcp" in said, out[-3000:]
+        assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+        server.client().merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl")
+    hosts.pop("gcp")
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
+    code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
+    assert code == 0, out[-3000:]
+
+
 def test_variables_of_the_environment_count_where_that_is_asked_for(server, inventory, double):
     """Without the switch they do nothing, and the error says so; with it they are the settings, and the token is shown nowhere."""
     double.ask("/reset")

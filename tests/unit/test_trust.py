@@ -532,8 +532,8 @@ def test_settings_that_lead_elsewhere() -> None:
     for row in fixture("load_balancers.json")["secrets_with_settings"]:
         entry = {"cluster": "evil", "provider": "equinix_metal", "load_balancer": "kube-vip://", **row["inventory"]}
         good = dict(entry, cluster="good", api_key="t", project_id="p")
-        refused: t.Dict[str, t.Any] = {}
-        found = parse_setups([entry, good], row.get("environment", {}), {}, {"evil": row.get("text", json.dumps(row.get("secret")))}, refused)
+        texts = {"evil": row.get("text", json.dumps(row.get("secret")))}
+        found, refused = parse_setups([entry, good], row.get("environment", {}), texts, ["evil"])
         assert [error.reason for error in refused.values()] == ([row["word"]] if row["word"] else []) and "good" in found, row["why"]
 
 

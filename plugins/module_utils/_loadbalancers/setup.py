@@ -20,7 +20,7 @@ from .reservations import Owner
 from .reserved_ranges import Reserved
 from .service_plan import Context
 from .settings import Settings, read_settings
-from .spans import address_at
+from .spans import Span, address_at, readable_spans
 from .static_pool import Pool, parse_pool
 
 STATIC, EQUINIX = "static", "equinix_metal"
@@ -131,36 +131,53 @@ class Setup(t.NamedTuple):
 
 
 def parse_setups(
-    given: t.Iterable[Given], env: t.Mapping[str, str], files: t.Mapping[str, t.Optional[str]],
-    claims: t.Optional[t.Mapping[str, t.Optional[str]]] = None, refused: t.Optional[t.Dict[str, ValueRefused]] = None,
-) -> t.Dict[str, Setup]:  # fmt: skip
-    """By cluster; ``files`` holds the text of each cluster's configuration file. Raises ValueRefused for any that makes no sense.
+    given: t.Iterable[Given], env: t.Mapping[str, str], texts: t.Mapping[str, t.Optional[str]],
+    claims: t.Container[str] = (), refused: t.Optional[t.Mapping[str, ValueRefused]] = None,
+) -> t.Tuple[t.Dict[str, Setup], t.Dict[str, ValueRefused]]:  # fmt: skip
+    """Setups by cluster, and why the others have none: a wrong setting leaves its own cluster out, and no other.
 
-    ``claims`` holds such texts that the clusters keep themselves, None for one that cannot be had: what is wrong with one of these is
-    noted in ``refused``, and that cluster alone is left out.
+    ``texts`` are configuration files by cluster, ``claims`` the clusters that keep theirs themselves, ``refused`` those whose file cannot be
+    had. The pool of a cluster that is left out is still its own: its addresses may be in use.
     """
     found: t.Dict[str, Setup] = {}
+    wrong = dict(refused or {})
     pools: t.Dict[str, Pool] = {}
-    claims, refused = claims or {}, {} if refused is None else refused
     for entry in given:
         name = str(entry["cluster"])
-        if name in pools:
-            raise ValueRefused("claimed_twice", "settings names {0} twice".format(quoted(name)))
+        twice = name in pools
+        pools[name] = Pool((*pools.get(name, Pool(())).spans, *readable_spans(entry.get("pool") or ())))
+        if name in wrong:
+            continue
         try:
-            pools[name] = parse_pool(entry.get("pool") or ())
-            if name not in refused:
-                found[name] = parse_setup(entry, env, claims[name] if name in claims else files.get(name), name in claims)
+            if twice:
+                raise ValueRefused("claimed_twice", "settings names the cluster twice")
+            if entry.get("wrong"):
+                raise ValueRefused("bad_setting", str(entry["wrong"]))
+            found[name] = parse_setup(entry, env, texts.get(name), name in claims)
         except ValueRefused as error:
-            if name not in claims or name not in pools:
-                raise ValueRefused(error.reason, "load_balancers_settings of {0}: {1}".format(name, error.message)) from None
-            refused[name] = error
-    spans = sorted((span, name) for name, pool in pools.items() for span in pool.spans)
-    for (first, one), (second, other) in zip(spans, spans[1:]):
-        if first.overlaps(second):
-            text = address_at(second.version, second.first)
-            raise ValueRefused("claimed_twice", "the pools of {0} and {1} both hold {2}".format(one, other, text))
+            # what a cluster keeps itself has its own words; the rest is the inventory's
+            label = "" if name in claims else "load_balancers_settings of {0}: ".format(name)
+            wrong[name] = ValueRefused(error.reason, label + error.message)
+    wrong.update({name: error for name, error in _overlaps(pools).items() if name not in wrong})
     pools = {name: pool for name, pool in pools.items() if pool.spans}
-    return {name: setup._replace(others={other: pool for other, pool in pools.items() if other != name}) for name, setup in found.items()}
+    return {
+        name: setup._replace(others={other: pool for other, pool in pools.items() if other != name})
+        for name, setup in found.items() if name not in wrong
+    }, wrong  # fmt: skip
+
+
+def _overlaps(pools: t.Mapping[str, Pool]) -> t.Dict[str, ValueRefused]:
+    """The clusters whose pools share an address: neither may give it to a Service."""
+    refused: t.Dict[str, ValueRefused] = {}
+    widest: t.Optional[t.Tuple[Span, str]] = None
+    for span, name in sorted((span, name) for name, pool in pools.items() for span in pool.spans):
+        if widest is not None and widest[0].overlaps(span) and widest[1] != name:
+            text = "the pools of {0} and {1} in load_balancers_settings both hold {2}; take it out of one of them"
+            error = ValueRefused("claimed_twice", text.format(widest[1], name, address_at(span.version, span.first)))
+            refused.update({other: error for other in (widest[1], name) if other not in refused})
+        if widest is None or (span.version, span.last) > (widest[0].version, widest[0].last):
+            widest = (span, name)
+    return refused
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:

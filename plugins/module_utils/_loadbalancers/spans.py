@@ -41,6 +41,17 @@ def parse_span(text: object, reason: str = "bad_cidr") -> Span:
     return Span(low.version, int(low), int(high))
 
 
+def readable_spans(texts: t.Iterable[object]) -> t.List[Span]:
+    """What can be read of such texts, without the rest."""
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_span(text))
+        except ValueRefused:
+            continue
+    return found
+
+
 def host(address: Address) -> str:
     """The network of one address."""
     return "{0}/{1}".format(address, address.max_prefixlen)

@@ -18,7 +18,7 @@ Spec = t.Dict[str, t.Any]
 def settings_spec() -> Spec:
     """One cluster's settings, as the documentation fragment describes them."""
     texts = ("load_balancer", "load_balancer_class", "project_id", "base_url", "metadata_url", "metro", "facility", "eip_tag", "bgp_node_selector", "crd_label",
-             "cluster_uid", "advertisement", "annotation_domain")  # fmt: skip
+             "cluster_uid", "advertisement", "annotation_domain", "wrong")  # fmt: skip
     spec: Spec = {name: {"type": "str"} for name in texts}
     spec.update(
         cluster={"type": "str", "required": True},

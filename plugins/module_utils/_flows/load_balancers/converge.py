@@ -20,7 +20,7 @@ from ..._kubernetes.lease import Lease
 from ..._loadbalancers.cluster_uids import check_uids, unproven
 from ..._loadbalancers.ledger import NAMESPACE
 from ..._loadbalancers.reserved_ranges import Reserved
-from ..._loadbalancers.setup import Setup, parse_setups
+from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
@@ -45,9 +45,6 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     clusters.failures += failed
     setups = with_servers(setups, clusters)
-    unknown = sorted(set(setups) - {str(entry["name"]) for entry in request["clusters"]})
-    if unknown:
-        raise ValueRefused("unknown_cluster", "settings names {0}, to which clusters gives no access".format(", ".join(unknown)))
     names = [name for name in sorted(setups) if name in clusters.clients]
 
     def planned(name: str, client: Client) -> Report:
@@ -57,7 +54,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         return guarded(client, lambda: _do(client, setups[name], request, manager, proofs.get(name)))
 
     with gc_paused():
-        proofs = _proofs(clusters, setups, {str(row["cluster"]) for row in failed})
+        left_out = {str(row["cluster"]) for row in failed}
+        with_provider = {str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC}
+        proofs = _proofs(clusters, setups, left_out & with_provider)
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
         reports = clusters.read("plan addresses", planned, names)
         if not check:
@@ -115,22 +114,26 @@ def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collect
 
 
 def read_setups(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], t.List[t.Dict[str, t.Any]]]:
-    """What every cluster's settings say, with its configuration file and the environment; and the failures of those whose own Secret
-    with settings cannot be used, which are left out."""
-    files: t.Dict[str, t.Optional[str]] = {}
-    claims: t.Dict[str, t.Optional[str]] = {}
+    """What every cluster's settings say, with its configuration file and the environment; and the failures of those clusters whose settings
+    cannot be used, which are left out while the others go on."""
+    texts: t.Dict[str, t.Optional[str]] = {}
+    claims: t.Set[str] = set()
     refused: t.Dict[str, ValueRefused] = {}
+    known = {str(entry["name"]) for entry in request["clusters"]}
     for entry in request["settings"]:
         name = str(entry["cluster"])
-        if entry.get("config_file"):
-            files[name] = read_text(entry["config_file"])
-        elif entry.get("config_secret"):
-            try:
-                claims[name] = _secret_text(request, name, entry["config_secret"])
-            except ValueRefused as error:
-                refused[name], claims[name] = error, None
+        try:
+            if name not in known:
+                raise ValueRefused("unknown_cluster", "settings names it, and clusters gives no access to it")
+            if entry.get("config_file"):
+                texts[name] = read_text(entry["config_file"])
+            elif entry.get("config_secret"):
+                claims.add(name)
+                texts[name] = _secret_text(request, name, entry["config_secret"])
+        except ValueRefused as error:
+            refused[name] = error
     env = environment(("METAL_", "PACKET_")) if request.get("use_environment") else {}
-    setups = parse_setups(request["settings"], env, files, claims, refused)
+    setups, refused = parse_setups(request["settings"], env, texts, claims, refused)
     return setups, [_failed(name, error, "read the settings").failure() for name, error in sorted(refused.items())]
 
 

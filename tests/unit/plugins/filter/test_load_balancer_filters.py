@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.filter.inventory_findings 
 from ansible_collections.multicluster.network.plugins.filter.load_balancer_settings import load_balancer_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import wrong_types
 from hypothesis import given, settings, strategies as st
 
 NAMES = [item for item in SETTINGS if item.name != "bgp_node_selector"]
@@ -89,6 +89,8 @@ WRONG = {
     "a namespace that is none": ({"load_balancer": "metallb:///A_B/c"}, "load_balancer: \"metallb:///A_B/c\": "),
     "a prefix that is too long": ({"pool": ["203.0.113.0/33"]}, "pool: \"203.0.113.0/33\" has a prefix longer than 32 bits"),
     "a provider that is none": ({"provider": "equinix"}, "provider: \"equinix\" is none of static, equinix_metal"),
+    "no number": ({"max_prefixes": "many"}, "argument 'max_prefixes'"),
+    "no number below": ({"bgp_grants": {"local_asns": ["x"]}}, "Elements value for option 'local_asns'"),
     "no dictionary": ("empty://", "it is a dictionary, such as {load_balancer: "),
 }  # fmt: skip
 
@@ -98,9 +100,13 @@ def test_a_wrong_setting_names_cluster_variable_and_mend(case):
     """It used to switch a cluster's load balancing off, with a warning, or to name an option of a module and neither cluster nor variable."""
     value, text = WRONG[case]
     text = text.replace('"', "'")
-    with pytest.raises(AnsibleFilterError) as raised:
-        load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
-    assert "load_balancers_settings of cluster oslo: " + text in str(raised.value)
+    good = {"load_balancer": "empty://", "pool": ["198.51.100.0/29"]}
+    found = load_balancer_settings({"oslo": {"load_balancers_settings": value}, "rome": {"load_balancers_settings": good}}, {"clusters": ["oslo", "rome"]})
+    assert "load_balancers_settings of oslo: " + text in found[0]["wrong"] and found[1]["pool"] == good["pool"]
+    # the module does not refuse the entry of the one cluster, and with it those of all
+    assert not any(wrong_types(row) for row in found)
+    setups, refused = parse_setups(found, {}, {})
+    assert list(setups) == ["rome"] and [(name, error.reason) for name, error in refused.items()] == [("oslo", "bad_setting")]
     findings = inventory_findings({"oslo": {"pod_cidrs": [], "load_balancers_settings": value}}, {"clusters": ["oslo"]})
     found = [row for row in findings if row["reason"] == "bad_setting"]
     assert [(row["where"], row["variable"], row["level"]) for row in found] == [("clusters/oslo", "load_balancers_settings", "error")]
@@ -116,6 +122,54 @@ def test_right_settings_are_no_finding():
 
 
 def test_a_module_refuses_what_names_no_load_balancer():
-    with pytest.raises(ValueRefused) as raised:
-        parse_setups([{"cluster": "oslo", "load_balancer": "metalb:///x"}], {}, {})
-    assert raised.value.reason == "bad_choice" and raised.value.message.startswith("load_balancers_settings of oslo: ")
+    setups, refused = parse_setups([{"cluster": "oslo", "load_balancer": "metalb:///x"}, {"cluster": "rome"}], {}, {})
+    assert list(setups) == ["rome"] and list(refused) == ["oslo"]
+    assert refused["oslo"].reason == "bad_choice" and refused["oslo"].message.startswith("load_balancers_settings of oslo: ")
+
+
+#: A variable of one cluster or of one of its nodes, and what the run says of it.
+OF_ONE_CLUSTER = {
+    "a range of pods": ({}, {"pod_cidrs": ["10.2.0.0/33"]}, "pod_cidrs of oslo: '10.2.0.0/33' has a prefix longer than 32 bits"),
+    "a range that is no text": ({}, {"node_cidrs": 7}, "node_cidrs of oslo: "),
+    "a router without an address": ({"bgp_speaker_neighbors": [{"asn": 65530}]}, {}, "bgp_speaker_neighbors of n1: write a list of routers"),
+    "a router that is no router": ({"bgp_speaker_neighbors": "10.66.23.1"}, {}, "bgp_speaker_neighbors of n1: write a list of routers"),
+    "a router with a word for its number": ({"bgp_speaker_neighbors": [{"address": "10.66.23.1", "asn": "x"}]}, {}, "bgp_speaker_neighbors and "),
+    "a node with a word for its number": ({"bgp_speaker_asn": "x"}, {}, "bgp_speaker_neighbors and bgp_speaker_asn of the nodes of oslo: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", sorted(OF_ONE_CLUSTER))
+def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(case):
+    of_node, of_cluster, text = OF_ONE_CLUSTER[case]
+    node = {"multicluster_cluster": "oslo", "bgp_speaker_source_ip": "10.66.23.31", "bgp_speaker_neighbors": [{"address": "10.66.23.1", "asn": 65530}]}
+    hostvars = {
+        "n1": dict(node, **of_node),
+        "oslo": dict({"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}}, **of_cluster),
+        "rome": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["198.51.100.0/29"]}, "pod_cidrs": ["10.3.0.0/16"]},
+    }
+    found = load_balancer_settings(hostvars, {"clusters": ["oslo", "rome"], "nodes": ["n1"]})
+    assert text in found[0]["wrong"] and not any(wrong_types(row) for row in found)
+    setups, refused = parse_setups(found, {}, {})
+    assert list(setups) == ["rome"] and list(refused) == ["oslo"]
+    # its pool may be in use: nobody else gives or takes it
+    assert "203.0.113.1" in setups["rome"].others["oslo"] and found[1]["reserved_ranges"]["pool of cluster oslo"] == ["203.0.113.0/29"]
+
+
+def test_what_is_wrong_with_a_provider_keeps_its_reservations():
+    """A cluster whose settings cannot be used may own reservations at a provider, unless it has a pool of its own."""
+    for provider, told in (("equinix_metal", "equinix_metal"), ("static", "static"), ("equinix", "equinix_metal"), (None, None)):
+        value = dict({"pol": []}, **({"provider": provider} if provider else {}))
+        (row,) = load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
+        assert row.get("provider") == told and "did you mean pool?" in row["wrong"]
+
+
+def test_two_clusters_with_one_range_are_left_out_and_named():
+    pools = {"a": ["192.0.2.0/24"], "b": ["192.0.2.200-192.0.3.10"], "c": ["192.0.2.7"], "d": ["198.51.100.0/29"], "e": ["2001:db8::/120"]}
+    setups, refused = parse_setups([{"cluster": name, "pool": pool} for name, pool in pools.items()], {}, {})
+    assert sorted(setups) == ["d", "e"] and sorted(refused) == ["a", "b", "c"]
+    assert all(error.reason == "claimed_twice" and "load_balancers_settings" in error.message for error in refused.values())
+
+
+def test_settings_that_stand_twice_leave_their_cluster_out():
+    setups, refused = parse_setups([{"cluster": "a", "pool": ["192.0.2.0/29"]}, {"cluster": "b"}, {"cluster": "a", "pool": ["192.0.2.8/29"]}], {}, {})
+    assert list(setups) == ["b"] and refused["a"].reason == "claimed_twice" and "192.0.2.9" in setups["b"].others["a"]

@@ -190,7 +190,8 @@ def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
     ledger = {"192.0.2.1": entry("good", "192.0.2.1")}
     if row.get("record"):
         ledger["192.0.2.5"] = json.dumps(dict(json.loads(entry("evil", row["record"]["address"])), **row["record"]))
-    setups = parse_setups([{"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []} for name, pool in HOSTILE["pools"].items()], {}, {})
+    rows = [{"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []} for name, pool in HOSTILE["pools"].items()]
+    setups = parse_setups(rows, {}, {})[0]
     for request in ({}, {"adopt": True}):
         report = Run(Cluster([evil, good], ledger, {}), setups["aws"], request, MANAGER, dry=True).report()
         what = "reservation aws/203.0.113.1" if row.get("record") else "service aws/default/evil"

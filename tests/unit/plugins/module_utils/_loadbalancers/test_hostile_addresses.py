@@ -124,8 +124,7 @@ def test_settings_that_a_cluster_keeps_itself(row):
     text = row.get("text", json.dumps(row.get("secret")))
     entries = [{"cluster": name, "provider": "equinix_metal", "load_balancer": "kube-vip://", **given}
                for name, given in (("evil", row["inventory"]), ("good", {"api_key": "t", "project_id": "p"}))]  # fmt: skip
-    refused = {}
-    found = parse_setups(entries, row.get("environment", {}), {}, {"evil": text}, refused)
+    found, refused = parse_setups(entries, row.get("environment", {}), {"evil": text}, ["evil"])
     assert {name: error.reason for name, error in refused.items()} == ({"evil": row["word"]} if row["word"] else {})
     assert sorted(found) == (["good"] if row["word"] else ["evil", "good"])
     assert not any("evil.example.net" in str(setup.settings.values["base_url"]) for setup in found.values())
