@@ -9,6 +9,7 @@ goes beyond an address, a CA and a credential is refused by name unless the inve
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import typing as t
@@ -17,7 +18,7 @@ import urllib.parse
 from .._values.ascii_text import is_digits, is_graphic
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
-from .kubeconfig import KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
+from .kubeconfig import CredentialPlugin, KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
 
 #: What a cluster's ``allow`` may name. Each word is also the reason word of its refusal.
 ALLOWABLE = (
@@ -48,51 +49,35 @@ class AccessRefused(ValueRefused):
         super().__init__(reason, "cluster {0}: {1}".format(cluster, message))
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Access:
-    """Everything needed to talk to one API server. Immutable; its text never shows a credential.
+    """Everything needed to talk to one API server. Its text never shows a credential, and it is never serialised.
 
-    ``cluster`` name; ``server`` https URL without trailing slash; ``ca_pem`` text or None (the system's trust store);
-    ``ca_url`` and ``ca_sha256`` a CA bundle to fetch, pinned; ``token`` text or None; ``client_cert`` and ``client_key``
-    PEM bytes or None; ``proxy_url``; ``tls_server_name``; ``impersonate`` map of header -> list of values;
-    ``read_limit_mib`` how much one list may hold, None for the default; ``verify`` False only where allowed;
-    ``loader_config`` a kubeconfig dict whose credential the kubernetes library has to obtain (exec or auth-provider), only where
-    allowed; ``credential`` where the credential is from, for messages.
+    ``server`` https URL without trailing slash; ``ca_pem`` text, None for the system's trust store; ``ca_url`` with ``ca_sha256`` a CA
+    bundle to fetch, pinned; ``client_cert`` and ``client_key`` PEM; ``plugin`` what has to give the credential, only where allowed;
+    ``credential`` where the credential is from, for messages; ``impersonate`` header -> values; ``verify`` False only where allowed;
+    ``read_limit_mib`` how much one list may hold, None for the default.
     """
 
-    __slots__ = (
-        "cluster", "server", "ca_pem", "ca_url", "ca_sha256", "token", "client_cert", "client_key", "proxy_url",
-        "tls_server_name", "impersonate", "verify", "loader_config", "read_limit_mib", "credential",
-    )  # fmt: skip
     cluster: str
     server: str
-    ca_pem: t.Optional[str]
-    ca_url: t.Optional[str]
-    ca_sha256: t.Optional[str]
-    token: t.Optional[str]
-    client_cert: t.Optional[bytes]
-    client_key: t.Optional[bytes]
-    proxy_url: t.Optional[str]
-    tls_server_name: t.Optional[str]
-    impersonate: t.Optional[t.Mapping[str, t.List[str]]]
-    verify: bool
-    loader_config: t.Optional[t.Dict[str, t.Any]]
-    read_limit_mib: t.Optional[int]
-    credential: t.Optional[str]
-
-    def __init__(self, **values: t.Any) -> None:
-        for name in self.__slots__:
-            object.__setattr__(self, name, values.pop(name, True if name == "verify" else None))
-        if values:
-            raise TypeError("unknown: {0}".format(sorted(values)))
-
-    def __setattr__(self, name: str, value: t.Any) -> None:
-        raise AttributeError("Access is immutable")
+    credential: str
+    ca_pem: t.Optional[str] = None
+    ca_url: t.Optional[str] = None
+    ca_sha256: t.Optional[str] = None
+    verify: bool = True
+    tls_server_name: t.Optional[str] = None
+    proxy_url: t.Optional[str] = None
+    token: t.Optional[str] = None
+    client_cert: t.Optional[bytes] = None
+    client_key: t.Optional[bytes] = None
+    plugin: t.Optional[CredentialPlugin] = None
+    impersonate: t.Mapping[str, t.List[str]] = dataclasses.field(default_factory=dict)
+    read_limit_mib: t.Optional[int] = None
 
     def __repr__(self) -> str:
-        ways = [name for name in ("token", "client_cert", "loader_config", "proxy_url") if getattr(self, name)]
+        ways = [name for name in ("token", "client_cert", "plugin", "proxy_url") if getattr(self, name)]
         return "Access({0!r}, {1!r}, with={2})".format(self.cluster, self.server, "+".join(ways) or "nothing")
-
-    __str__ = __repr__
 
     def __reduce__(self) -> t.Any:
         raise TypeError("Access holds credentials and is never serialised")
@@ -124,6 +109,11 @@ def parse_access(given: t.Mapping[str, t.Any]) -> Access:
         raise AccessRefused(cluster, refused.reason, refused.message) from None
 
 
+def is_token(text: t.Any) -> bool:
+    """Whether it can be sent as a bearer token."""
+    return isinstance(text, str) and len(text) <= 65536 and bool(_TOKEN.match(text))
+
+
 class _Parser:
     def __init__(self, cluster: str, options: t.Dict[str, t.Any]) -> None:
         self.cluster = cluster
@@ -153,7 +143,7 @@ class _Parser:
         found["server"] = self.server(found.get("server"))
         if bool(found.get("client_cert")) != bool(found.get("client_key")):
             raise self.refused("remote_access_incomplete", "client_cert and client_key are only of use together")
-        if not (found.get("token") or found.get("client_cert") or found.get("loader_config")):
+        if not (found.get("token") or found.get("client_cert") or found.get("plugin")):
             raise self.refused(
                 "remote_access_incomplete", "there is no credential: give kubeconfig, token, token_file or client_cert"
             )
@@ -189,7 +179,7 @@ class _Parser:
             if name in options:
                 found[name] = self.read(self.path(name), name, "client_certificate_unreadable")
         if {"token", "token_file", "client_cert"} & set(options):
-            found["loader_config"] = None  # an explicit credential replaces a program's
+            found["plugin"] = None  # an explicit credential replaces a program's
         for name in ("proxy_url", "tls_server_name"):
             if name in options:
                 found[name] = options[name]
@@ -257,10 +247,11 @@ class _Parser:
 
         if user.get("exec"):
             self.require("exec", "the kubeconfig runs a program (exec) on this controller")
-            found["loader_config"] = chosen.minimal()
         if user.get("auth-provider"):
             self.require("auth_provider", "the kubeconfig uses an auth-provider")
-            found["loader_config"] = chosen.minimal()
+        for kind in ("exec", "auth-provider"):  # where it has both, the provider counts, as in the library
+            if isinstance(user.get(kind), dict):
+                found["plugin"] = CredentialPlugin(kind, user[kind], cluster)
         if user.get("username") or user.get("password"):
             raise self.refused("remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate")
         found.update(self.impersonation(user))
@@ -314,7 +305,7 @@ class _Parser:
         return self.token(text[:-1] if text.endswith("\n") else text, option)
 
     def token(self, text: t.Any, option: str) -> str:
-        if not isinstance(text, str) or len(text) > 65536 or not _TOKEN.match(text):
+        if not is_token(text):
             # the value itself must not appear, not even when it is none
             raise self.refused("token_invalid", "{0} is empty or has a character that no bearer token has".format(option))
         return text

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import typing as t
 
 
@@ -48,9 +49,13 @@ class KubeError(Exception):
 
 
 class LibraryMissing(KubeError):
-    """The Python library kubernetes is not installed for this interpreter."""
+    """The Python library kubernetes, or what comes with it, is not installed for this interpreter."""
 
     reason = "library_missing"
+
+    def __init__(self, cluster: str, error: ImportError) -> None:
+        text = "the Python library kubernetes is missing for {0} ({1}); install it there, or point ansible_python_interpreter at a Python that has it"
+        super().__init__(cluster, "start", text.format(sys.executable, error.name or error))
 
 
 class Unreachable(KubeError):

@@ -20,10 +20,17 @@ class KubeconfigRefused(ValueRefused):
     """A kubeconfig that cannot be read or is not one: ``kubeconfig_unreadable`` or ``kubeconfig_invalid``."""
 
 
+class CredentialPlugin(t.NamedTuple):
+    """What gives a credential: ``kind`` exec or auth-provider, its own part of the kubeconfig, and the cluster's."""
+
+    kind: str
+    config: t.Mapping[str, t.Any]
+    cluster: t.Mapping[str, t.Any]
+
+
 class Chosen(t.NamedTuple):
     """The parts of a kubeconfig that its context selects."""
 
-    name: str
     cluster: t.Dict[str, t.Any]
     user: t.Dict[str, t.Any]
 
@@ -51,16 +58,6 @@ class Chosen(t.NamedTuple):
                 "kubeconfig_unreadable", "{0} {1} cannot be read: {2}".format(key, path, error.strerror or error)
             ) from None
 
-    def minimal(self) -> t.Dict[str, t.Any]:
-        """A kubeconfig of this context alone, for the kubernetes library's own credential loader."""
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": self.name,
-            "contexts": [{"name": self.name, "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": self.cluster.get("server")}}],
-            "users": [{"name": "u", "user": {k: self.user[k] for k in ("exec", "auth-provider") if k in self.user}}],
-        }
 
 
 def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
@@ -138,7 +135,7 @@ def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = No
     chosen = _named(config, "contexts", "context", name)
     cluster = _named(config, "clusters", "cluster", chosen.get("cluster"))
     user = _named(config, "users", "user", chosen.get("user"))
-    return Chosen(str(name), cluster, user)
+    return Chosen(cluster, user)
 
 
 def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> t.Dict[str, t.Any]:

@@ -18,7 +18,8 @@ import urllib.parse
 
 from .._values.ascii_text import lower
 from .access import Access
-from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
+from .credentials import obtain
+from .errors import BadAnswer, LibraryMissing, TooLarge, Unreachable, Untrusted
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 CA_BYTES = 1024 * 1024
@@ -67,27 +68,12 @@ class within:
 
 
 def library(cluster: str) -> t.Any:
-    """The module urllib3, which comes with the library kubernetes. Raises LibraryMissing with the way out.
-
-    kubernetes itself makes the credentials that need a plugin, and only then it is imported: its model of the whole API takes
-    a quarter of a second to load, in every module of every play.
-    """
+    """The module urllib3, the pool of the library kubernetes. Raises LibraryMissing."""
     try:
         import urllib3
     except ImportError as error:
-        raise _missing(cluster, error) from None
+        raise LibraryMissing(cluster, error) from None
     return urllib3
-
-
-def _missing(cluster: str, error: ImportError) -> LibraryMissing:
-    import sys
-
-    return LibraryMissing(
-        cluster,
-        "start",
-        "the Python library kubernetes is missing for {0} ({1}); install it there, or point "
-        "ansible_python_interpreter at a Python that has it".format(sys.executable, error.name or error),
-    )
 
 
 class SteadyContext(ssl.SSLContext):
@@ -107,7 +93,7 @@ class SteadyContext(ssl.SSLContext):
 
 
 def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
-    """A client context for one cluster. Raises Untrusted when its CA or client certificate is unusable."""
+    """A client context for one cluster. Raises Untrusted when its CA is unusable."""
     context = SteadyContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])  # here, where there is one thread only
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -122,26 +108,23 @@ def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
     if access.verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if access.client_cert:
-        _load_client_certificate(access, context)
     return context
 
 
-def _load_client_certificate(access: Access, context: ssl.SSLContext) -> None:
+def load_client_certificate(context: ssl.SSLContext, cluster: str, certificate: bytes, key: bytes) -> None:
+    """Raises Untrusted when they are unusable."""
     # ssl reads certificates from files only; these live for a millisecond in a folder that nobody else may enter
     folder = tempfile.mkdtemp(prefix="mcn-")
     try:
         paths = []
-        for name, pem in (("cert", access.client_cert), ("key", access.client_key)):
+        for name, pem in (("cert", certificate), ("key", key)):
             paths.append(os.path.join(folder, name))
             with open(os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.write(pem or b"")
+                stream.write(pem)
         # a password must never be asked for on a terminal
         context.load_cert_chain(paths[0], paths[1], password=lambda: b"")
     except (ssl.SSLError, ValueError, OSError):
-        raise Untrusted(
-            access.cluster, "start", "client certificate and key do not fit together, or are not PEM"
-        ) from None
+        raise Untrusted(cluster, "start", "client certificate and key do not fit together, or are not PEM") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -183,12 +166,12 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     headers = urllib3.response.HTTPHeaderDict()
     headers.update({"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"})
-    token = access.token
-    if access.loader_config:
-        token = _loaded_credential(access, settings)
-    if token:
-        headers["Authorization"] = "Bearer " + token
-    for name, values in (access.impersonate or {}).items():
+    credential = obtain(access)
+    if credential.certificate and credential.key and "ssl_context" in settings:
+        load_client_certificate(settings["ssl_context"], access.cluster, credential.certificate, credential.key)
+    if credential.token:
+        headers["Authorization"] = "Bearer " + credential.token
+    for name, values in access.impersonate.items():
         for value in values:
             headers.add(name, value)
     if access.proxy_url and access.server.startswith("http:"):
@@ -206,34 +189,9 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
         try:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:
-            raise _missing(access.cluster, error) from None
+            raise LibraryMissing(access.cluster, error) from None
         return SOCKSProxyManager(access.proxy_url, **common)
     return urllib3.ProxyManager(access.proxy_url, **common)
-
-
-def _loaded_credential(access: Access, settings: t.Dict[str, t.Any]) -> t.Optional[str]:
-    """Let the kubernetes library run the allowed exec or auth-provider; returns a token, or loads a certificate."""
-    try:
-        import kubernetes.client
-        from kubernetes.config import kube_config
-    except ImportError as error:
-        raise _missing(access.cluster, error) from None
-    try:
-        configuration = kubernetes.client.Configuration()
-        kube_config.load_kube_config_from_dict(
-            access.loader_config, client_configuration=configuration, persist_config=False
-        )
-    except Exception as error:  # the loader raises whatever the plugin made it raise
-        raise CredentialFailed(
-            access.cluster, "obtain a credential", "{0} while running the allowed plugin".format(type(error).__name__)
-        ) from None
-    value = configuration.api_key.get("authorization") or configuration.api_key.get("BearerToken") or ""
-    if value.startswith("Bearer "):
-        return value[len("Bearer ") :]
-    if configuration.cert_file and configuration.key_file and "ssl_context" in settings:
-        settings["ssl_context"].load_cert_chain(configuration.cert_file, configuration.key_file)
-        return None
-    raise CredentialFailed(access.cluster, "obtain a credential", "the allowed plugin gave none")
 
 
 def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:

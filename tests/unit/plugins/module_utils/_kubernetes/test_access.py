@@ -115,7 +115,7 @@ def test_each_can_be_allowed(tmp_path):
         return parse_access({"name": "aws", "kubeconfig": kubeconfig, "allow": [word]})
 
     by_word = dict(HOSTILE)
-    assert allowed("exec", by_word["exec"]).loader_config["users"][0]["user"]["exec"]["command"] == "/bin/sh"
+    assert allowed("exec", by_word["exec"]).plugin.config["command"] == "/bin/sh"
     assert allowed("insecure_tls", by_word["insecure_tls"]).verify is False
     assert allowed("plain_http", by_word["plain_http"]).server.startswith("http:")
     assert allowed("proxy", by_word["proxy"]).proxy_url == "http://evil.example:3128"
