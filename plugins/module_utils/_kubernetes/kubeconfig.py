@@ -59,7 +59,6 @@ class Chosen(t.NamedTuple):
             ) from None
 
 
-
 def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
     """A regular file's bytes. Raises OSError, also for pipes, devices and files beyond the limit."""
     # without O_NONBLOCK, opening a pipe would wait for a writer
