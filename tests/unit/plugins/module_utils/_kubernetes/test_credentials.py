@@ -19,7 +19,6 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
-
 from test_hostile_servers import HostileServer, make_certificate
 
 TOKEN = "t0ken-of-the-program"
