@@ -13,7 +13,7 @@ import bisect
 import typing as t
 
 from .._values.addresses import Network
-from .._values.ranges import DisjointSpans, Span, span
+from .._values.prefix_sets import RangeOwners, VersionSpan, span
 from .._values.refused import quoted
 
 #: ("key", text), ("node id", text), ("address", text)
@@ -84,7 +84,7 @@ def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread:
     kept: t.Set[int] = set()
     by_rank: t.Set[int] = set()
     things: t.Dict[Thing, int] = {}
-    spans = DisjointSpans()
+    spans: RangeOwners[int] = RangeOwners()
     for index in sorted((index for index in range(len(claimants)) if index not in lost), key=lambda index: claimants[index].rank):
         claimant = claimants[index]
         rival, what = _rival(claimant, things, spans)
@@ -96,12 +96,11 @@ def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread:
         kept.add(index)
         things.update(dict.fromkeys(claimant.things, index))
         for network in claimant.networks:
-            if spans.owner(network) is None:  # a node may nest its own
-                spans.add(network, index)
+            spans.claim(network, index)  # a node may nest its own
     return Settled(kept, by_rank, lost)
 
 
-def _rival(claimant: Claimant, things: t.Mapping[Thing, int], spans: DisjointSpans) -> t.Tuple[t.Optional[int], Thing]:
+def _rival(claimant: Claimant, things: t.Mapping[Thing, int], spans: RangeOwners[int]) -> t.Tuple[t.Optional[int], Thing]:
     for thing in claimant.things:
         if thing in things:
             return things[thing], thing
@@ -119,7 +118,7 @@ class _Held:
         self._claimants, self._unread = claimants, unread
         self._any_unread = bool(unread)
         self._things: t.Dict[Thing, Record] = {}
-        rows: t.List[t.Tuple[Span, int, Record]] = []
+        rows: t.List[t.Tuple[VersionSpan, int, Record]] = []
         for number, record in enumerate(records):
             for thing in record.things:
                 self._things.setdefault(thing, record)
@@ -154,7 +153,7 @@ class _Held:
     def _name(self, record: Record, others: t.Iterable[Claimant]) -> str:
         return record.label if record.node else next((other.label for other in others if _is_of(record, other)), record.label)
 
-    def _overlapping(self, wanted: Span) -> t.Iterator[t.Tuple[Span, Record]]:
+    def _overlapping(self, wanted: VersionSpan) -> t.Iterator[t.Tuple[VersionSpan, Record]]:
         version, first, last = wanted
         index = bisect.bisect_right(self._starts, (version, last, 1 << 129))
         # what a node confirmed overlaps nothing else of it, so only neighbours have to be looked at
@@ -164,7 +163,7 @@ class _Held:
             yield where, record
 
 
-def _covers_some(claimant: Claimant, where: Span) -> bool:
+def _covers_some(claimant: Claimant, where: VersionSpan) -> bool:
     return any(version == where[0] and low <= where[2] and high >= where[1] for version, low, high in map(span, claimant.networks))
 
 

@@ -8,8 +8,8 @@ import typing as t
 
 from .._plan.pending import Pending
 from .._plan.plan import Plan
-from .._values.addresses import parse_address, parse_network
-from .._values.ranges import RangeSet
+from .._values.addresses import parse_address
+from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
 from .key_file import ERROR, GENERATE, key_action
 from .peer_set import plan_peers, view
@@ -83,7 +83,7 @@ def plan_device(
 
 def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
     """What names resolve to, without addresses behind the tunnel itself: DNS is a claim like any other (threat T5)."""
-    inside = RangeSet(parse_network(text) for text in overlay)
+    inside = PrefixSet.of_texts(overlay)
     return {name: [text for text in found if parse_address(text) not in inside] for name, found in resolved.items()}
 
 

@@ -10,8 +10,7 @@ import typing as t
 from .._plan.plan import Refusal
 from .._values.addresses import parse_address, parse_network
 from .._values.numbers import parse_decimal
-from .._values.prefix_sets import Span, merged
-from .._values.ranges import span
+from .._values.prefix_sets import Span, merged, span
 from .._values.refused import ValueRefused, quoted
 from .constants import OWNER
 

@@ -19,7 +19,7 @@ from .._plan.pending import Pending
 from .._plan.plan import Refusal
 from .._values.addresses import Address, Network, special_kind
 from .._values.keys import is_weak, parse_key
-from .._values.ranges import DisjointSpans, RangeSet
+from .._values.prefix_sets import PrefixSet, RangeOwners
 from .._values.refused import ValueRefused, quoted
 from .endpoints import doubtful, parse_endpoint, resolve_endpoint
 from .nodes import is_typed, networks_of
@@ -62,8 +62,8 @@ class Checked(t.NamedTuple):
     left_out: t.Dict[str, t.Dict[str, t.Set[str]]]
     routes: t.List[Refusal]
     warnings: t.List[str]
-    overlay: RangeSet
-    declared: DisjointSpans
+    overlay: PrefixSet
+    declared: RangeOwners[str]
     internal: t.Dict[str, str]
 
     def routed(self, cluster: str, node: str, address: Address) -> t.Optional[str]:
@@ -93,7 +93,7 @@ def check_kilo(
 
     A node's pod ranges are all that its Peer would announce. ``resolved`` has the addresses of DNS names of endpoints.
     """
-    overlay = RangeSet(network for source in sources for network in _overlay_of(source))
+    overlay = PrefixSet.of(network for source in sources for network in _overlay_of(source))
     checked = Checked({}, {}, [], [], overlay, _declared_by(sources), {})
     endpoints: t.Dict[str, t.List[Address]] = {}
     claims = []
@@ -130,12 +130,11 @@ def check_kilo(
     return checked
 
 
-def _declared_by(sources: t.Sequence[Source]) -> DisjointSpans:
-    clusters = DisjointSpans()
+def _declared_by(sources: t.Sequence[Source]) -> RangeOwners[str]:
+    clusters: RangeOwners[str] = RangeOwners()
     for source in sources:
         for network in _declared(source):
-            if clusters.owner(network) is None:
-                clusters.add(network, source.cluster)
+            clusters.claim(network, source.cluster)
     return clusters
 
 
@@ -210,7 +209,7 @@ def _endpoint(
 
 def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
     """A Peer that stays while its node is away still has its key and its ranges."""
-    declared = RangeSet(_declared(source))
+    declared = PrefixSet.of(_declared(source))
     for name in source.kept:
         spec = source.live[name]
         cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
@@ -253,17 +252,15 @@ def _internal_routes(
 
     ``endpoints`` {route: {node that is reached there: whether its live Peer has that endpoint already}}.
     """
-    routed = DisjointSpans()
+    routed: RangeOwners[str] = RangeOwners()
     for claim in kept:
         label = label_of(claim["cluster"], claim["node"])
         for text in claim["allowed_ips"]:
-            network = parse_cidr(text).network
-            if routed.owner(network) is None:
-                routed.add(network, label)
-    grants = {name: RangeSet(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
+            routed.claim(parse_cidr(text).network, label)
+    grants = {name: PrefixSet.of(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
     rows = []
     for source in sources if announce != NEVER else ():
-        granted = RangeSet(_declared(source))
+        granted = PrefixSet.of(_declared(source))
         for node in source.nodes:
             name = str(node["name"])
             if (source.cluster, name) in checked.refused:
@@ -310,9 +307,9 @@ def _route_problem(
     cluster: str,
     address: Address,
     network: Network,
-    clusters: DisjointSpans,
-    routed: DisjointSpans,
-    grants: t.Mapping[str, RangeSet],
+    clusters: RangeOwners[str],
+    routed: RangeOwners[str],
+    grants: t.Mapping[str, PrefixSet],
     taken: t.Mapping[str, str],
 ) -> t.Optional[t.Tuple[str, str]]:
     kind = special_kind(address)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.ranges import DisjointSpans
+from .._values.prefix_sets import RangeOwners
 from .nodes import ranges_of
 from .peers import NO_INTERNAL_IP
 from .values import (
@@ -92,12 +92,11 @@ def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, 
             if cidr is not None:
                 leads = bool(annotation(node, WIREGUARD_IP))
                 rows.append((not leads, str(text) not in carried, str(node["name"]), str(text), cidr.network))
-    spans, found = DisjointSpans(), {}
+    spans: RangeOwners[str] = RangeOwners()
+    found: t.Dict[str, str] = {}
     for follows, dummy, name, text, network in sorted(rows, key=_rank):
-        owner = spans.owner(network)
-        if owner is None:
-            spans.add(network, name)
-        elif owner != name and follows:
+        owner = spans.claim(network, name)
+        if owner not in (None, name) and follows:
             found[name] = "node {0} has the range {1} of node {2}, which keeps it".format(name, text, owner)
     return found
 

@@ -8,7 +8,7 @@ import re
 import typing as t
 
 from .._values.addresses import Network
-from .._values.ranges import overlapping_pairs
+from .._values.prefix_sets import overlapping_pairs
 from .._values.refused import ValueRefused, quoted
 from .peers import all_cidrs
 from .values import Entry, parse_cidr

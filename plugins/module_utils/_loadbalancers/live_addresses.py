@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.addresses import parse_address, parse_network
+from .._values.addresses import parse_address
 from .._values.ascii_text import lower
-from .._values.ranges import RangeSet
+from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .address_claims import AddressRules
 from .reservations import Reservation, is_ours, matches_of
@@ -54,7 +54,7 @@ def _settled(service: Service, reservations: t.Sequence[Reservation], settling: 
 class Given(t.NamedTuple):
     """Which addresses the user gives up: networks, or ``everything`` that is neither of the pool nor reserved for its Service."""
 
-    ranges: RangeSet
+    ranges: PrefixSet
     everything: bool = False
 
 
@@ -62,7 +62,7 @@ def parse_given(texts: t.Iterable[object]) -> Given:
     """Networks; ``true`` stands for everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
     words = [str(text) for text in texts]
     networks = [text for text in words if lower(text) not in ("true", "false")]
-    return Given(RangeSet(parse_network(text) for text in networks), any(lower(text) == "true" for text in words))
+    return Given(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in words))
 
 
 def give_up(

@@ -11,7 +11,7 @@ import typing as t
 
 from .._plan.plan import Refusal
 from .._values.addresses import parse_network, plain_address, special_kind
-from .._values.ranges import RangeSet
+from .._values.prefix_sets import PrefixSet
 from .network_sets import Members, Origin
 
 
@@ -23,7 +23,7 @@ def check_members(
     grants: {pod_cidrs, node_cidrs} of this cluster. A pod's address lies in its pod ranges, a host-network pod's in its
     node ranges; each is one host and never a special address. Words: special_address, outside_grant.
     """
-    pods, nodes = (RangeSet([parse_network(text) for text in grants.get(name) or ()]) for name in ("pod_cidrs", "node_cidrs"))
+    pods, nodes = (PrefixSet.of_texts(grants.get(name) or ()) for name in ("pod_cidrs", "node_cidrs"))
     kept: Members = {}
     refused: t.List[Refusal] = []
     for member in sorted(members):
@@ -31,7 +31,7 @@ def check_members(
         for net, origin in members[member].items():
             # nearly all, quickly
             number = plain_address(net[:-3]) if net.endswith("/32") else None
-            if number is not None and member.cluster == cluster and (nodes if origin.host else pods).has_plain(number):
+            if number is not None and member.cluster == cluster and (nodes if origin.host else pods).has_v4(number):
                 good[net] = origin
                 continue
             network = parse_network(net)

@@ -13,7 +13,7 @@ import typing as t
 
 from .._plan.plan import Refusal
 from .._values.addresses import Address, parse_address, parse_network, plain_address, special_kind
-from .._values.ranges import RangeSet
+from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 from .endpoints import Endpoint, Group
 from .mirror_services import Object
@@ -55,9 +55,9 @@ class Guard:
         self._granted = {}
         self._others = {}
         for name, own in ranges.items():
-            self._granted[name] = RangeSet(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
+            self._granted[name] = PrefixSet.of(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
             foreign = [net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]]
-            self._others[name] = RangeSet(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
+            self._others[name] = PrefixSet.of(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
         common = _addresses(servers)
         self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
         self._server_texts = {name: {str(address) for address in found} for name, found in self._servers.items()}
@@ -78,8 +78,8 @@ class Guard:
         """True for nearly all addresses of honest sources, quickly. False decides nothing."""
         number = plain_address(text)
         return (
-            number is not None and source in self._granted and self._granted[source].has_plain(number)
-            and not self._others[source].has_plain(number) and text not in self._server_texts[source]
+            number is not None and source in self._granted and self._granted[source].has_v4(number)
+            and not self._others[source].has_v4(number) and text not in self._server_texts[source]
         )  # fmt: skip
 
     def _judge(self, source: str, text: str) -> Verdict:

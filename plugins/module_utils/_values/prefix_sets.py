@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sets of addresses as sorted ranges: union, difference, overlap, minimal prefixes (kubespan 6, 11.6).
+"""Sets of addresses as sorted ranges: union, difference, membership, overlap, owners, minimal prefixes (kubespan 6, 11.6).
 
-A set is canonical: ranges are disjoint, ascending and never adjacent, so two sets are equal exactly when their ranges
-are. Every operation is one sweep over sorted lists; prefix objects are made only where text is wanted.
+Every operation is one sweep or a bisection over sorted lists of integers, so a thousand peers are not compared in pairs;
+prefix objects are made only where text is wanted. Nodes compute with these too, so there is only the standard library.
 """
 
 from __future__ import annotations
@@ -12,12 +12,21 @@ import bisect
 import functools
 import typing as t
 
-from .addresses import Network, network_span
-from .ranges import span
+from .addresses import Address, Network, network_span
 
 Span = t.Tuple[int, int]
 Spans = t.Tuple[Span, ...]
+#: (version, first, last)
+VersionSpan = t.Tuple[int, int, int]
+Owner = t.TypeVar("Owner")
+Label = t.TypeVar("Label")
 BITS = {4: 32, 6: 128}
+
+
+def span(network: Network) -> VersionSpan:
+    """A network as integers, which are much cheaper to compare than network objects."""
+    first = int(network.network_address)
+    return network.version, first, first | ((1 << (network.max_prefixlen - network.prefixlen)) - 1)
 
 
 def merged(spans: t.Iterable[Span]) -> Spans:
@@ -108,7 +117,10 @@ def range_text(version: int, item: Span) -> str:
 
 
 class PrefixSet:
-    """An immutable set of addresses of both families."""
+    """An immutable set of addresses of both families.
+
+    It is canonical: its ranges are disjoint, ascending and never adjacent, so sets are equal exactly when their ranges are.
+    """
 
     __slots__ = ("v4", "v6")
 
@@ -118,16 +130,18 @@ class PrefixSet:
     @classmethod
     def of(cls, networks: t.Iterable[Network]) -> "PrefixSet":
         """The union of networks."""
-        sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
-        for version, first, last in map(span, networks):
-            sides[version].append((first, last))
-        return cls(merged(sides[4]), merged(sides[6]))
+        return cls.of_spans(map(span, networks))
 
     @classmethod
-    def of_texts(cls, texts: t.Iterable[str]) -> "PrefixSet":
-        """The union of networks in CIDR form, several times as fast as parsing them first. Raises ValueRefused: bad_cidr."""
+    def of_texts(cls, texts: t.Iterable[str], reason: str = "bad_cidr") -> "PrefixSet":
+        """The union of networks in CIDR form, several times as fast as parsing them first. Raises ValueRefused."""
+        return cls.of_spans(network_span(text, reason) for text in texts)
+
+    @classmethod
+    def of_spans(cls, spans: t.Iterable[VersionSpan]) -> "PrefixSet":
+        """The union of (version, first, last)."""
         sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
-        for version, first, last in map(network_span, texts):
+        for version, first, last in spans:
             sides[version].append((first, last))
         return cls(merged(sides[4]), merged(sides[6]))
 
@@ -149,6 +163,18 @@ class PrefixSet:
 
     def __and__(self, other: "PrefixSet") -> "PrefixSet":
         return PrefixSet(intersection(self.v4, other.v4), intersection(self.v6, other.v6))
+
+    def __contains__(self, address: Address) -> bool:
+        return _holds(self.spans(address.version), int(address), int(address))
+
+    def has_v4(self, number: int) -> bool:
+        """Whether an IPv4 address, given as a number, is in the set."""
+        return _holds(self.v4, number, number)
+
+    def covers(self, network: Network) -> bool:
+        """True when every address of the network is in the set."""
+        version, first, last = span(network)
+        return _holds(self.spans(version), first, last)
 
     def __bool__(self) -> bool:
         return bool(self.v4 or self.v6)
@@ -175,42 +201,78 @@ class PrefixSet:
         """The ranges of one family as nft prints them."""
         return [range_text(version, item) for item in self.spans(version)]
 
-    def is_any(self, version: int) -> bool:
-        """True when every address of the family is in the set."""
-        return self.spans(version) == ((0, (1 << BITS[version]) - 1),)
+
+def _holds(spans: Spans, first: int, last: int) -> bool:
+    """Whether one of canonical ranges holds all from first to last."""
+    index = bisect.bisect_left(spans, (first + 1,)) - 1
+    return index >= 0 and last <= spans[index][1]
 
 
-class Owned:
-    """Disjoint sets with owners; finds who already holds a part of a set without comparing every pair."""
+class RangeOwners(t.Generic[Owner]):
+    """Ranges with owners, no two of which overlap, taken one by one."""
 
     def __init__(self) -> None:
         self._starts: t.Dict[int, t.List[int]] = {4: [], 6: []}
-        self._rows: t.Dict[int, t.List[t.Tuple[int, int]]] = {4: [], 6: []}
+        self._rows: t.Dict[int, t.List[t.Tuple[int, Owner]]] = {4: [], 6: []}
 
-    def owners(self, wanted: PrefixSet) -> t.List[int]:
-        """The owners of any address of the set, ascending."""
-        found: t.Set[int] = set()
-        for version in (4, 6):
-            starts, rows = self._starts[version], self._rows[version]
-            for first, last in wanted.spans(version):
-                index = bisect.bisect_right(starts, last) - 1
-                while index >= 0 and rows[index][0] >= first:
-                    found.add(rows[index][1])
-                    index -= 1
-        return sorted(found)
+    def owner(self, network: Network) -> t.Optional[Owner]:
+        """The owner of a range that shares an address with the network, or None."""
+        version, first, last = span(network)
+        return next(self._overlapping(version, first, last), None)
 
-    def add(self, item: PrefixSet, owner: int) -> None:
-        """Give a set that overlaps nobody's to an owner."""
+    def claim(self, network: Network, owner: Owner) -> t.Optional[Owner]:
+        """None when the network is the owner's from now on; the owner of a range that overlaps it, when it stays that one's."""
+        version, first, last = span(network)
+        index = bisect.bisect_right(self._starts[version], last)
+        if index and self._rows[version][index - 1][0] >= first:
+            return self._rows[version][index - 1][1]
+        self._starts[version].insert(index, first)
+        self._rows[version].insert(index, (last, owner))
+        return None
+
+    def owners(self, wanted: PrefixSet) -> t.Set[Owner]:
+        """The owners of any address of the set."""
+        return {
+            owner for version in (4, 6) for first, last in wanted.spans(version) for owner in self._overlapping(version, first, last)
+        }
+
+    def add(self, item: PrefixSet, owner: Owner) -> None:
+        """Give a set of which nobody owns an address to an owner."""
         for version in (4, 6):
             for first, last in item.spans(version):
                 index = bisect.bisect_left(self._starts[version], first)
                 self._starts[version].insert(index, first)
                 self._rows[version].insert(index, (last, owner))
 
-    def remove(self, owner: int) -> None:
+    def remove(self, owner: Owner) -> None:
         """Take everything from an owner."""
         for version in (4, 6):
-            rows = zip(self._starts[version], self._rows[version])
-            kept = [(first, row) for first, row in rows if row[1] != owner]
+            kept = [(first, row) for first, row in zip(self._starts[version], self._rows[version]) if row[1] != owner]
             self._starts[version] = [first for first, dummy in kept]
             self._rows[version] = [row for dummy, row in kept]
+
+    def _overlapping(self, version: int, first: int, last: int) -> t.Iterator[Owner]:
+        rows = self._rows[version]
+        index = bisect.bisect_right(self._starts[version], last) - 1
+        while index >= 0 and rows[index][0] >= first:
+            yield rows[index][1]
+            index -= 1
+
+
+def overlapping_pairs(
+    labelled: t.Iterable[t.Tuple[Network, Label]], may_overlap: t.Callable[[Label, Label], bool] = lambda one, other: False
+) -> t.List[t.Tuple[t.Tuple[Network, Label], t.Tuple[Network, Label]]]:
+    """Pairs of (network, label) that share addresses, wider first. ``may_overlap(label, label)`` lets pairs pass.
+
+    Networks in CIDR form are nested or disjoint, so a stack of the enclosing ones finds each pair once, in O(n log n + pairs).
+    """
+    pairs: t.List[t.Tuple[t.Tuple[Network, Label], t.Tuple[Network, Label]]] = []
+    stack: t.List[t.Tuple[VersionSpan, t.Tuple[Network, Label]]] = []
+    rows = [(span(item[0]), item) for item in labelled]
+    rows.sort(key=lambda row: (row[0][0], row[0][1], -row[0][2]))
+    for (version, first, last), item in rows:
+        while stack and (stack[-1][0][0] != version or stack[-1][0][2] < first):
+            stack.pop()
+        pairs.extend((outer, item) for dummy, outer in stack if not may_overlap(outer[1], item[1]))
+        stack.append(((version, first, last), item))
+    return pairs

@@ -147,7 +147,7 @@ def nft_targets(vector: Input) -> Answer:
     for version in (4, 6):
         answer["v{0}".format(version)] = now.ranges(version)
         answer["v{0}_prefixes".format(version)] = now.cidrs(version)
-        answer["v{0}_is_any".format(version)] = now.is_any(version)
+        answer["v{0}_is_any".format(version)] = now.cidrs(version) == ["0.0.0.0/0" if version == 4 else "::/0"]
     return answer
 
 

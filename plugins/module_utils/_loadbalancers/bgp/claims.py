@@ -11,7 +11,7 @@ import typing as t
 
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, parse_address, special_kind
-from ..._values.ranges import RangeSet
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from .values import NodeBgp
 
@@ -63,7 +63,7 @@ def _check_address(text: str, granted: t.Tuple[Network, ...], may_be: t.Containe
     kind = special_kind(address)
     if kind is not None and kind not in may_be:
         raise ValueRefused("special_address", "{0} is {1}".format(quoted(text), kind))
-    if granted and address not in RangeSet(granted):
+    if granted and address not in PrefixSet.of(granted):
         raise ValueRefused("outside_grant", "{0} is in no granted range".format(quoted(text)))
 
 

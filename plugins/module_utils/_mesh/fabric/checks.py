@@ -9,7 +9,7 @@ import typing as t
 from ..._dataplane.key_file import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_network
 from ..._values.names import check_interface_name, parse_cluster_name, parse_subdomain
-from ..._values.ranges import overlapping_pairs
+from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
 from ..semaphore import config as semaphore_config
 from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT

@@ -15,7 +15,7 @@ from ..._plan.pending import Pending
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address, Network, contains, parse_endpoint, parse_network, special_kind
 from ..._values.keys import is_weak, parse_key
-from ..._values.ranges import DisjointSpans, RangeSet, span
+from ..._values.prefix_sets import PrefixSet, RangeOwners, span
 from ..._values.refused import ValueRefused, quoted
 
 Claim = t.Dict[str, t.Any]
@@ -123,7 +123,7 @@ class OverlayGuard:
 
     def __init__(self, grants: Grants) -> None:
         texts = (text for ranges in grants.values() for key in OVERLAY_RANGES for text in ranges.get(key) or ())
-        self._overlay = RangeSet(parse_network(text) for text in texts)
+        self._overlay = PrefixSet.of_texts(texts)
 
     def check(self, address: Address, shown: object) -> None:
         """Raise endpoint_special or endpoint_in_overlay. Use it again on what a DNS name resolves to (T5)."""
@@ -149,7 +149,7 @@ class _Guard:
             cluster: [parse_network(text) for key in ranges for text in granted.get(key) or ()]
             for cluster, granted in grants.items()
         }
-        self._sets = {cluster: RangeSet(networks) for cluster, networks in self._granted.items()}
+        self._sets = {cluster: PrefixSet.of(networks) for cluster, networks in self._granted.items()}
 
     def check(self, claim: Claim, cluster: str) -> t.List[Network]:
         self._key(claim.get("public_key"))
@@ -229,7 +229,7 @@ def _rank(
 def _settle(parsed: t.List[_Parsed], refusals: t.List[Refusal]) -> t.Set[int]:
     """Ids of the rows that keep their key and ranges; one pass in order of rank, ranges by bisection."""
     keys: t.Dict[str, _Parsed] = {}
-    taken = DisjointSpans()
+    taken: RangeOwners[_Parsed] = RangeOwners()
     kept: t.Set[int] = set()
     greedy = _greedy(parsed)
     for row in sorted(parsed, key=lambda item: item.rank):
@@ -252,7 +252,7 @@ def _settle(parsed: t.List[_Parsed], refusals: t.List[Refusal]) -> t.Set[int]:
         if isinstance(key, str):
             keys[key] = row
         for network in row.networks:
-            taken.add(network, row)
+            taken.claim(network, row)
         kept.add(id(row))
     return kept
 

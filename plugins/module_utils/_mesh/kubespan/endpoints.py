@@ -8,8 +8,7 @@ import ipaddress
 import typing as t
 
 from ..._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
-from ..._values.prefix_sets import address_text
-from ..._values.ranges import RangeSet
+from ..._values.prefix_sets import PrefixSet, address_text
 from ..._values.refused import ValueRefused, quoted
 from .filters import apply_filters, parse_filters
 from .generations import Generation
@@ -55,7 +54,7 @@ def node_addresses(
     networks of the node's cluster, whose addresses are no node's. exclude_interfaces and exclude: devices and networks
     that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
     """
-    left_out = RangeSet([parse_network(text) for text in cluster_networks] + [parse_network(text) for text in exclude])
+    left_out = PrefixSet.of_texts([*cluster_networks, *exclude])
     found: t.Dict[Address, Network] = {}
     for item in configured:
         text = str(item["address"])
@@ -128,7 +127,7 @@ def additional_addresses(
     if advertise and gen.pods_from_node:
         found.extend(node_pod_cidrs)
     elif advertise:
-        inside = RangeSet(parse_network(text) for text in cluster_networks)
+        inside = PrefixSet.of_texts(cluster_networks)
         found.extend(text for text in interface_addresses if parse_address(text.split("/", maxsplit=1)[0]) in inside)
     return list(dict.fromkeys(prefix_text(text) for text in [*found, *more]))
 

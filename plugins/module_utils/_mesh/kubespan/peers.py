@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._values.addresses import address_number, network_span
-from ..._values.prefix_sets import Owned, PrefixSet, Span, address_text, merged
+from ..._values.prefix_sets import PrefixSet, RangeOwners, address_text
 from ..._values.refused import ValueRefused
 
 Affiliate = t.Mapping[str, t.Any]
@@ -83,31 +83,28 @@ def _node_id(affiliate: Affiliate) -> str:
 
 def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
     family, address = address_number(affiliate.get("kubespan_address"))
-    sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
-    for text in affiliate.get("additional_addresses") or ():
-        version, first, last = network_span(text)
-        sides[version].append((first, last))
+    own = (family, address, address)
+    claimed = [network_span(text) for text in affiliate.get("additional_addresses") or ()]
     for text in affiliate.get("addresses") or ():
         version, value = address_number(text)
-        sides[version].append((value, value))
+        claimed.append((version, value, value))
     excluded = affiliate.get("exclude_advertised_networks")
-    if excluded:
-        left = PrefixSet(merged(sides[4]), merged(sides[6])) - PrefixSet.of_texts(excluded)
-        sides = {4: list(left.v4), 6: list(left.v6)}
-    # after the exclusion, so that it survives any
-    sides[family].append((address, address))
-    return address_text(family, address), PrefixSet(merged(sides[4]), merged(sides[6]))
+    if excluded:  # its own address survives any exclusion
+        networks = (PrefixSet.of_spans(claimed) - PrefixSet.of_texts(excluded)) | PrefixSet.of_spans([own])
+    else:
+        networks = PrefixSet.of_spans([*claimed, own])
+    return address_text(family, address), networks
 
 
 def _assign(rows: t.Sequence[_Row]) -> t.Tuple[t.Dict[str, Peer], t.List[t.Tuple[str, str]]]:
     """First come, first served. What earlier peers hold is disjoint, so the order among them does not matter."""
-    owned = Owned()
+    owned: RangeOwners[int] = RangeOwners()
     peers: t.Dict[str, Peer] = {}
     numbers: t.Dict[str, int] = {}
     overlaps: t.List[t.Tuple[str, str]] = []
     for number, row in enumerate(rows):
         key, networks = row.affiliate["public_key"], row.networks
-        for other in owned.owners(networks):
+        for other in sorted(owned.owners(networks)):
             rival = peers[rows[other].affiliate["public_key"]]
             overlaps.append((key, rival.public_key))
             networks = networks - rival.networks

@@ -13,7 +13,7 @@ import typing as t
 
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, overlaps, parse_address, parse_network, special_kind
-from ..._values.ranges import DisjointSpans, RangeSet
+from ..._values.prefix_sets import PrefixSet, RangeOwners
 from ..._values.refused import ValueRefused, quoted
 from ..fabric.claims import MAX_ALLOWED_IPS, Grants, OverlayGuard, label_of, open_claims
 from ..kubespan.annotations import Affiliate
@@ -135,12 +135,11 @@ def _check_addresses(
     refused: t.List[Refusal],
 ) -> t.List[str]:
     """Leave out addresses that a node may not announce. Returns those that several announce."""
-    routed = DisjointSpans()
+    routed: RangeOwners[str] = RangeOwners()
     for affiliate, claim in rows:
         for network in sorted(map(parse_network, claim["allowed_ips"]), key=_wider_first):
-            if routed.owner(network) is None:
-                routed.add(network, label_of(affiliate["cluster"], affiliate["node"]))
-    granted = {name: RangeSet(parse_network(text) for text in ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
+            routed.claim(network, label_of(affiliate["cluster"], affiliate["node"]))
+    granted = {name: PrefixSet.of_texts(ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
     taken: t.Dict[t.Any, t.Set[str]] = {}
     wanted = []
     for affiliate, claim in rows:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._values.addresses import parse_network, special_kind
-from ..._values.ranges import RangeSet
+from ..._values.addresses import special_kind
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..kubespan.endpoints import parse_addr_port
 from ..kubespan.generations import MAX_ENDPOINTS
@@ -33,7 +33,7 @@ def gathered(
         rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
     # an id that several claim says nothing
     seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
-    overlay = RangeSet(parse_network(text) for text in [*topology["overlay"], topology["kubespan"]["subnet"]])
+    overlay = PrefixSet.of_texts([*topology["overlay"], topology["kubespan"]["subnet"]])
     found: t.Dict[t.Tuple[str, str], t.Dict[str, None]] = {}
     for host in sorted(reports):
         rows = reports[host]
@@ -48,7 +48,7 @@ def gathered(
     return {seat: sorted(texts) for seat, texts in found.items()}
 
 
-def _usable(text: t.Any, overlay: RangeSet) -> t.Optional[str]:
+def _usable(text: t.Any, overlay: PrefixSet) -> t.Optional[str]:
     try:
         endpoint = parse_addr_port(text)
     except ValueRefused:

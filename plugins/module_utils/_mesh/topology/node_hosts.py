@@ -13,8 +13,8 @@ import typing as t
 
 from ..._kilo.values import addresses as addresses_of
 from ..._plan.plan import Refusal
-from ..._values.addresses import Address, parse_network, special_kind
-from ..._values.ranges import RangeSet
+from ..._values.addresses import Address, special_kind
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..fabric.claims import label_of
 from ..fabric.node_listing import Listing
@@ -63,7 +63,7 @@ def node_hosts(
     for cluster in sorted(listings):
         listing, grant = listings[cluster], grants[cluster]
         refused.extend(listing.refused)
-        ranges = RangeSet(parse_network(text, "bad_node_cidrs") for text in grant.node_cidrs)
+        ranges = PrefixSet.of_texts(grant.node_cidrs, "bad_node_cidrs")
         rows = found.setdefault(cluster, [])
         for node_name in sorted(listing.nodes):
             node = listing.nodes[node_name]
@@ -88,7 +88,7 @@ def _check_name(name: str, cluster: str, used: t.Mapping[str, str], taken: t.Map
         raise ValueRefused("claimed_twice", "the inventory has a host {0} that is no node of {1}".format(name, cluster))
 
 
-def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: RangeSet) -> t.Optional[str]:
+def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet) -> t.Optional[str]:
     if address_type == "none":
         return None
     if address_type == "Hostname":

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The algebra of prefixes against sets of single addresses, and the kernel's form of intervals."""
+"""Sets of addresses against sets of single addresses, against netaddr, and in the kernel's form of intervals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import ipaddress
 import time
 import typing as t
 
+import netaddr
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane import set_delta
 from ansible_collections.multicluster.network.plugins.module_utils._values import prefix_sets as ranges
-from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
-from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import contains, overlaps, parse_network
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet, RangeOwners, overlapping_pairs
 from hypothesis import given, settings, strategies as st
 
 SPANS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12)), max_size=8).map(
@@ -29,6 +30,17 @@ NETWORKS = st.builds(
     lambda offset, length: ipaddress.IPv6Network(((0xFD << 120) + offset, length), strict=False),
     st.integers(0, 255),
     st.integers(120, 128),
+)
+# any network at all, IPv4-mapped ones among them
+ANYWHERE = st.one_of(
+    st.ip_addresses(v=4).flatmap(lambda address: st.integers(0, 32).map(lambda length: ipaddress.ip_network((address, length), strict=False))),
+    st.ip_addresses(v=6).flatmap(lambda address: st.integers(0, 128).map(lambda length: ipaddress.ip_network((address, length), strict=False))),
+    st.integers(0, 255).map(lambda low: ipaddress.ip_network("::ffff:10.0.0.{0}/120".format(low), strict=False)),
+)
+# few and wide ones, of which many overlap
+WIDE = st.one_of(
+    st.builds(lambda top, length: ipaddress.ip_network((top << 26, length), strict=False), st.integers(0, 63), st.integers(0, 8)),
+    st.builds(lambda top, length: ipaddress.ip_network((top << 122, length), strict=False), st.integers(0, 63), st.integers(0, 8)),
 )
 
 
@@ -59,7 +71,7 @@ def test_addresses_are_printed_as_everybody_prints_them(groups: t.List[int], add
 
 @given(st.lists(NETWORKS, max_size=8))
 def test_of_texts_is_the_union_of_their_networks(nets: t.Any) -> None:
-    assert PrefixSet.of_texts(map(str, nets)) == PrefixSet.of(nets)
+    assert PrefixSet.of_texts(map(str, nets)) == PrefixSet.of_texts(net.exploded for net in nets) == PrefixSet.of(nets)
 
 
 @settings(deadline=None, max_examples=60)
@@ -114,24 +126,70 @@ def test_a_delta_names_whole_elements() -> None:
 def test_ranges_as_nft_prints_them() -> None:
     item = PrefixSet.of(map(parse_network, ["10.50.5.0/24", "10.50.6.0/24", "10.60.6.0/24", "10.60.7.0/24", "192.0.2.1/32", "::/0"]))
     assert item.ranges(4) == ["10.50.5.0-10.50.6.255", "10.60.6.0/23", "192.0.2.1"]
-    assert item.ranges(6) == ["::/0"] and item.is_any(6) and not item.is_any(4)
+    assert item.ranges(6) == ["::/0"]
     assert ranges.address_text(6, 0xFFFF0A000001) == "::ffff:10.0.0.1"
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SPANS, min_size=1, max_size=5), SPANS)
 def test_owners(sets: t.Any, wanted: t.Any) -> None:
-    owned, held = ranges.Owned(), []
-    left = PrefixSet()
+    owned: RangeOwners[int] = RangeOwners()
+    held, left = [], PrefixSet()
     for number, spans in enumerate(sets):
         item = PrefixSet(ranges.merged(spans)) - left
         left = left | item
         owned.add(item, number)
         held.append(item)
     query = PrefixSet(ranges.merged(wanted))
-    assert owned.owners(query) == [number for number, item in enumerate(held) if item & query]
+    assert owned.owners(query) == {number for number, item in enumerate(held) if item & query}
     owned.remove(0)
-    assert owned.owners(query) == [number for number, item in enumerate(held) if number and item & query]
+    assert owned.owners(query) == {number for number, item in enumerate(held) if number and item & query}
+
+
+@given(st.lists(WIDE, max_size=20), WIDE)
+def test_who_comes_first_keeps_a_range(items: t.List[t.Any], probe: t.Any) -> None:
+    taken: t.List[t.Any] = []
+    owned: RangeOwners[str] = RangeOwners()
+    for item in items:
+        rivals = [str(other) for other in taken if overlaps(item, other)]
+        owner = owned.claim(item, str(item))
+        assert owner in rivals if rivals else owner is None
+        taken += [] if rivals else [item]
+    owner = owned.owner(probe)
+    assert (owner is None) == (not any(overlaps(probe, other) for other in taken))
+    assert owner is None or overlaps(probe, parse_network(owner))
+
+
+@given(st.lists(WIDE, max_size=20))
+def test_pairs(items: t.List[t.Any]) -> None:
+    labelled = list(zip(items, range(len(items))))
+    found = {frozenset((a[1], b[1])) for a, b in overlapping_pairs(labelled)}
+    assert found == {frozenset((i, j)) for i in range(len(items)) for j in range(i) if overlaps(items[i], items[j])}
+    assert all(contains(outer[0], inner[0]) for outer, inner in overlapping_pairs(labelled))
+    assert overlapping_pairs(labelled, lambda a, b: True) == []
+
+
+@settings(deadline=None)
+@given(st.lists(ANYWHERE | WIDE, max_size=10), st.lists(ANYWHERE | WIDE, max_size=10), ANYWHERE | WIDE)
+def test_netaddr_gives_the_same_answers(first: t.List[t.Any], second: t.List[t.Any], probe: t.Any) -> None:
+    """An independent oracle over the whole space of both families."""
+
+    def theirs(item: netaddr.IPSet) -> t.Set[t.Tuple[int, int, int]]:
+        return {(cidr.version, cidr.first, cidr.prefixlen) for cidr in item.iter_cidrs()}
+
+    def mine(item: PrefixSet) -> t.Set[t.Tuple[int, int, int]]:
+        return {(net.version, int(net.network_address), net.prefixlen) for net in map(ipaddress.ip_network, item.cidrs())}
+
+    one, two = PrefixSet.of(first), PrefixSet.of(second)
+    their_one, their_two = netaddr.IPSet(map(str, first)), netaddr.IPSet(map(str, second))
+    assert mine(one) == theirs(their_one)
+    assert mine(one | two) == theirs(their_one | their_two)
+    assert mine(one - two) == theirs(their_one - their_two)
+    assert mine(one & two) == theirs(their_one & their_two)
+    assert one.covers(probe) == (netaddr.IPNetwork(str(probe)) in their_one)
+    address = probe.network_address
+    assert (address in one) == (netaddr.IPAddress(str(address)) in their_one)
+    assert address.version == 6 or one.has_v4(int(address)) == (address in one)
 
 
 def test_a_hundred_thousand_ranges_are_fast() -> None:
