@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.pending import is_pending
 from .._plan.plan import Plan, Refusal
+from .._values.prefix_sets import PrefixSet
 from .constants import OWNER
 
 #: What is kept with a peer beside what the device is told.
@@ -70,11 +70,11 @@ def without_deferred(device: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 def lost_peers(todo: Plan, wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
     """Ids of peers that a plan removes and whose ranges nobody else takes over: a rotated key is no loss."""
-    kept: t.List[t.Any] = [ipaddress.ip_network(cidr) for peer in wanted for cidr in peer["allowed_ips"]]
+    kept = PrefixSet.of_texts(cidr for peer in wanted for cidr in peer["allowed_ips"])
     lost = []
     for change in todo.of("delete", "peer"):
-        ranges = [ipaddress.ip_network(cidr) for cidr in (change.before or {}).get("allowed_ips", ())]
-        if not all(any(r.version == k.version and r.subnet_of(k) for k in kept) for r in ranges) or not ranges:
+        ranges = PrefixSet.of_texts((change.before or {}).get("allowed_ips", ()))
+        if not ranges or ranges - kept:
             lost.append(change.id)
     return lost
 

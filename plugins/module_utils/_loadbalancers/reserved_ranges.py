@@ -7,10 +7,10 @@ Who may write a Service, or a provider, could else have a node's or a router's a
 
 from __future__ import annotations
 
-import bisect
 import typing as t
 
 from .._values.addresses import parse_address
+from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .spans import Span, address_at, parse_span
 from .static_pool import Pool
@@ -26,13 +26,7 @@ class Reserved:
     def __init__(self, own: Pool = Pool(()), labelled: t.Optional[t.Mapping[str, t.Iterable[object]]] = None) -> None:
         self._own = own
         self.labelled = {label: tuple(parse_span(text) for text in texts) for label, texts in sorted((labelled or {}).items())}
-        self._edges: t.Dict[int, t.List[t.Tuple[int, int]]] = {4: [], 6: []}
-        for span in sorted(span for spans in self.labelled.values() for span in spans):
-            rows = self._edges[span.version]
-            if rows and span.first <= rows[-1][1]:
-                rows[-1] = (rows[-1][0], max(rows[-1][1], span.last))
-            else:
-                rows.append((span.first, span.last))
+        self._all = PrefixSet.of_spans(span for spans in self.labelled.values() for span in spans)
 
     def hosts(self) -> t.List[str]:
         """The addresses in it that stand alone: no pool hands them out."""
@@ -41,11 +35,9 @@ class Reserved:
     def refuse(self, address: object, besides: t.Container[str] = ()) -> None:
         """Raise ValueRefused ``outside_grant`` for an address that is something else's. ``besides``: labels that do not count."""
         parsed = parse_address(address)
-        rows, number = self._edges[parsed.version], int(parsed)
-        index = bisect.bisect_right(rows, (number, (1 << 128) + 1)) - 1
-        if index < 0 or rows[index][1] < number:
+        if parsed not in self._all:
             return
-        single = Span(parsed.version, number, number)
+        single = Span(parsed.version, int(parsed), int(parsed))
         pooled = str(parsed) in self._own
         for label, spans in self.labelled.items():
             for span in spans if label not in besides else ():
