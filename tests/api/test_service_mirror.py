@@ -217,6 +217,23 @@ def test_hostile_sources(two):
         assert not {"externalIPs", "loadBalancerIP", "selector"} & set(grabs["spec"]) and grabs["spec"]["type"] == "ClusterIP"
 
 
+@pytest.mark.parametrize("form", ["endpoints", "slices"])
+def test_a_service_that_becomes_a_name_in_dns_keeps_its_mirror(two, form):
+    """The mirror stays, with its address and its endpoints, and the run says so by name; without the label it goes as any other."""
+    two.put("aws", service("shop", "moved"), endpoints("shop", "moved", "10.2.3.4"), piece("shop", "moved", "-x", "10.2.3.4", labels=LABEL))
+    assert two.run(mirror_as=form)["plan"]["create"] == 2
+    before = two.get("gcp", "Service", "aws-shop-73736d-moved")
+    two.drop("aws", "Service", "shop", "moved")
+    two.put("aws", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moved", "namespace": "shop", "labels": LABEL},
+                    "spec": {"type": "ExternalName", "externalName": "shop.example.org"}})  # fmt: skip
+    mark = two.mark()
+    result = two.run(mirror_as=form, max_deletes=-1)
+    assert reasons(result) == [("aws/shop/moved", "unsupported_type")] and not result["changed"] and two.writes(mark)["gcp"] == []
+    assert two.get("gcp", "Service", "aws-shop-73736d-moved") == before
+    two.drop("aws", "Service", "shop", "moved")
+    assert two.run(mirror_as=form, max_deletes=-1)["plan"]["delete"] == 2 and two.names("gcp", "Service") == []
+
+
 def test_colliding_names(two):
     definition = copy.deepcopy(DEFINITION)
     two.put("aws", namespace("2-web"))

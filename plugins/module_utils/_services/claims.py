@@ -218,8 +218,6 @@ def check_service(service: Object) -> None:
     """Raises ValueRefused ports_invalid for ports that no Service can have, and for none where some are needed."""
     spec = service.get("spec")
     ports = spec.get("ports") if isinstance(spec, dict) else None
-    if spec and (spec.get("type") == "ExternalName" or spec.get("externalName")):
-        return  # what it is is refused elsewhere
     if ports is None and isinstance(spec, dict) and spec.get("clusterIP") == "None":
         return
     if not isinstance(ports, list) or not ports or not ports_hold(ports):

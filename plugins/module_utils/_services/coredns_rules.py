@@ -14,11 +14,10 @@ import typing as t
 from .._values.ascii_text import lower
 from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
+from .names import GLOBAL_PREFIX, SEPARATOR
 
-#: Between namespace and name in a mirror's name.
-SEPARATOR = "73736d"
-#: The zone of global services and what their names begin with.
-GLOBAL_ZONE, GLOBAL_PREFIX = "global", "gl"
+#: The zone of global Services.
+GLOBAL_ZONE = "global"
 DEFAULT_DOMAIN = "cluster.local"
 #: ``_port._protocol.`` of SRV queries, or one label that names a pod.
 _LEADING = r"((?:_[\w-]+\.)?(?:[\w-]+\.)?)"

@@ -1,20 +1,29 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Global Services: one Service for all clusters that export the same namespace and name (semaphore 4.6). Pure."""
+"""Global Services: one Service for all clusters that export the same namespace and name, and copies of their slices (semaphore 4.6, 4.7). Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .mirror_services import Manifest, Object, copied_ports, is_headless, service_manifest
-from .names import global_name
+from .._values.refused import ValueRefused
+from .endpoints import Group, endpoint_manifest
+from .mirror_services import Manifest, Object, copied_ports, is_headless, labels_of, service_manifest
+from .names import global_name, global_slice_name
+from .slices import MANAGED_BY, SERVICE_NAME
 
 GLOBAL, CLUSTERS = "global-svc", "global-svc-clusters"
 HINTS, TOPOLOGY_MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
+MIRRORED_SLICE, CLUSTER_LABEL = "mirrored-endpoint-slice", "mirror-endpointslice-sync-name"
+#: As the original writes it.
+MANAGED_BY_SEMAPHORE = "semaphore-service-mirror"
+DEFAULT_ZONES, REMOTE_ZONE = ("local",), "remote"
+#: Kubernetes allows so many zone hints per endpoint.
+MOST_ZONES = 8
 
 
-class Member(t.NamedTuple):
-    """What one cluster exports: ports, headlessness, and whether its Service asks for local-first routing."""
+class ExportingCluster(t.NamedTuple):
+    """What one cluster exports under a name: ports, headlessness, and whether its Service asks for local-first routing."""
 
     cluster: str
     ports: t.List[Manifest]
@@ -36,31 +45,24 @@ class Aggregate(t.NamedTuple):
     ports_differ: t.List[str]
 
 
-def global_labels() -> t.Dict[str, str]:
-    """The label by which a global Service is known."""
-    return {GLOBAL: "true"}
-
-
-def member_of(cluster: str, service: Object, opted_in: bool) -> Member:
+def exporting_cluster(cluster: str, service: Object, opted_in: bool) -> ExportingCluster:
     """What a cluster's Service exports."""
-    return Member(cluster, copied_ports(service), is_headless(service), opted_in)
+    return ExportingCluster(cluster, copied_ports(service), is_headless(service), opted_in)
 
 
-def aggregate(namespace: str, name: str, members: t.Sequence[Member]) -> t.Optional[Aggregate]:
-    """One Service of all members, the first of which decides; None without any."""
-    if not members:
-        return None
-    first = members[0]
-    fitting = [member for member in members if member.headless == first.headless]
+def aggregate(namespace: str, name: str, exporting: t.Sequence[ExportingCluster]) -> Aggregate:
+    """One Service of all clusters that export it, the first of which decides."""
+    first = exporting[0]
+    fitting = [one for one in exporting if one.headless == first.headless]
     return Aggregate(
         namespace,
         name,
-        sorted(member.cluster for member in fitting),
+        sorted(one.cluster for one in fitting),
         first.ports,
         first.headless,
         first.opted_in,
-        sorted(member.cluster for member in members if member.headless != first.headless),
-        sorted(member.cluster for member in fitting if _comparable(member.ports) != _comparable(first.ports)),
+        sorted(one.cluster for one in exporting if one.headless != first.headless),
+        sorted(one.cluster for one in fitting if _comparable(one.ports) != _comparable(first.ports)),
     )
 
 
@@ -68,9 +70,9 @@ def _comparable(ports: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
     return sorted(repr(sorted(dict({"protocol": "TCP", "name": ""}, **port).items(), key=str)) for port in ports)
 
 
-def precedence(members: t.Iterable[Member], local: str) -> t.List[Member]:
+def precedence(exporting: t.Iterable[ExportingCluster], local: str) -> t.List[ExportingCluster]:
     """Who decides, as seen from one cluster: itself if it exports the Service, else the first by name."""
-    return sorted(members, key=lambda member: (member.cluster != local, member.cluster))
+    return sorted(exporting, key=lambda one: (one.cluster != local, one.cluster))
 
 
 def annotations_of(found: Aggregate, topology_mode: bool = False) -> t.Dict[str, str]:
@@ -89,7 +91,7 @@ def global_service(found: Aggregate, namespace: str, topology_mode: bool = False
     if found.headless:
         spec["clusterIP"] = "None"
     name = global_name(found.namespace, found.name).checked()
-    return service_manifest(name, namespace, global_labels(), spec, annotations_of(found, topology_mode))
+    return service_manifest(name, namespace, {GLOBAL: "true"}, spec, annotations_of(found, topology_mode))
 
 
 def clusters_of(service: Object) -> t.List[str]:
@@ -97,3 +99,67 @@ def clusters_of(service: Object) -> t.List[str]:
     annotations = service["metadata"].get("annotations")
     text = annotations.get(CLUSTERS) if isinstance(annotations, dict) else None
     return [name for name in text.split(",") if name] if isinstance(text, str) else []
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+
+
+def check_zones(zones: t.Sequence[str]) -> None:
+    """Raises ValueRefused too_many_zones: an endpoint can carry no more hints."""
+    if len(zones) > MOST_ZONES:
+        raise ValueRefused("too_many_zones", "{0} zones; an endpoint takes hints for {1} at most".format(len(zones), MOST_ZONES))
+
+
+def slice_labels(cluster: str, namespace: str, service: str) -> t.Dict[str, str]:
+    """The labels of a copy."""
+    return {
+        MIRRORED_SLICE: "true",
+        CLUSTER_LABEL: cluster,
+        SERVICE_NAME: global_name(namespace, service).name,
+        MANAGED_BY: MANAGED_BY_SEMAPHORE,
+    }
+
+
+def service_of(remote: Object) -> str:
+    """The Service that a slice belongs to. Raises ValueRefused missing_service_name_label."""
+    name = labels_of(remote).get(SERVICE_NAME)
+    if not name:
+        raise ValueRefused("missing_service_name_label", "the slice has no label {0}".format(SERVICE_NAME))
+    return name
+
+
+def global_slice(
+    remote: Object,
+    group: Group,
+    cluster: str,
+    is_local: bool,
+    zones: t.Sequence[str],
+    opted_in: bool,
+    namespace: str,
+    version: str = "discovery.k8s.io/v1",
+) -> Manifest:
+    """The copy of one slice; ``group`` is what of it may be copied. Raises ValueRefused.
+
+    Hints make nodes keep to their zone whatever the annotation of the Service says, so without opting in there are none.
+    """
+    check_zones(zones)
+    meta = remote["metadata"]
+    name = global_slice_name(meta["name"]).checked()
+    labels = slice_labels(cluster, meta["namespace"], service_of(remote))
+    hints = list(zones) if is_local else [REMOTE_ZONE]
+    endpoints = []
+    for endpoint in group.endpoints:
+        if opted_in and not is_local:
+            endpoint = endpoint._replace(zone=REMOTE_ZONE)
+        made = endpoint_manifest(endpoint, version)
+        if opted_in and not version.endswith("/v1beta1"):
+            made["hints"] = {"forZones": [{"name": zone} for zone in hints]}
+        endpoints.append(made)
+    return {
+        "apiVersion": version,
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": remote["addressType"],
+        "endpoints": endpoints,
+        "ports": [dict(port) for port in group.ports],
+    }

@@ -10,15 +10,15 @@ from .._plan.object_plan import Key, Write
 from .._plan.plan import Plan
 from .bundles import Bundle, Objects, global_bundles, mirror_bundles
 from .endpoints import aligned, not_ready
-from .global_services import clusters_of
-from .global_slices import CLUSTER_LABEL
+from .exports import Exports, Listed, Options
+from .global_services import CLUSTER_LABEL, clusters_of
 from .mirror_services import PREFIX_LABEL, Manifest, Object, has_selector, is_mirror, labels_of, may_adopt, must_recreate
 from .mirror_writes import Settled, owned, plan_release, plan_writes
-from .offers import Listed, Offers, Options
+from .names import mirror_name
 from .slices import SERVICE_NAME
 from .sweeps import MARKS, MIRROR, Scope, mark_of, marked, stale
 
-_NO_WORDS: t.FrozenSet[str] = frozenset()
+_NO_REASONS: t.FrozenSet[str] = frozenset()
 
 
 def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
@@ -36,7 +36,7 @@ def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
 def plan_cluster(
     local: str,
     here: Listed,
-    offers: t.Mapping[str, Offers],
+    exports: t.Mapping[str, Exports],
     unreachable: t.Collection[str],
     options: Options,
     manager: str,
@@ -45,7 +45,7 @@ def plan_cluster(
 ) -> t.Tuple[Plan, t.List[Write]]:
     """The writes of one cluster.
 
-    offers: of every source that was listed completely. unreachable: sources whose outage counts (after its grace time).
+    exports: of every source that was listed completely. unreachable: sources whose outage counts (after its grace time).
     sources: clusters whose mirrors this run speaks about (default: all of options.prefixes); others are left alone. Global
     services are always those of all clusters, and one goes only when every cluster was listed.
     state: ``absent`` removes what came from ``sources``, and global Services when these are all clusters.
@@ -56,19 +56,21 @@ def plan_cluster(
     taking_part = set(options.prefixes) if state == "present" else speaking
     wanted: t.List[Bundle] = []
     if state == "present":
-        given = {name: offers[name] for name in offers if name in speaking}
+        given = {name: exports[name] for name in exports if name in speaking}
         wanted, refused = mirror_bundles(local, here, objects, given, options)
         plan.refused.extend(refused)
-        shared = {name: offers[name] for name in offers if name in taking_part}
+        shared = {name: exports[name] for name in exports if name in taking_part}
         more, refused = global_bundles(local, here, objects, shared, options)
         plan.refused.extend(refused)
-        missing = taking_part - set(offers)
+        missing = taking_part - set(exports)
         wanted += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
     mine = _mine(objects, manager)
     settled = _settle(plan, wanted, objects, mine, options.adopt)
+    if state == "present":
+        settled.keep.update(_skipped(objects, given, options))
     if state == "present" and options.on_unreachable != "keep":
         settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, mine))
-    unwanted, refused = stale(Scope(local, offers, speaking, taking_part, options, mine, state), objects, settled)
+    unwanted, refused = stale(Scope(local, exports, speaking, taking_part, options, mine, state), objects, settled)
     plan.refused.extend(refused)
     part, writes = plan_writes(local, settled, objects, sorted({*unwanted, *_selected(objects, settled)}), manager)
     return plan.extend(part), writes
@@ -103,7 +105,7 @@ def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
     """Endpoints that Kubernetes made for a selector which somebody put on a mirror: local ones, which stay there when the selector goes."""
     names = {
         key.name for key, manifest in settled.manifests.items()
-        if key.kind == "Service" and key not in settled.ghosts and has_selector(objects.get(key)) and not has_selector(manifest)
+        if key.kind == "Service" and key not in settled.recreate and has_selector(objects.get(key)) and not has_selector(manifest)
     }  # fmt: skip
     for key, obj in objects.items() if names else ():
         of = key.name if key.kind == "Endpoints" else labels_of(obj).get(SERVICE_NAME) if key.kind == "EndpointSlice" else None
@@ -113,6 +115,18 @@ def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
 
 def _sliced(key: Key, objects: Objects, sliced: t.Collection[str]) -> bool:
     return labels_of(objects[key]).get(SERVICE_NAME, key.name) in sliced
+
+
+def _skipped(objects: Objects, exports: t.Mapping[str, Exports], options: Options) -> t.Iterator[Key]:
+    """What there is of mirrors whose Services cannot be mirrored any more: it stays as it is until somebody decides."""
+    names = {
+        (options.prefixes[source], mirror_name(options.prefixes[source], key[0], name).name)
+        for source, one in exports.items() for key, name in one.skipped.items()
+    }  # fmt: skip
+    for key, obj in objects.items() if names else ():
+        labels = labels_of(obj)
+        if (labels.get(PREFIX_LABEL), labels.get(SERVICE_NAME, key.name)) in names:
+            yield key
 
 
 def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bool:
@@ -133,11 +147,11 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
         foreign = sorted([key for key in found if key not in mine])
-        words = {_reason(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_WORDS
-        if foreign and not (adopt and words == {"adoptable"}):
+        reasons = {_reason(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_REASONS
+        if foreign and not (adopt and reasons == {"adoptable"}):
             settled.keep.update(bundle.manifests)
             name = "{0} {1}".format(foreign[0].kind, foreign[0].short)
-            if words == {"adoptable"}:
+            if reasons == {"adoptable"}:
                 plan.refuse(bundle.label, "adoptable", "{0} is the original program's; set adopt to take it over".format(name))
             else:
                 plan.refuse(bundle.label, "not_ours", "{0} exists and is not ours; it is left alone".format(name))
@@ -148,11 +162,11 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
             actual = objects.get(key)
             if actual is not None and key.kind == "Service" and must_recreate(manifest, actual):
                 # Kubernetes takes Endpoints away with their Service, some time later
-                settled.ghosts.update(other for other in found if other.kind in ("Service", "Endpoints"))
+                settled.recreate.update(other for other in found if other.kind in ("Service", "Endpoints"))
             elif actual is not None and key.kind == "EndpointSlice" and actual.get("addressType") != manifest["addressType"]:
-                settled.ghosts.add(key)
+                settled.recreate.add(key)
             settled.manifests[key] = aligned(manifest, actual) if key.kind == "Endpoints" else manifest
-    return settled._replace(adopted=settled.adopted - settled.ghosts)
+    return settled._replace(adopted=settled.adopted - settled.recreate)
 
 
 def _reason(key: Key, actual: Object, manifest: Manifest) -> str:

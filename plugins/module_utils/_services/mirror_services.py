@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.refused import ValueRefused
 from .names import mirror_name
 
 Object = t.Mapping[str, t.Any]
@@ -46,6 +45,11 @@ def is_headless(service: Object) -> bool:
     return _spec(service).get("clusterIP") == "None"
 
 
+def is_external_name(service: Object) -> bool:
+    """True for a Service that is a name in DNS and has no endpoints."""
+    return _spec(service).get("type") == "ExternalName" or bool(_spec(service).get("externalName"))
+
+
 def has_selector(service: t.Optional[Object]) -> bool:
     """True for a Service whose endpoints Kubernetes itself looks for."""
     return service is not None and bool(_spec(service).get("selector"))
@@ -62,34 +66,23 @@ def copied_ports(service: Object) -> t.List[Manifest]:
     return [{field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in ports]
 
 
-def mirror_service(
-    prefix: str, namespace: str, remote: Object, session_affinity: bool = True
-) -> Manifest:
-    """The local Service of a remote one. Raises ValueRefused unsupported_type, name_too_long, name_invalid.
+def mirror_service(prefix: str, namespace: str, remote: Object, session_affinity: bool = True) -> Manifest:
+    """The local Service of a remote one. Raises ValueRefused name_too_long, name_invalid.
 
     Nothing is copied but ports, headlessness and (unless switched off) session affinity: other fields steer traffic or
     controllers of the cluster that they land in.
     """
-    spec = _spec(remote)
-    meta = remote["metadata"]
-    if spec.get("type") == "ExternalName" or spec.get("externalName"):
-        raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints to mirror")
-    name = mirror_name(prefix, meta["namespace"], meta["name"]).checked()
-    return service_manifest(name, namespace, mirror_labels(prefix), service_spec(remote, session_affinity))
-
-
-def service_spec(remote: Object, session_affinity: bool = True) -> Manifest:
-    """The copied part of a Service's specification."""
-    spec = _spec(remote)
+    spec, meta = _spec(remote), remote["metadata"]
     wanted: Manifest = {"ports": copied_ports(remote)}
     if is_headless(remote):
         wanted["clusterIP"] = "None"
     if session_affinity and spec.get("sessionAffinity") == "ClientIP":
         wanted["sessionAffinity"] = "ClientIP"
-        seconds = spec.get("sessionAffinityConfig")
-        if isinstance(seconds, dict):
-            wanted["sessionAffinityConfig"] = seconds
-    return wanted
+        config = spec.get("sessionAffinityConfig")
+        if isinstance(config, dict):
+            wanted["sessionAffinityConfig"] = config
+    name = mirror_name(prefix, meta["namespace"], meta["name"]).checked()
+    return service_manifest(name, namespace, mirror_labels(prefix), wanted)
 
 
 def service_manifest(

@@ -10,8 +10,7 @@ from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours, owned_tree
 from .._plan.plan import DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, surplus
-from .global_services import GLOBAL
-from .global_slices import MIRRORED_SLICE
+from .global_services import GLOBAL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, Manifest, Object
 
 #: What others need comes first, when things are made and the other way round when they go.
@@ -25,13 +24,13 @@ _APART = frozenset(("apiVersion", "kind", "metadata"))
 class Settled(t.NamedTuple):
     """What may be written, once it is clear whose every object is.
 
-    ``manifests``: what should be there. ``keep``: keys that are left alone. ``ghosts``: keys that are deleted before they are
-    made anew. ``adopted``: keys of the original program's objects that are taken over.
+    ``manifests``: what should be there. ``keep``: keys that are left alone. ``recreate``: keys that are deleted before they
+    are made anew. ``adopted``: keys of the original program's objects that are taken over.
     """
 
     manifests: t.Dict[Key, Manifest]
     keep: t.Set[Key]
-    ghosts: t.Set[Key]
+    recreate: t.Set[Key]
     adopted: t.Set[Key]
 
 
@@ -51,8 +50,8 @@ def plan_writes(
 ) -> t.Tuple[Plan, t.List[Write]]:
     """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
     plan = Plan()
-    ghosts, adopted = settled.ghosts, settled.adopted
-    there = {key: obj for key, obj in objects.items() if key not in ghosts} if ghosts else objects
+    recreate, adopted = settled.recreate, settled.adopted
+    there = {key: obj for key, obj in objects.items() if key not in recreate} if recreate else objects
     todo = {
         key: manifest
         for key, manifest in settled.manifests.items()
@@ -66,7 +65,7 @@ def plan_writes(
     # a name that was free when it was looked at is not taken by force
     writes = [write._replace(force=False) if write.uid is None else write for write in writes]
     writes.sort(key=_making)
-    writes = _deletes(local, objects, ghosts, manager) + writes + _deletes(local, objects, stale, manager)
+    writes = _deletes(local, objects, recreate, manager) + writes + _deletes(local, objects, stale, manager)
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 

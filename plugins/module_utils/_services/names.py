@@ -10,11 +10,17 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 
+#: Names of global Services begin with it.
 GLOBAL_PREFIX = "gl"
 _SERVICE_LENGTH, _OBJECT_LENGTH = 63, 253
 _SERVICE = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?\Z")
+_PREFIX = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+
+
+#: Whatever claims a name; sources have an order.
+Source = t.TypeVar("Source", bound=t.Tuple[t.Any, ...])
 
 
 class Name(t.NamedTuple):
@@ -85,14 +91,27 @@ def _service_name(text: str, parts_valid: bool) -> Name:
     return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
 
 
-def collisions(named: t.Iterable[t.Tuple[str, t.Any]]) -> t.Dict[str, t.List[t.Any]]:
+def collisions(named: t.Iterable[t.Tuple[str, Source]]) -> t.Dict[str, t.List[Source]]:
     """{name: [sources, sorted]} of every name that two or more different sources share."""
-    by_name: t.Dict[str, t.Set[t.Any]] = {}
+    by_name: t.Dict[str, t.Set[Source]] = {}
     for name, source in named:
         by_name.setdefault(name, set()).add(source)
     return {name: sorted(sources) for name, sources in sorted(by_name.items()) if len(sources) > 1}
 
 
-def keeper(sources: t.Sequence[t.Any], live: t.Callable[[t.Any], bool]) -> t.Any:
+def keeper(sources: t.Sequence[Source], live: t.Sequence[Source]) -> Source:
     """Who keeps a shared name: the live holder, else the first in sorted order (decision 39)."""
-    return next((source for source in sources if live(source)), sources[0])
+    return (live or sources)[0]
+
+
+def check_prefixes(prefixes: t.Iterable[str]) -> None:
+    """Raises ValueRefused for a prefix that makes no names, or the same names as another cluster's."""
+    seen: t.Set[str] = set()
+    for prefix in prefixes:
+        if prefix == GLOBAL_PREFIX:
+            raise ValueRefused("reserved_service_prefix", "prefix gl is taken by the names of global services")
+        if prefix and not _PREFIX.match(prefix):
+            raise ValueRefused("service_prefix_invalid", "prefix {0} is not a label that a Service's name can begin with".format(quoted(prefix)))
+        if prefix and prefix in seen:
+            raise ValueRefused("duplicate_service_prefix", "two remotes have prefix {0} and would delete each other's mirrors".format(quoted(prefix)))
+        seen.add(prefix)

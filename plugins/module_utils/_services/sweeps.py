@@ -12,11 +12,10 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key
 from .._plan.plan import Refusal
-from .global_services import GLOBAL
-from .global_slices import CLUSTER_LABEL, MIRRORED_SLICE
+from .exports import Exports, Options
+from .global_services import CLUSTER_LABEL, GLOBAL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
 from .mirror_writes import Settled
-from .offers import Offers, Options
 from .slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME
 
 #: The labels by which our objects, and the original program's, are known.
@@ -42,11 +41,11 @@ class Scope(t.NamedTuple):
     """What a run speaks of in one cluster.
 
     ``speaking``: clusters whose mirrors it is about. ``taking_part``: those whose Services make up the global ones.
-    ``offers``: of those that were listed completely. ``mine``: what there is of ours. ``state``: present, absent or released.
+    ``exports``: of those that were listed completely. ``mine``: what there is of ours. ``state``: present, absent or released.
     """
 
     local: str
-    offers: t.Mapping[str, Offers]
+    exports: t.Mapping[str, Exports]
     speaking: t.Collection[str]
     taking_part: t.Collection[str]
     options: Options
@@ -69,12 +68,12 @@ class Scope(t.NamedTuple):
         what, options = mark[0], self.options
         if what == SHARED:
             spoken = self.present or set(self.speaking) >= set(options.prefixes)
-            known = set(self.taking_part) <= set(self.offers)
+            known = set(self.taking_part) <= set(self.exports)
         else:
             left = source not in options.prefixes
             spoken = left or source in (self.speaking if what == MIRROR else self.taking_part)
             # a cluster has no mirrors of itself
-            known = left or source in self.offers or (what == MIRROR and source == self.local)
+            known = left or source in self.exports or (what == MIRROR and source == self.local)
         sweep = options.sweep_slices if what == SLICE else options.sweep_services
         return spoken and sweep and (known or not self.present)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_config
+from ansible_collections.multicluster.network.plugins.module_utils._services import global_services
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from . import semaphore_dns_policy, semaphore_mesh, semaphore_services
 
@@ -17,9 +18,12 @@ Answer = t.Dict[str, t.Any]
 
 
 def zones(data: Input) -> Answer:
-    given = data.get("zones") or list(mirror_config.DEFAULT_ZONES)
-    found = next(mirror_config.zone_problems(given), None)
-    return {"ok": found is None, "error": found.reason if found else None, "zones": given}
+    given = data.get("zones") or list(global_services.DEFAULT_ZONES)
+    try:
+        global_services.check_zones(given)
+    except ValueRefused as error:
+        return {"ok": False, "error": error.reason, "zones": given}
+    return {"ok": True, "error": None, "zones": given}
 
 
 prepare = semaphore_dns_policy.prepare

@@ -4,7 +4,7 @@
 
 """Semaphore's vectors: names, mirrors and global services, through what a run of the service mirror plans.
 
-Every vector becomes lists of clusters, from which read_offers and plan_cluster make the writes; the answer is what these leave behind.
+Every vector becomes lists of clusters, from which read_exports and plan_cluster make the writes; the answer is what these leave behind.
 Set, and why: ``endpoint_fields: all`` and ``max_deletes: -1``, since the original copies everything and knows no budget; ``adopt`` for
 Endpoints and slices, which the original overwrites whoever made them. Services without our labels it changes without ever labelling them,
 which no option of ours does: they are left alone. What local objects own by labels counts as applied by us. Addresses are not checked:
@@ -19,7 +19,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import surplus
-from ansible_collections.multicluster.network.plugins.module_utils._services import claims, mirror_services, names, offers
+from ansible_collections.multicluster.network.plugins.module_utils._services import claims, exports, mirror_services, names
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import objects_of, plan_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._services.sweeps import EVERYBODY, mark_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -65,7 +65,7 @@ def global_slice(data: Input) -> Answer:
 def _colliding(named: t.List[t.Tuple[str, t.Tuple[str, str, str]]], first: str) -> Answer:
     found = names.collisions(named)
     rows = {name: [dict(zip((first, "namespace", "name"), source)) for source in sources] for name, sources in found.items()}
-    kept = {name: dict(zip((first, "namespace", "name"), names.keeper(sources, lambda source: False))) for name, sources in found.items()}
+    kept = {name: dict(zip((first, "namespace", "name"), names.keeper(sources, []))) for name, sources in found.items()}
     return {"collisions": [{"name": name, "sources": rows[name], "kept": kept[name]} for name in found]}
 
 
@@ -101,7 +101,7 @@ class World:
 
     def __init__(self, namespace: str, local: str = HERE, **options: t.Any) -> None:
         self.local, self.objects = local, t.cast(Objects, {})
-        self.sources: t.Dict[str, t.Optional[offers.Listed]] = {}
+        self.sources: t.Dict[str, t.Optional[exports.Listed]] = {}
         self._options, self.namespace, self._marks = options, namespace, t.cast(t.Set[str], set())
         self.plan, self.writes = Plan(), t.cast(t.List[Write], [])
 
@@ -127,13 +127,13 @@ class World:
         prefixes = dict({name: name for name in (self.local, *self.sources)}, **self._options.get("prefixes") or {})
         # whose else objects are there: clusters that the inventory has and of which this vector says nothing
         given["prefixes"] = dict(prefixes, **{mark: mark for mark in self._marks - set(prefixes.values()) - {EVERYBODY}})
-        options = offers.Options(self.namespace, **given)
+        options = exports.Options(self.namespace, **given)
         guard = _Open({name: {} for name in self.sources})
-        found = {name: offers.read_offers(name, listed, options, guard) for name, listed in self.sources.items() if listed is not None}
+        found = {name: exports.read_exports(name, listed, options, guard) for name, listed in self.sources.items() if listed is not None}
         if self.local not in self.sources:
-            found[self.local] = offers.Offers({}, {}, [], [])
+            found[self.local] = exports.Exports({}, {}, [], {}, [])
         here = {kind: [obj for key, obj in self.objects.items() if key.kind == kind] for kind in ("Service", "Endpoints", "EndpointSlice")}
-        listed = offers.Listed(here["Service"], here["Endpoints"], here["EndpointSlice"], offers.ENDPOINTS, VERSION)
+        listed = exports.Listed(here["Service"], here["Endpoints"], here["EndpointSlice"], exports.ENDPOINTS, VERSION)
         self.plan, self.writes = plan_cluster(self.local, listed, found, [], options, MANAGER)
         for one in found.values():
             self.plan.refused.extend(one.refused)
@@ -177,8 +177,8 @@ def _applied(before: t.Optional[Input], manifest: Input) -> Answer:
     return dict(made, metadata=dict(meta, **{key: value for key, value in manifest["metadata"].items() if key != "labels"}))
 
 
-def _listed(services: t.Iterable[Input] = (), endpoints: t.Iterable[Input] = (), slices: t.Iterable[Input] = ()) -> offers.Listed:
-    return offers.Listed(list(services), list(endpoints), list(slices), offers.ENDPOINTS, VERSION)
+def _listed(services: t.Iterable[Input] = (), endpoints: t.Iterable[Input] = (), slices: t.Iterable[Input] = ()) -> exports.Listed:
+    return exports.Listed(list(services), list(endpoints), list(slices), exports.ENDPOINTS, VERSION)
 
 
 def _service(namespace: str, name: str, headless: bool = False, ports: t.Any = None, labels: t.Optional[Input] = None) -> Answer:

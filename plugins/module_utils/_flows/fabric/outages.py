@@ -10,7 +10,10 @@ import typing as t
 from ..._kubernetes.client import segment
 from ..._kubernetes.clusters import Clusters
 from ..._plan.object_plan import Key, Read, Write, plan_objects
-from ..._services.outage import OUTAGES, judge, outage_record, read_record, record_name
+from ..._values.ascii_text import is_digits
+
+#: Reasons why a list failed that speak of the source's health; a refused credential does not.
+OUTAGES = ("unreachable", "timed_out", "server_busy")
 
 
 def silent(clusters: Clusters) -> t.Set[str]:
@@ -42,7 +45,7 @@ def counting(
     """
     if not grace:
         return {name: (set() if forget else failed - {name}, []) for name in here}
-    label = record_name(memory.what, memory.fabric)
+    label = "{0}-outages-{1}".format(memory.what, memory.fabric)
     path = "/api/v1/namespaces/{0}/configmaps".format(segment(memory.namespace))
     found = clusters.read("list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here)
     now = int(time.time())
@@ -58,3 +61,36 @@ def counting(
         unused, writes = plan_objects(name, wanted, read, memory.manager, state="present" if since else "absent")
         made[name] = (counts, writes)
     return made
+
+
+def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> t.Dict[str, t.Any]:
+    """The ConfigMap: cluster -> seconds since 1970 at which it was first found unreachable."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {cluster: str(since[cluster]) for cluster in sorted(since)},
+    }
+
+
+def read_record(obj: t.Any) -> t.Dict[str, int]:
+    """The inverse; what is no time is left out."""
+    data = obj.get("data") if isinstance(obj, dict) else None
+    found = {}
+    for name, text in (data if isinstance(data, dict) else {}).items():
+        if isinstance(text, str) and is_digits(text) and len(text) < 12:
+            found[name] = int(text)
+    return found
+
+
+def judge(
+    known: t.Mapping[str, int], failed: t.Collection[str], listed: t.Collection[str], now: int, grace: float
+) -> t.Tuple[t.Set[str], t.Dict[str, int]]:
+    """(sources whose outage counts now, what to remember).
+
+    A time in the future, from a controller whose clock is ahead, starts anew.
+    """
+    since = {name: begun for name, begun in known.items() if name not in listed}
+    for name in failed:
+        since[name] = min(since.get(name, now), now)
+    return {name for name in failed if now - since[name] >= grace}, since

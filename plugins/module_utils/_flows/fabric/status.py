@@ -16,7 +16,7 @@ from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
 from ..._plan.objects import field_manager
 from ..._policy.targets import TARGETS
-from ..._services.global_slices import MIRRORED_SLICE
+from ..._services.global_services import MIRRORED_SLICE
 from ..._services.mirror_services import MIRRORED
 from ..._status import blame, page, prometheus
 from ..._status.cluster import describe

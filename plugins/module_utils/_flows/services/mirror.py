@@ -14,11 +14,12 @@ from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, 
 from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
-from ..._services.choices import PREFIX as CHOICE_PREFIX
 from ..._services.claims import Guard
-from ..._services.mirror_config import DEFAULT_ZONES, prefix_problems, zone_problems
+from ..._services.exports import ENDPOINTS, SLICES, Exports, Listed, Options, api_servers, read_exports
+from ..._services.global_services import DEFAULT_ZONES, check_zones
 from ..._services.mirror_plan import plan_cluster, release_cluster
-from ..._services.offers import ENDPOINTS, SLICES, Listed, Offers, Options, api_servers, read_offers
+from ..._services.names import check_prefixes
+from ..._services.service_annotations import PREFIX as CHOICE_PREFIX
 from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as SLICES_OF_OURS
 from ..._services.sweeps import MARKS
 from ..._values.gc_pause import gc_paused
@@ -52,21 +53,21 @@ def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str,
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     sources, destinations = chosen(request, fabric, clusters)
     listed = gather(clusters, request, options, sources, destinations)
-    offers = offered(clusters, fabric, listed, options, request)
-    whole, writes = plan(clusters, request, listed, offers, options, manager, sources, destinations)
+    exports = read_all_exports(clusters, fabric, listed, options, request)
+    whole, writes = plan(clusters, request, listed, exports, options, manager, sources, destinations)
     whole.refused = sorted(set(whole.refused))
     if request.get("state") == "released":
         done = whole if check else hand_back(clusters, whole, writes, manager)
     else:
         done = write(clusters, request, listed, whole, writes, options.namespace, manager, check)
-    idle = {name: without_endpoints(offers[name]) for name in sorted(sources) if name in offers}
+    idle = {name: without_endpoints(exports[name]) for name in sorted(sources) if name in exports}
     result = done.result()
     result.update(
         sources={
             name: {
                 "listed": name in listed,
-                "mirrors": len(offers[name].mirrors) if name in offers else 0,
-                "global": len(offers[name].members) if name in offers else 0,
+                "mirrors": len(exports[name].mirrors) if name in exports else 0,
+                "global": len(exports[name].shared) if name in exports else 0,
                 "without_endpoints": len(idle.get(name, ())),
             }
             for name in sorted(sources)
@@ -104,11 +105,9 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         for name in given:
             if name not in fabric.clusters:
                 raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
-    problem = next(prefix_problems([{"servicePrefix": prefixes[name], "name": name} for name in sorted(prefixes)]), None)
+    check_prefixes(prefixes[name] for name in sorted(prefixes))
     for name in sorted(zones):
-        problem = problem or next(zone_problems(zones[name]), None)
-    if problem:
-        raise ValueRefused(problem.reason, problem.message)
+        check_zones(zones[name])
     selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
     if not selector and not shared and request.get("state", "present") == "present":
         raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
@@ -223,20 +222,20 @@ def _list(client: Client, base: str, plural: str, namespace: t.Optional[str], la
     return client.list("{0}{1}/{2}".format(base, place, plural), label_selector=labels).items
 
 
-def offered(
+def read_all_exports(
     clusters: Clusters, fabric: Fabric, listed: t.Mapping[str, Listed], options: Options, request: t.Mapping[str, t.Any]
 ) -> t.Dict[str, t.Any]:
-    """What each listed cluster offers, of which everything holds."""
+    """What each listed cluster exports, of which everything holds."""
     own = {name: api_servers(one) for name, one in listed.items()}
     guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
     if request.get("state", "present") != "present":
         return {}
-    return {name: read_offers(name, listed[name], options, guard) for name in sorted(listed)}
+    return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed)}
 
 
-def without_endpoints(offers: Offers) -> t.List[str]:
+def without_endpoints(exports: Exports) -> t.List[str]:
     """Services that are mirrored and that nothing stands behind: their mirrors have an address that answers nobody."""
-    return ["/".join(key) for key, offer in sorted(offers.mirrors.items()) if not any(group.endpoints for group in offer.groups or ())]
+    return ["/".join(key) for key, export in sorted(exports.mirrors.items()) if not any(group.endpoints for group in export.groups or ())]
 
 
 def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
@@ -257,7 +256,7 @@ def plan(
     clusters: Clusters,
     request: t.Mapping[str, t.Any],
     listed: t.Mapping[str, Listed],
-    offers: t.Mapping[str, t.Any],
+    exports: t.Mapping[str, t.Any],
     options: Options,
     manager: str,
     sources: t.Collection[str],
@@ -273,13 +272,13 @@ def plan(
                 whole.extend(part)
         return whole, writes
     for name in sorted(sources):
-        if name in offers:
-            whole.refused.extend(offers[name].refused)
+        if name in exports:
+            whole.refused.extend(exports[name].refused)
     here = [name for name in sorted(destinations) if name in listed]
     outages = _outages(clusters, request, listed, options, manager, here) if options.on_unreachable != "keep" else {}
     for name in here:
         unreachable, record = outages.get(name, (set(), []))
-        part, writes[name] = plan_cluster(name, listed[name], offers, unreachable, options, manager, sources, state)
+        part, writes[name] = plan_cluster(name, listed[name], exports, unreachable, options, manager, sources, state)
         writes[name] = writes[name] + record
         part.changes.extend(write.change for write in record)
         whole.extend(part)

@@ -16,8 +16,8 @@ from ..._kubernetes.objects import WRITES, apply_writes
 from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US
 from ..._plan.plan import CREATE, Change, Plan
+from ..._services.exports import Listed
 from ..._services.mirror_writes import recreated
-from ..._services.offers import Listed
 from ..fabric import cluster_objects
 
 _PATHS = {"Service": "services", "Endpoints": "endpoints", "EndpointSlice": "endpointslices"}

@@ -11,10 +11,10 @@ import copy
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.filter.mirror_name import mirror_name
-from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_slices, slices
+from ansible_collections.multicluster.network.plugins.module_utils._services import endpoints, global_services, slices
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
+from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Exports, Listed, Options, read_exports
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
-from ansible_collections.multicluster.network.plugins.module_utils._services.offers import Listed, Offers, Options, read_offers
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
 from hypothesis import given, strategies as st
@@ -45,9 +45,9 @@ def planned(source, here, session_affinity=True, prefix="aws"):
             owned = {"f:metadata": {"f:labels": {"f:mirrored-svc": {}}}, "f:spec": {"f:ports": {}}}
             obj["metadata"]["managedFields"] = [{"manager": MANAGER, "operation": "Apply", "fieldsV1": owned}]
     listed = Listed([] if source is None else [source], [], [], "endpoints", None)
-    offers = {"aws": read_offers("aws", listed, given_options, Guard({})), "gcp": Offers({}, {}, [], [])}
-    plan, writes = plan_cluster("gcp", Listed(objects, [], [], "endpoints", None), offers, [], given_options, MANAGER)
-    words = [refusal.reason for refusal in plan.refused + offers["aws"].refused]
+    exports = {"aws": read_exports("aws", listed, given_options, Guard({})), "gcp": Exports({}, {}, [], {}, [])}
+    plan, writes = plan_cluster("gcp", Listed(objects, [], [], "endpoints", None), exports, [], given_options, MANAGER)
+    words = [refusal.reason for refusal in plan.refused + exports["aws"].refused]
     return [write.change.action for write in writes], words, writes[-1].manifest if writes else None
 
 
@@ -75,6 +75,8 @@ AFFINITY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP":
     (remote(), local(clusterIP="None"), ["delete", "create"], []),
     (remote(clusterIP="None"), local(clusterIP="None"), [], []),
     (remote(type="ExternalName", externalName="x"), None, [], ["unsupported_type"]),
+    (remote(type="ExternalName", externalName="x"), local(), [], ["unsupported_type"]),  # what stands stays
+    (remote(type="ExternalName", externalName="x", ports=None), local(ports=[{"port": 1}]), [], ["unsupported_type"]),
     (remote(ports=[{"port": 1}]), local({"team": "blue"}), [], ["not_ours"]),
     (remote(ports=[{"port": 1}]), local({}), [], ["adoptable"]),
     (None, local(), ["delete"], []),
@@ -149,7 +151,7 @@ PIECE = {"metadata": {"name": "my-svc-1", "namespace": "ex", "labels": {"kuberne
 
 def copied(source=None, local_cluster=False, zones=("z1",), opted_in=False):
     source = source or PIECE
-    return global_slices.global_slice(source, endpoints.from_slice(source), "aws", local_cluster, zones, opted_in, NS)
+    return global_services.global_slice(source, endpoints.from_slice(source), "aws", local_cluster, zones, opted_in, NS)
 
 
 def test_slices_of_global_services():

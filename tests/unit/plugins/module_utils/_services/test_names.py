@@ -67,6 +67,26 @@ def test_collisions_are_found_and_settled():
         "aws-a-73736d-b-73736d-c": [("aws", "a", "b-73736d-c"), ("aws", "a-73736d-b", "c")],
     }
     pair = found["aws-2-web-73736d-api"]
-    assert names.keeper(pair, lambda source: False) == pair[0]
-    assert names.keeper(pair, lambda source: source[0] == "aws-2") == pair[1]
+    assert names.keeper(pair, []) == pair[0]
+    assert names.keeper(pair, pair[1:]) == pair[1]
     assert names.collisions([("a", 1), ("a", 1)]) == {}
+
+
+@pytest.mark.parametrize(
+    "prefixes, reason",
+    [
+        (["c2", "c3", ""], None),
+        (["gl"], "reserved_service_prefix"),
+        (["cluster-A"], "service_prefix_invalid"),
+        (["1c"], "service_prefix_invalid"),
+        (["c2", "c3", "c2"], "duplicate_service_prefix"),
+        (["", ""], None),
+    ],
+)
+def test_prefixes(prefixes, reason):
+    try:
+        names.check_prefixes(prefixes)
+    except ValueRefused as error:
+        assert error.reason == reason
+    else:
+        assert reason is None

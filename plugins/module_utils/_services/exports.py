@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each cluster offers to the others: its labelled Services with the endpoints that hold. Pure, once for each source."""
+"""What each cluster exports to the others: its labelled Services with the endpoints that hold. Pure, once for each source."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typing as t
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches
-from .choices import clusters_of_choice, exported_name, narrowed
 from .claims import Guard, check_groups, check_service
 from .endpoints import Group, from_endpoints, from_slice
-from .global_services import GLOBAL, Member, member_of
-from .global_slices import MIRRORED_SLICE, service_of
-from .mirror_services import MIRRORED, Object, labels_of
+from .global_services import GLOBAL, MIRRORED_SLICE, ExportingCluster, exporting_cluster, service_of
+from .mirror_services import MIRRORED, Object, is_external_name, labels_of
+from .service_annotations import chosen_clusters, chosen_name, narrowed
 from .slices import SERVICE_NAME
 
 ENDPOINTS, SLICES = "endpoints", "slices"
+#: (namespace, name)
 Id = t.Tuple[str, str]
 Selector = t.Sequence[Requirement]
 
@@ -25,7 +25,7 @@ Selector = t.Sequence[Requirement]
 class Options(t.NamedTuple):
     """What the user chose. ``global_selector`` and ``routing`` None: off. ``prefixes`` and ``zones``: by cluster.
 
-    ``honoured``: which choices of the Services' owners count (choices.PORTS, CLUSTERS, NAME).
+    ``honoured``: the annotations by which owners of Services may choose (service_annotations.PORTS, CLUSTERS, NAME).
     """
 
     namespace: str
@@ -47,6 +47,14 @@ class Options(t.NamedTuple):
     copy_labels: t.Sequence[str] = ()
     copy_annotations: t.Sequence[str] = ()
 
+    def mirrors(self, labels: t.Mapping[str, str]) -> bool:
+        """Whether a Service with these labels is mirrored."""
+        return self.mirror_selector is not None and matches(self.mirror_selector, labels)
+
+    def shares(self, labels: t.Mapping[str, str]) -> bool:
+        """Whether a Service with these labels is part of a global one."""
+        return self.global_selector is not None and matches(self.global_selector, labels)
+
 
 class Listed(t.NamedTuple):
     """What one cluster's complete lists held. ``form``: in which its mirrors are written; ``version``: of its slices."""
@@ -58,7 +66,7 @@ class Listed(t.NamedTuple):
     version: t.Optional[str]
 
 
-class Offer(t.NamedTuple):
+class ServiceExport(t.NamedTuple):
     """One Service to mirror. ``groups`` None: it has no Endpoints object, or no slice, at all.
 
     ``name``: what it is called in the others; ``clusters``: who gets it, None for all.
@@ -70,12 +78,24 @@ class Offer(t.NamedTuple):
     clusters: t.Optional[t.FrozenSet[str]] = None
 
 
-class Offers(t.NamedTuple):
-    """What one cluster offers, and what was refused of it."""
+class ExportedSlice(t.NamedTuple):
+    """An EndpointSlice of a global Service; ``group`` is what of it may be copied."""
 
-    mirrors: t.Dict[Id, Offer]
-    members: t.Dict[Id, Member]
-    slices: t.List[t.Tuple[Id, Object, Group]]
+    service: Id
+    slice: Object
+    group: Group
+
+
+class Exports(t.NamedTuple):
+    """What one cluster exports, and what was refused of it. ``shared``: its part of global Services.
+
+    ``skipped``: Services of a type that has no endpoints, with the name for their mirrors: none is made, one that there is stays.
+    """
+
+    mirrors: t.Dict[Id, ServiceExport]
+    shared: t.Dict[Id, ExportingCluster]
+    slices: t.List[ExportedSlice]
+    skipped: t.Dict[Id, str]
     refused: t.List[Refusal]
 
 
@@ -112,14 +132,13 @@ def api_servers(listed: Listed) -> t.List[str]:
     return found
 
 
-def read_offers(cluster: str, listed: Listed, options: Options, guard: Guard) -> Offers:
-    """Everything that a cluster offers and that holds; the rest is refused by name."""
-    offers = Offers({}, {}, [], [])
-    endpoints = _endpoints_by_service(cluster, listed, options, guard, offers)
+def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -> Exports:
+    """Everything that a cluster exports and that holds; the rest is refused by name."""
+    exports = Exports({}, {}, [], {}, [])
+    endpoints = _endpoints_by_service(cluster, listed, options, guard, exports)
     for obj in listed.services:
         labels = labels_of(obj)
-        mirrored = options.mirror_selector is not None and matches(options.mirror_selector, labels)
-        shared = options.global_selector is not None and matches(options.global_selector, labels)
+        mirrored, shared = options.mirrors(labels), options.shares(labels)
         # mirrors of mirrors would go round for ever
         if not (mirrored or shared) or MIRRORED in labels or GLOBAL in labels:
             continue
@@ -128,68 +147,54 @@ def read_offers(cluster: str, listed: Listed, options: Options, guard: Guard) ->
         try:
             if key is None:
                 raise ValueRefused("name_invalid", "it has no namespace or name")
+            if is_external_name(obj):
+                if mirrored:
+                    exports.skipped[key] = chosen_name(obj, options.honoured) or key[1]
+                raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints; a mirror that there is stays as it is")
             check_service(obj)
             if shared:
-                _refuse_names(obj)
                 opted_in = options.routing is not None and matches(options.routing, labels)
-                offers.members[key] = member_of(cluster, obj, opted_in)
+                exports.shared[key] = exporting_cluster(cluster, obj, opted_in)
             if mirrored:
-                offers.mirrors[key] = _offer(cluster, obj, endpoints.get(key), label, options, guard, offers.refused)
+                service, groups = narrowed(obj, endpoints.get(key), options.honoured)
+                if groups is not None:
+                    groups, refused = check_groups(groups, cluster, label, guard)
+                    exports.refused.extend(refused)
+                name, clusters = chosen_name(obj, options.honoured), chosen_clusters(obj, options.honoured)
+                exports.mirrors[key] = ServiceExport(service, groups, key[1] if name is None else name, clusters)
         except ValueRefused as error:
-            offers.refused.append(Refusal(label, error.reason, error.message))
-    return offers
-
-
-def _offer(
-    cluster: str, service: Object, groups: t.Optional[t.List[Group]], label: str, options: Options, guard: Guard, refused: t.List[Refusal]
-) -> Offer:
-    """A Service to mirror, as its owner chose. Raises ValueRefused."""
-    service, groups = narrowed(service, groups, options.honoured)
-    if groups is not None:
-        groups, found = check_groups(groups, cluster, label, guard)
-        refused.extend(found)
-    name = exported_name(service, options.honoured)
-    return Offer(service, groups, service["metadata"]["name"] if name is None else name, clusters_of_choice(service, options.honoured))
-
-
-def _refuse_names(service: Object) -> None:
-    spec = service.get("spec")
-    if isinstance(spec, dict) and (spec.get("type") == "ExternalName" or spec.get("externalName")):
-        raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints to share")
+            exports.refused.append(Refusal(label, error.reason, error.message))
+    return exports
 
 
 def _endpoints_by_service(
-    cluster: str, listed: Listed, options: Options, guard: Guard, offers: Offers
+    cluster: str, listed: Listed, options: Options, guard: Guard, exports: Exports
 ) -> t.Dict[Id, t.List[Group]]:
-    """Endpoints of Services to mirror, unchecked; slices of global services go checked into ``offers``."""
+    """Endpoints of Services to mirror, unchecked; slices of global Services go checked into ``exports``."""
     found: t.Dict[Id, t.List[Group]] = {}
-    if listed.form == ENDPOINTS and options.mirror_selector is not None:
-        for obj in listed.endpoints:
-            labels = labels_of(obj)
-            if matches(options.mirror_selector, labels) and MIRRORED not in labels:
-                key = id_of(obj)
-                if key is not None:
-                    found[key] = from_endpoints(obj, options.fields)
+    for obj in listed.endpoints if listed.form == ENDPOINTS else ():
+        labels, key = labels_of(obj), id_of(obj)
+        if key is not None and options.mirrors(labels) and MIRRORED not in labels:
+            found[key] = from_endpoints(obj, options.fields)
     for obj in listed.slices:
         labels = labels_of(obj)
-        mirrored = listed.form == SLICES and options.mirror_selector is not None and matches(options.mirror_selector, labels)
-        shared = options.global_selector is not None and matches(options.global_selector, labels)
+        mirrored, shared = listed.form == SLICES and options.mirrors(labels), options.shares(labels)
         if not (mirrored or shared) or MIRRORED in labels or MIRRORED_SLICE in labels:
             continue
         key = id_of(obj)
+        label = "slice " + label_of(cluster, key)
         try:
             if key is None:
                 raise ValueRefused("name_invalid", "it has no namespace or name")
             service = (key[0], service_of(obj))
             group = from_slice(obj, options.fields)
         except ValueRefused as error:
-            offers.refused.append(Refusal("slice " + label_of(cluster, key), error.reason, error.message))
+            exports.refused.append(Refusal(label, error.reason, error.message))
             continue
         if mirrored:
             found.setdefault(service, []).append(group)
         if shared:
-            kept, refused = check_groups([group], cluster, "slice " + label_of(cluster, key), guard)
-            offers.refused.extend(refused)
-            if kept:
-                offers.slices.append((service, obj, kept[0]))
+            kept, refused = check_groups([group], cluster, label, guard)
+            exports.refused.extend(refused)
+            exports.slices.extend(ExportedSlice(service, obj, one) for one in kept)
     return found

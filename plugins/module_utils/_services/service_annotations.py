@@ -25,19 +25,19 @@ def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Option
     return text if isinstance(text, str) else None
 
 
-def _words(text: str) -> t.Set[str]:
-    return {word.strip() for word in text.split(",") if word.strip()}
+def _items(text: str) -> t.FrozenSet[str]:
+    return frozenset(item.strip() for item in text.split(",") if item.strip())
 
 
-def exported_name(service: Object, honoured: t.Collection[str]) -> t.Optional[str]:
+def chosen_name(service: Object, honoured: t.Collection[str]) -> t.Optional[str]:
     """The name under which the Service is shared, None for its own."""
     return _chosen(service, honoured, NAME)
 
 
-def clusters_of_choice(service: Object, honoured: t.Collection[str]) -> t.Optional[t.FrozenSet[str]]:
+def chosen_clusters(service: Object, honoured: t.Collection[str]) -> t.Optional[t.FrozenSet[str]]:
     """The clusters that get a mirror, None for all."""
     text = _chosen(service, honoured, CLUSTERS)
-    return None if text is None else frozenset(_words(text))
+    return None if text is None else _items(text)
 
 
 def narrowed(
@@ -47,7 +47,7 @@ def narrowed(
     text = _chosen(service, honoured, PORTS)
     if text is None:
         return service, groups
-    wanted = _words(text)
+    wanted = _items(text)
     ports = [port for port in service["spec"].get("ports") or () if port.get("name") in wanted or str(port["port"]) in wanted]
     known = {str(value) for port in ports for value in (port.get("name"), port["port"])}
     if not ports or wanted - known:
@@ -61,12 +61,8 @@ def narrowed(
 
 def copied_metadata(service: Object, labels: t.Collection[str], annotations: t.Collection[str]) -> t.Tuple[Manifest, Manifest]:
     """The labels and annotations of a Service that the inventory lets through."""
-    if not (labels or annotations):
-        return {}, {}
-    meta = service["metadata"]
     found = []
     for kind, keys in (("labels", labels), ("annotations", annotations)):
-        given = meta.get(kind)
-        given = given if isinstance(given, dict) else {}
-        found.append({key: given[key] for key in keys if isinstance(given.get(key), str)})
+        given = service["metadata"].get(kind) if keys else None
+        found.append({key: given[key] for key in keys if isinstance(given.get(key), str)} if isinstance(given, dict) else {})
     return found[0], found[1]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._services.outage import judge, outage_record, read_record, record_name
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.outages import judge, outage_record, read_record
 
 
 def test_grace_runs_from_the_first_failure():
@@ -23,7 +23,7 @@ def test_a_clock_that_was_ahead_starts_anew():
 
 
 def test_the_record_is_read_strictly():
-    record = outage_record(record_name("service-mirror", "t"), "ns", {"aws": 7, "b": 8})
+    record = outage_record("service-mirror-outages-t", "ns", {"aws": 7, "b": 8})
     assert read_record(record) == {"aws": 7, "b": 8}
     assert read_record({"data": {"a": "x", "b": "-1", "c": 5, "d": "9" * 20, "e": "1"}}) == {"e": 1}
     assert read_record(None) == read_record({"data": "x"}) == {}

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._services.choices import (
-    clusters_of_choice,
+from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group
+from ansible_collections.multicluster.network.plugins.module_utils._services.service_annotations import (
+    chosen_clusters,
+    chosen_name,
     copied_metadata,
-    exported_name,
     narrowed,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 PORTS = [{"name": "http", "port": 80}, {"name": "ftp", "port": 21}]
@@ -49,13 +49,13 @@ def test_a_port_without_a_name():
 def test_nobody_is_heard_who_was_not_asked():
     made = service(clusters="gcp", exported_name="x", ports="nothing")
     assert narrowed(made, GROUPS, ["clusters"]) == (made, GROUPS)
-    assert exported_name(made, ["ports"]) is None and clusters_of_choice(made, []) is None
-    assert exported_name(made, CHOICES) == "x" and clusters_of_choice(made, CHOICES) == {"gcp"}
-    assert clusters_of_choice(service(clusters=" , "), CHOICES) == frozenset()
+    assert chosen_name(made, ["ports"]) is None and chosen_clusters(made, []) is None
+    assert chosen_name(made, CHOICES) == "x" and chosen_clusters(made, CHOICES) == {"gcp"}
+    assert chosen_clusters(service(clusters=" , "), CHOICES) == frozenset()
 
 
 @pytest.mark.parametrize("annotations", [None, [], "x", {"mirror.semaphore.uw.io/clusters": 7}])
 def test_annotations_that_are_none(annotations):
     made = service()
     made["metadata"]["annotations"] = annotations
-    assert clusters_of_choice(made, CHOICES) is None and copied_metadata(made, ["a"], ["mirror.semaphore.uw.io/clusters"]) == ({}, {})
+    assert chosen_clusters(made, CHOICES) is None and copied_metadata(made, ["a"], ["mirror.semaphore.uw.io/clusters"]) == ({}, {})
