@@ -15,7 +15,7 @@ description:
   - For each capability a ServiceAccount, a ClusterRole with exactly the rights that are used, and a binding.
 options:
   _input:
-    description: Names of capabilities, V(mesh), V(mesh_read), V(ippools), V(policy), V(policy_read) or V(dns).
+    description: Names of capabilities, V(mesh), V(mesh_read), V(ippools), V(network_sets), V(network_sets_read) or V(coredns_rewrite).
     type: list
     elements: str
     required: true

@@ -50,7 +50,7 @@ EXAMPLES = r"""
     msg: "{{ outcome.text }}"
   failed_when: not outcome.ok
   vars:
-    outcome: "{{ hostvars | multicluster.network.run_outcome(groups, ['mesh', 'services'], ansible_play_hosts_all, ansible_play_hosts) }}"
+    outcome: "{{ hostvars | multicluster.network.run_outcome(groups, ['mesh', 'service_mirror'], ansible_play_hosts_all, ansible_play_hosts) }}"
   run_once: true
 """
 
@@ -69,10 +69,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
 REGISTERED = {
     "mesh": ("__mesh_r_plan", "__mesh_r_publish", "__mesh_r_pools"),
-    "services": ("__service_mirror_r",),
-    "dns": ("__coredns_r_section",),
-    "policy": ("__policy_sync_r_sets",),
-    "loadbalancers": ("__load_balancers_r",),
+    "service_mirror": ("__service_mirror_r",),
+    "coredns_rewrite": ("__coredns_rewrite_r_section",),
+    "network_sets": ("__network_sets_r_sets",),
+    "load_balancers": ("__load_balancers_r",),
     "control_plane_address": ("__control_plane_address_r",),
     "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
     "clustermesh": ("__clustermesh_r_peers",),
@@ -80,7 +80,7 @@ REGISTERED = {
 #: What the first plan of a run refused, before its nodes said their own word.
 SEEN = "__mesh_seen_refused"
 #: The same, where each node has its own.
-OF_NODES = {"mesh": "__node_dataplane_r_converge", "loadbalancers": "__bgp_speaker_r"}
+OF_NODES = {"mesh": "__node_dataplane_r_converge", "load_balancers": "__bgp_speaker_r"}
 #: What a node says of its change, in this order.
 OF_A_CHANGE = (OF_NODES["mesh"], "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.

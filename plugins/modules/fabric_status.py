@@ -105,7 +105,7 @@ parts:
   description: The same for the mesh and each capability, with the count of reasons.
   type: dict
   returned: success
-  sample: {mesh: {value: proven, reasons: 0}, services: {value: proven, reasons: 0}}
+  sample: {mesh: {value: proven, reasons: 0}, service_mirror: {value: proven, reasons: 0}}
 scope:
   description: What the verdict speaks of, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.
   type: dict

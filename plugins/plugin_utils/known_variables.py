@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
-    """``{prefixes, shared_prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
+    """``{prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
     return _load(root / "playbooks" / "vars" / "run_variables.yml")
 
 
@@ -38,12 +38,10 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     """Everything that an inventory may say to us."""
     table, roles = run_variables(root), role_options(root)
     rows = table["variables"]
-    shared = tuple(table["shared_prefixes"])
     prefixes = {role + "_" for role in roles} | set(table["prefixes"])
     return Known(
         names=frozenset((*rows, *table["internal"], *(name for options in roles.values() for name in options))),
-        prefixes=tuple(sorted(prefixes - set(shared))),
-        shared=shared,
+        prefixes=tuple(sorted(prefixes)),
         foreign=frozenset(table["foreign"]),
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},

@@ -64,9 +64,9 @@ def test_the_playbook_and_its_secrets(server, inventory):
     """The whole playbook but the nodes: -vvv and the diff show neither the token nor a password."""
     limit = ("--limit", "clusters,localhost")
     mark = server.mark()
-    code, out = play(inventory, "multicluster.network.loadbalancers", "--check", "--diff", "-vvv", *limit)
+    code, out = play(inventory, "multicluster.network.load_balancers", "--check", "--diff", "-vvv", *limit)
     assert code == 0 and "203.0.113.0" in out and server.writes(mark) == [], out[-3000:]
-    code, more = play(inventory, "multicluster.network.loadbalancers", "--diff", "-vvv", *limit)
+    code, more = play(inventory, "multicluster.network.load_balancers", "--diff", "-vvv", *limit)
     assert code == 0, more[-3000:]
     client = server.client()
     assert client.get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"
@@ -75,23 +75,23 @@ def test_the_playbook_and_its_secrets(server, inventory):
     for secret in (PASSWORD, published, server.access()["token"]):
         assert secret not in out + more
     mark = server.mark()
-    code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+    code, out = play(inventory, "multicluster.network.load_balancers", *limit)
     assert code == 0 and "changed=0" in out and server.writes(mark) == []
     # another controller's address is given up for one of the pool: the table of old and new ones, before anything is done
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "loadBalancerIP": "147.75.10.1"}
     client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moving"}, "spec": spec}, "kubectl")
     try:
         renumber = ("-e", '{"load_balancers_renumber": ["147.75.0.0/16"]}')
-        code, out = play(inventory, "multicluster.network.loadbalancers", "--check", "--diff", *renumber, *limit)
+        code, out = play(inventory, "multicluster.network.load_balancers", "--check", "--diff", *renumber, *limit)
         assert code == 0 and "-  address: 147.75.10.1" in out and "+  address: 203.0.113.1" in out, out[-3000:]
     finally:
         client.delete(SERVICES + "/moving")
     # the last one: its address stays, and the end of the run has the line that releases it
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "ClusterIP"}}, "kubectl")
-    code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+    code, out = play(inventory, "multicluster.network.load_balancers", *limit)
     assert code == 0 and "load_balancers_confirm_empty: [aws]" in " ".join(out.partition("Give back what nobody announces")[2].split()), out[-3000:]
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "LoadBalancer"}}, "kubectl")
-    code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
+    code, out = play(inventory, "multicluster.network.load_balancers", "-e", "load_balancers_state=absent", *limit)
     assert code == 0 and "loadBalancerIP" not in client.get(SERVICES + "/web")["spec"], out[-3000:]
     assert not client.get("/api/v1/nodes/book-1")["metadata"].get("annotations")
 
@@ -104,7 +104,7 @@ def test_a_provider_that_fails_shows_no_token(server, inventory):
     tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_timeout"] = 6
     (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
     mark = server.mark()
-    code, out = play(inventory, "multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
+    code, out = play(inventory, "multicluster.network.load_balancers", "-vvv", "--diff", "--limit", "clusters,localhost")
     assert code != 0 and "[api]" in out and server.writes(mark) == []
     assert TOKEN not in out and OTHER not in out
 
@@ -141,7 +141,7 @@ def test_variables_of_the_environment_count_where_that_is_asked_for(server, inve
     tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = settings
     (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
     variables = {"METAL_API_KEY": DOUBLES_TOKEN, "METAL_PROJECT_ID": PROJECT, "METAL_METRO_NAME": "da"}
-    arguments = ("multicluster.network.loadbalancers", "-vvv", "--diff", "--limit", "clusters,localhost")
+    arguments = ("multicluster.network.load_balancers", "-vvv", "--diff", "--limit", "clusters,localhost")
     code, out = play(inventory, *arguments, **variables)
     assert code != 0 and "api_key is not set" in out and "load_balancers_use_environment: true" in out, out[-3000:]
     assert double.held() == [] and DOUBLES_TOKEN not in out
@@ -192,8 +192,8 @@ def test_the_timer_is_rendered_and_checked(server, inventory):
                   playbook_timer_arguments=["-e", json.dumps({"a": "b $c 100%"})], playbook_timer_environment={"X": "1 \"2\""})  # fmt: skip
     for name in ("service", "timer"):
         text = open(os.path.join(folder, "templates", name + ".j2"), encoding="utf-8").read()
-        (inventory / ("multicluster-loadbalancers." + name)).write_text(Environment(keep_trailing_newline=True).from_string(text).render(values))
-    units = [str(inventory / ("multicluster-loadbalancers." + name)) for name in ("service", "timer")]
+        (inventory / ("multicluster-load_balancers." + name)).write_text(Environment(keep_trailing_newline=True).from_string(text).render(values))
+    units = [str(inventory / ("multicluster-load_balancers." + name)) for name in ("service", "timer")]
     done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
-    assert "multicluster-loadbalancers" not in done.stderr, done.stderr
-    assert '"{\\"a\\": \\"b $$c 100%%\\"}"' in (inventory / "multicluster-loadbalancers.service").read_text()
+    assert "multicluster-load_balancers" not in done.stderr, done.stderr
+    assert '"{\\"a\\": \\"b $$c 100%%\\"}"' in (inventory / "multicluster-load_balancers.service").read_text()

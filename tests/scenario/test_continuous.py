@@ -26,7 +26,7 @@ from service_lab import make_fluentd, make_pod, remove_pod, until
 KEEPER = "aws-node-1"
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
 PUBKEY, ENDPOINT = "{0}.wireguard.semaphore.uw.io/pubKey", "{0}.wireguard.semaphore.uw.io/endpoint"
-FABRIC = {"multicluster_capabilities": ["services"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
+FABRIC = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 HOME = "/opt/multicluster"
 STATE = {}
 
@@ -92,7 +92,7 @@ def ready(fabric):
 def role(fabric, *arguments, **variables):
     own = {
         "multicluster_reconcilers": KEEPER, "reconciler_inventory": HOME + "/hosts.yml", "reconciler_python": sys.executable,
-        "reconciler_collections_path": HOME, "reconciler_capabilities": ["services"], "reconciler_period": "1h",
+        "reconciler_collections_path": HOME, "reconciler_capabilities": ["service_mirror"], "reconciler_period": "1h",
         "reconciler_clusters": [{"name": name, "kubeconfig": "{0}/{1}.kubeconfig".format(HOME, name)} for name in fabric.clusters],
     }  # fmt: skip
     return fabric.play("reconciler", *arguments, variables=dict(own, **variables))
@@ -186,11 +186,11 @@ def write_node(fabric, key):
 
 
 def test_an_api_server_that_was_killed_costs_only_delay(fabric):
-    runs = said(fabric, "services ended with")
+    runs = said(fabric, "service_mirror ended with")
     fabric.lab("api-stop", "gcp")
     address = make_pod(fabric, "fluentd-b")
-    until(lambda: said(fabric, "services ended with") > runs, 180)
-    assert said(fabric, "cluster gcp: cannot watch") and said(fabric, "services ended with 2")
+    until(lambda: said(fabric, "service_mirror ended with") > runs, 180)
+    assert said(fabric, "cluster gcp: cannot watch") and said(fabric, "service_mirror ended with 2")
     fabric.lab("api-start", "gcp")
     measured(fabric, "a change while the other API server was away", lambda: address in mirrored(fabric))
     idle(fabric)
@@ -203,10 +203,10 @@ def test_two_runs_at_once_from_two_machines(fabric):
     """The node runs everything; a person at another machine is told by whom and since when."""
     fabric.sh(KEEPER, "systemctl", "start", "--no-block", "multicluster-site.service")
     until(lambda: "multicluster-run-default" in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"), 120)
-    run = fabric.play("services", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=0))
+    run = fabric.play("service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=0))
     assert run.rc != 0 and "another run is at work" in run.out and "@" + KEEPER in run.out and " since " in run.out, run.out
     assert not run.changed
-    waited = fabric.play("services", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=300)).ok()
+    waited = fabric.play("service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=300)).ok()
     assert not waited.changed
     idle(fabric)
 

@@ -20,8 +20,8 @@ from test_kubespan import MESH
 
 TOPOLOGY = "dual"
 STATE = {}
-KINDS = ("services", "policy", "dns")
-VARIABLES = dict(MESH, multicluster_capabilities=list(KINDS), service_mirror_create_namespace=True, service_mirror_as="slices", policy_sync_target="calico")
+KINDS = ("service_mirror", "network_sets", "coredns_rewrite")
+VARIABLES = dict(MESH, multicluster_capabilities=list(KINDS), service_mirror_create_namespace=True, service_mirror_as="slices", network_sets_target="calico")
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 WATCHER = "multicluster-network-default-watch.service"
 STRANGER = "intruder"

@@ -20,7 +20,7 @@ from service_lab import LABEL, client, until
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa\n    forward . /etc/resolv.conf\n}\n"
 NAMESPACE = "drills"
-ON = {"multicluster_capabilities": ["services", "dns"], "service_mirror_namespace": NAMESPACE, "service_mirror_create_namespace": True}
+ON = {"multicluster_capabilities": ["service_mirror", "coredns_rewrite"], "service_mirror_namespace": NAMESPACE, "service_mirror_create_namespace": True}
 CLUSTERS = ("aws", "gcp")
 NODES = ("aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2")
 
@@ -87,8 +87,8 @@ def test_an_api_server_that_is_down(fabric, cluster):
         run = site(fabric)
         assert run.rc == 2, run.out[-3000:]
         found = table(run)
-        assert all(found[cluster][name].startswith("failed") for name in ("mesh", "services", "dns", "verify")), found
-        assert all(found[other(cluster)][name] == "ok" for name in ("mesh", "services", "dns")), found
+        assert all(found[cluster][name].startswith("failed") for name in ("mesh", "service_mirror", "coredns_rewrite", "verify")), found
+        assert all(found[other(cluster)][name] == "ok" for name in ("mesh", "service_mirror", "coredns_rewrite")), found
         assert_right(fabric, [other(cluster)], [])
     finally:
         fabric.lab("api-start", cluster)
@@ -111,7 +111,7 @@ def test_a_wrong_ca(fabric):
     finally:
         inventory.unlink()
     assert run.rc == 2 and "failed: tls_untrusted" in str(table(run)["gcp"]), run.out[-3000:]
-    assert table(run)["aws"]["services"] == "ok" and table(run)["aws"]["dns"] == "ok"
+    assert table(run)["aws"]["service_mirror"] == "ok" and table(run)["aws"]["coredns_rewrite"] == "ok"
     assert_right(fabric, ["aws"], [])
     assert_heals(fabric)
 
@@ -125,7 +125,7 @@ def test_a_node_that_is_down(fabric, node):
     try:
         run = site(fabric)
         assert run.rc != 0 and table(run)[cluster]["mesh"] == "failed: node " + node, run.out[-3000:]
-        assert all(table(run)[name][capability] == "ok" for name in CLUSTERS for capability in ("services", "dns"))
+        assert all(table(run)[name][capability] == "ok" for name in CLUSTERS for capability in ("service_mirror", "coredns_rewrite"))
         assert table(run)[other(cluster)]["mesh"] == "ok"
         assert_right(fabric, nodes=rest)
     finally:
@@ -134,10 +134,10 @@ def test_a_node_that_is_down(fabric, node):
 
 
 @pytest.mark.parametrize("capability, variables", [
-    ("services", {"service_mirror_namespace": "nowhere", "service_mirror_create_namespace": False}),  # a namespace that is missing
-    ("services", {"service_mirror_selector": "=="}),
-    ("services", {"service_mirror_prefixes": "no dictionary"}),  # the role's own check of arguments
-    ("dns", {"coredns_version": "nonsense"}),
+    ("service_mirror", {"service_mirror_namespace": "nowhere", "service_mirror_create_namespace": False}),  # a namespace that is missing
+    ("service_mirror", {"service_mirror_selector": "=="}),
+    ("service_mirror", {"service_mirror_prefixes": "no dictionary"}),  # the role's own check of arguments
+    ("coredns_rewrite", {"coredns_rewrite_version": "nonsense"}),
 ])  # fmt: skip
 def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
     spoil(fabric)
@@ -145,15 +145,16 @@ def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
     assert run.rc == 2, run.out[-3000:]
     for name in CLUSTERS:
         row = table(run)[name]
-        assert row[capability].startswith("failed") and row["mesh"] == "ok" and row[{"services": "dns", "dns": "services"}[capability]] == "ok", row
+        other_one = {"service_mirror": "coredns_rewrite", "coredns_rewrite": "service_mirror"}[capability]
+        assert row[capability].startswith("failed") and row["mesh"] == "ok" and row[other_one] == "ok", row
         assert row["verify"] != "not asked"  # the last capability still had its turn
-    assert_right(fabric, CLUSTERS if capability != "dns" else [])
+    assert_right(fabric, CLUSTERS if capability != "coredns_rewrite" else [])
     assert_heals(fabric)
 
 
 #: What is wrong with each: two options of the wrong kind, and clusters that do not serve the kinds of tenants.
 LATER = {
-    "policy": {"policy_sync_timeout": "soon"}, "loadbalancers": {"load_balancers_lock_timeout": "soon"},
+    "network_sets": {"network_sets_timeout": "soon"}, "load_balancers": {"load_balancers_lock_timeout": "soon"},
     "tenants": {"tenants_source": "aws", "tenants_apinet": "gcp"},
 }  # fmt: skip
 
@@ -163,7 +164,7 @@ def test_three_capabilities_that_fail_at_once_stop_no_other(fabric):
     run = site(fabric, multicluster_capabilities=[*ON["multicluster_capabilities"], *LATER], **{k: v for one in LATER.values() for k, v in one.items()})
     assert run.rc == 2, run.out[-3000:]
     for row in table(run).values():
-        assert {name: row[name] for name in ("mesh", "services", "dns")} == dict.fromkeys(("mesh", "services", "dns"), "ok"), row
+        assert {row[name] for name in ("mesh", "service_mirror", "coredns_rewrite")} == {"ok"}, row
         assert all(row[name].startswith("failed") for name in LATER), row
     assert_right(fabric)
     assert_heals(fabric)
@@ -177,13 +178,14 @@ def test_a_node_that_cannot_announce_stops_no_other(fabric):
     tree["all"]["children"]["aws_nodes"]["hosts"]["aws-node-2"].update(bgp_speaker_asn="many", bgp_speaker_neighbors=[{"address": "10.66.23.1", "asn": 65530}])
     inventory = fabric.state / "inventory" / "announcing.yml"
     inventory.write_text(yaml.safe_dump(tree))
-    asked = dict(ON, multicluster_capabilities=[*ON["multicluster_capabilities"], "loadbalancers"])
+    asked = dict(ON, multicluster_capabilities=[*ON["multicluster_capabilities"], "load_balancers"])
     try:
         run = fabric.play("site", inventory=inventory, variables=asked)
     finally:
         inventory.unlink()
-    assert run.rc == 2 and table(run)["aws"]["loadbalancers"] == "failed: node aws-node-2", run.out[-3000:]
-    assert {row[name] for row in table(run).values() for name in ("mesh", "services", "dns")} == {"ok"} and table(run)["gcp"]["loadbalancers"] == "ok"
+    assert run.rc == 2 and table(run)["aws"]["load_balancers"] == "failed: node aws-node-2", run.out[-3000:]
+    assert {row[name] for row in table(run).values() for name in ("mesh", "service_mirror", "coredns_rewrite")} == {"ok"}
+    assert table(run)["gcp"]["load_balancers"] == "ok"
     assert_right(fabric)
     assert_heals(fabric)
 
@@ -222,21 +224,22 @@ def test_all_nodes_lost(fabric):
     finally:
         inventory.unlink()
     found = table(runs[0])
-    assert runs[0].rc != 0 and all(row["mesh"].startswith("failed: node ") and row["services"] == row["dns"] == "ok" for row in found.values()), found
+    assert runs[0].rc != 0 and all(row["mesh"].startswith("failed: node ") for row in found.values()), found
+    assert all(row["service_mirror"] == row["coredns_rewrite"] == "ok" for row in found.values()), found
     assert runs[1].rc != 0 and all(row["verify"].startswith("failed") for row in table(runs[1]).values()), runs[1].out[-3000:]
     assert_right(fabric, nodes=())
     assert_heals(fabric)
 
 
 def test_a_single_playbook_tells_the_same(fabric):
-    run = site(fabric, "services", service_mirror_namespace="nowhere", service_mirror_create_namespace=False)
-    assert run.rc == 2 and {row["services"][:6] for row in table(run).values()} == {"failed"}
-    assert set(table(site(fabric, "services").ok())["aws"]) == {"services"}
+    run = site(fabric, "service_mirror", service_mirror_namespace="nowhere", service_mirror_create_namespace=False)
+    assert run.rc == 2 and {row["service_mirror"][:6] for row in table(run).values()} == {"failed"}
+    assert set(table(site(fabric, "service_mirror").ok())["aws"]) == {"service_mirror"}
 
 
 def test_an_error_of_the_inventory_ends_the_run_at_once(fabric):
     spoil(fabric, nodes=())
-    run = site(fabric, multicluster_capabilities=["services", "servces"])
+    run = site(fabric, multicluster_capabilities=["service_mirror", "service_mirorr"])
     assert run.rc != 0 and not run.changed and "PLAY [Converge the nodes]" not in run.out
     assert names(fabric, "aws") == COREFILE
     assert_heals(fabric)
@@ -244,10 +247,10 @@ def test_an_error_of_the_inventory_ends_the_run_at_once(fabric):
 
 def test_limit_and_check_mode_tell_of_what_they_did(fabric):
     run = fabric.play("site", "--limit", "aws-node-1", variables=ON)
-    assert table(run)["aws"]["mesh"] == "ok" and "services" not in table(run)["aws"], run.out[-3000:]
+    assert table(run)["aws"]["mesh"] == "ok" and "service_mirror" not in table(run)["aws"], run.out[-3000:]
     spoil(fabric, nodes=())
     run = fabric.play("site", "--check", variables=ON).ok()
-    assert table(run)["gcp"] == {"mesh": "ok", "services": "ok", "dns": "ok"} and names(fabric, "gcp") == COREFILE
+    assert table(run)["gcp"] == {"mesh": "ok", "service_mirror": "ok", "coredns_rewrite": "ok"} and names(fabric, "gcp") == COREFILE
     assert_heals(fabric)
 
 
@@ -257,7 +260,7 @@ def test_nothing_is_shown_for_what_is_off(fabric):
     result = r"^(ok|changed|skipping): \[{0}\]"
     tasks = [part for part in out.split("\nTASK [")[1:] if all(re.search(result.format(node), part, re.MULTILINE) for node in NODES)]
     assert len(tasks) <= 5, [part.splitlines()[0] for part in tasks]
-    for name in ("load_balancers", "policy_sync", "tenants", "bgp_speaker", "clustermesh"):
+    for name in ("load_balancers", "network_sets", "tenants", "bgp_speaker", "clustermesh"):
         assert "multicluster.network." + name not in out
     assert "Let go of the connection" not in out
 
@@ -266,7 +269,7 @@ def test_teardown_with_an_api_server_down(fabric):
     fabric.lab("api-stop", "gcp")
     try:
         run = site(fabric, "teardown")
-        assert run.rc == 2 and table(run)["gcp"]["services"].startswith("failed") and table(run)["aws"]["services"] == "ok", run.out[-3000:]
+        assert run.rc == 2 and table(run)["gcp"]["service_mirror"].startswith("failed") and table(run)["aws"]["service_mirror"] == "ok", run.out[-3000:]
         assert names(fabric, "aws") == COREFILE and not any(fabric.wireguard(node) for node in NODES)
     finally:
         fabric.lab("api-start", "gcp")

@@ -169,7 +169,7 @@ def carried(fabric, address, within=120.0):
 
 
 def play(fabric, *arguments, **variables):
-    return fabric.play("loadbalancers", *arguments, inventory=STATE["inventory"], variables=variables)
+    return fabric.play("load_balancers", *arguments, inventory=STATE["inventory"], variables=variables)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -51,7 +51,7 @@ RIGHTS = [
     {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
 ]
-VARIABLES = {"service_mirror_create_namespace": True, "multicluster_capabilities": ["services", "dns"]}
+VARIABLES = {"service_mirror_create_namespace": True, "multicluster_capabilities": ["service_mirror", "coredns_rewrite"]}
 
 
 def program():
@@ -133,8 +133,8 @@ def names(fabric):
 
 
 def test_a_name_of_the_other_cluster_leads_there(fabric):
-    for book in ("services", "dns"):
-        fabric.play(book, variables=dict(VARIABLES, coredns_version="1.9.4")).ok()
+    for book in ("service_mirror", "coredns_rewrite"):
+        fabric.play(book, variables=dict(VARIABLES, coredns_rewrite_version="1.9.4")).ok()
     deliver(fabric)
     with coredns(fabric) as process:
         until(lambda: resolves(fabric, "kubernetes.default.svc.cluster.local") or process.poll() is not None, 120)
@@ -156,10 +156,10 @@ def resolves(fabric, name):
 
 def test_both_again_change_nothing_and_teardown_leaves_the_corefile_as_it_was(fabric):
     with fabric.witness() as writes:
-        for book in ("services", "dns"):
-            assert not fabric.play(book, variables=dict(VARIABLES, coredns_version="1.9.4")).ok().changed
+        for book in ("service_mirror", "coredns_rewrite"):
+            assert not fabric.play(book, variables=dict(VARIABLES, coredns_rewrite_version="1.9.4")).ok().changed
     assert not [line for line in writes if "multicluster.network" in line]
-    fabric.play("dns", variables={"coredns_state": "absent"}).ok()
+    fabric.play("coredns_rewrite", variables={"coredns_rewrite_state": "absent"}).ok()
     assert client(fabric, "gcp").get(MAPS + "/coredns")["data"] == {"Corefile": COREFILE}
-    fabric.play("services", variables={"service_mirror_state": "absent"}).ok()
+    fabric.play("service_mirror", variables={"service_mirror_state": "absent"}).ok()
     assert fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "services,endpoints", "-o", "name").strip() == ""

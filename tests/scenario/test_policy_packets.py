@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.filter.policy_selector imp
 from harness import REPO
 from service_lab import client, pod_address, running, until
 
-GUIDE = (REPO / "docs" / "docsite" / "rst" / "guide_policy.rst").read_text("utf-8")
+GUIDE = (REPO / "docs" / "docsite" / "rst" / "guide_network_sets.rst").read_text("utf-8")
 GROUP = "/apis/crd.projectcalico.org/v1"
 SETS, POLICIES, PODS = GROUP + "/globalnetworksets", GROUP + "/namespaces/sys-log/networkpolicies", "/api/v1/namespaces/sys-log/pods"
 LABEL = "policy.semaphore.uw.io/name"
@@ -115,7 +115,7 @@ def test_without_the_policy_everybody_gets_through(fabric):
 
 
 def test_the_guides_policy_admits_the_set_and_drops_the_rest(fabric):
-    fabric.play("policy").ok()
+    fabric.play("network_sets").ok()
     (found,) = client(fabric, "aws").list(SETS).items
     assert found["metadata"]["name"] == "gcp-sys-log-forwarder" and found["spec"]["nets"] == [STATE["forwarder"] + "/32"]
     policy = the_guides_policy()
@@ -134,13 +134,13 @@ def test_who_leaves_the_set_is_dropped_and_who_enters_is_admitted(fabric):
     gcp.merge_patch(PODS + "/forwarder", {"metadata": {"labels": {LABEL: None}}}, "kubectl")
     enforce(fabric)
     assert answer(fabric, FORWARDER) == "fluentd"  # nothing has told the set yet
-    fabric.play("policy").ok()
+    fabric.play("network_sets").ok()
     enforce(fabric)
     assert answer(fabric, STRANGER) == "fluentd" and held_back(fabric, FORWARDER)
 
 
 def test_a_set_that_is_gone_admits_nobody(fabric):
-    fabric.play("policy", variables={"policy_sync_state": "absent"}).ok()
+    fabric.play("network_sets", variables={"network_sets_state": "absent"}).ok()
     assert client(fabric, "aws").list(SETS).items == []
     enforce(fabric)
     assert held_back(fabric, STRANGER) and held_back(fabric, FORWARDER)

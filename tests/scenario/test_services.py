@@ -18,7 +18,7 @@ STATE = {}
 
 
 def mirror(fabric, *arguments, **variables):
-    return fabric.play("services", *arguments, variables=dict(VARIABLES, **variables))
+    return fabric.play("service_mirror", *arguments, variables=dict(VARIABLES, **variables))
 
 
 def answers(fabric, wanted):
@@ -70,7 +70,7 @@ def test_the_second_run_writes_nothing(fabric):
 def test_the_page_says_what_kernels_and_api_servers_say(fabric):
     folder = fabric.state / "status"
     before = kernels(fabric, "wireguard.")
-    fabric.play("status", variables=dict(VARIABLES, multicluster_capabilities=["services"], status_folder=str(folder))).ok()
+    fabric.play("status", variables=dict(VARIABLES, multicluster_capabilities=["service_mirror"], status_folder=str(folder))).ok()
     after = kernels(fabric, "wireguard.")
     document = json.loads((folder / "fabric-status.json").read_text())
     check_tunnels(document, before, after)

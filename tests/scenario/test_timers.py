@@ -25,7 +25,7 @@ from control_plane_lab import EIP, GATEWAY, MOVE, NET, PORT, PREFIX, SERVERS, TO
 from harness import LAB, REPO
 
 TOPOLOGY = str(pathlib.Path(__file__).resolve().parent / "one_node.json")
-HOST, TIMERS = "hub-1", ("control_plane_address", "loadbalancers")
+HOST, TIMERS = "hub-1", ("control_plane_address", "load_balancers")
 HOME = "/opt/collections/ansible_collections/multicluster/network"
 #: What a user's program does at a hoster with a failover address: one call.
 HOOK = """
@@ -171,7 +171,7 @@ def test_the_holder_dies_and_nobody_runs_a_playbook(fabric, plane, folder):
 
 
 def test_services_get_and_lose_addresses_by_themselves(fabric, plane, folder):
-    timer(fabric, folder, "loadbalancers")
+    timer(fabric, folder, "load_balancers")
 
     def asked(call):
         """An API server that takes its time is asked again."""

@@ -161,7 +161,7 @@ def test_a_silent_node_makes_nothing_greener(fabric):
 
 
 MIRRORS = "/api/v1/namespaces/sys-semaphore/services"
-SERVICES = {"multicluster_capabilities": ["services"], "service_mirror_create_namespace": True}
+SERVICES = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True}
 
 
 @contextlib.contextmanager
@@ -195,7 +195,7 @@ def test_an_accepted_write_is_no_proof(fabric):
     with rival(fabric) as taken:
         run = fabric.play("site", variables=SERVICES)
     assert taken and run.rc != 0, run.out[-4000:]
-    assert "services: Service gcp/sys-semaphore/{0} is not as wanted (create)".format(taken[0]) in run.out and "all green" not in run.out
+    assert "service_mirror: Service gcp/sys-semaphore/{0} is not as wanted (create)".format(taken[0]) in run.out and "all green" not in run.out
 
     run = fabric.play("site", variables=SERVICES).ok()
     assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 2, "what was written is read again"
@@ -205,7 +205,7 @@ def test_an_accepted_write_is_no_proof(fabric):
 
 def test_capabilities_outside_of_the_limit_are_not_asked(fabric):
     run = fabric.play("verify", "--limit", "aws_nodes", variables=SERVICES).ok()
-    assert "nodes gcp-node-1, gcp-node-2; capability services" in run.out
+    assert "nodes gcp-node-1, gcp-node-2; capability service_mirror" in run.out
     run = fabric.play("verify", "--limit", "clusters", variables=SERVICES).ok()
     assert "scope: --limit clusters: 0 of 4 nodes judged" in run.out and "all green inside --limit clusters" in run.out
-    fabric.play("services", variables=dict(SERVICES, service_mirror_state="absent")).ok()
+    fabric.play("service_mirror", variables=dict(SERVICES, service_mirror_state="absent")).ok()

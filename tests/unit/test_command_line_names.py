@@ -31,9 +31,9 @@ def run(folder, *arguments):
 
 
 @pytest.mark.parametrize("arguments, near", [
-    (["-e", "coredns_stat=absent"], "coredns_state"),
+    (["-e", "coredns_rewrite_stat=absent"], "coredns_rewrite_state"),
     (["-e", "service_mirror_max_delets=0", "--check"], "service_mirror_max_deletes"),
-    (["-e", json.dumps({"multicluster_capabilites": ["dns"]})], "multicluster_capabilities"),
+    (["-e", json.dumps({"multicluster_capabilites": ["coredns_rewrite"]})], "multicluster_capabilities"),
 ])  # fmt: skip
 def test_it_ends_the_run_and_names_what_was_meant(tmp_path, arguments, near):
     code, shown = run(tmp_path, *arguments)
@@ -42,7 +42,7 @@ def test_it_ends_the_run_and_names_what_was_meant(tmp_path, arguments, near):
 
 @pytest.mark.parametrize("arguments", [
     [],
-    ["-e", "coredns_state=absent", "-e", "reason=upgrade", "-e", "ansible_user=root"],
+    ["-e", "coredns_rewrite_state=absent", "-e", "reason=upgrade", "-e", "ansible_user=root"],
     ["-e", json.dumps({"mesh_of_others": 1, "multicluster_foreign_variables": ["mesh_of_*"]})],
 ])  # fmt: skip
 def test_right_names_and_those_of_others_do_not(tmp_path, arguments):

@@ -21,7 +21,7 @@ PLUGINS = {path.stem for kind in ("modules", "filter", "inventory", "connection"
 PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
 EVENT_SOURCES = {path.stem for path in (ROOT / "extensions").rglob("*.py")} | {path.stem for path in (ROOT / "extensions").rglob("*.yml")}
 #: What an example calls something of its own.
-INVENTED = {"mesh_guard", "status_page_url", "coredns_external_zones"}
+INVENTED = {"mesh_guard", "status_page_url"}
 #: Names that are no plugins: the documentation site's own labels, groups of module_defaults, the collection's places.
 OTHERS = {"docsite", "kube", "node", "all", "git", "yml"}
 

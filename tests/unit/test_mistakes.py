@@ -44,19 +44,20 @@ def of_all(text: str) -> t.Mapping[str, str]:
 
 MISTAKES = [
     # names that are nobody's
-    Mistake("capability misspelt", "all hosts", "multicluster_capabilities", ("did you mean services?",), files=of_all("multicluster_capabilities: [service]")),
+    Mistake("capability misspelt", "all hosts", "multicluster_capabilities", ("did you mean service_mirror?",),
+            files=of_all("multicluster_capabilities: [service_miror]")),
     Mistake("capabilities misspelt", "all hosts", "multicluster_capabilites", ("did you mean multicluster_capabilities?",),
-            files=of_all("multicluster_capabilites: [services]")),
-    Mistake("capability unheard of", "all hosts", "multicluster_capabilities", ("'ingress' is none of services, dns, policy",),
-            files=of_all("multicluster_capabilities: [services, ingress]")),
-    Mistake("capabilities as text", "all hosts", "multicluster_capabilities", ("is a list", "multicluster_capabilities: [dns]"),
-            files=of_all("multicluster_capabilities: dns")),
-    Mistake("capabilities of nodes only", "group all", "multicluster_capabilities", ("aws says [], but aws-1 says [services]", "group_vars/all"),
-            files={"group_vars/aws_nodes.yml": "multicluster_capabilities: [services]"}),
-    Mistake("capabilities of one cluster", "group all", "multicluster_capabilities", ("aws says [], but gcp says [dns]", "group_vars/all"),
-            files={"host_vars/gcp.yml": "multicluster_capabilities: [dns]"}),
-    Mistake("nodes that would not announce", "group all", "multicluster_capabilities", ("aws says [loadbalancers], but aws-1 says []", "and so do others"),
-            files={"group_vars/clusters.yml": "multicluster_capabilities: [loadbalancers]"}),
+            files=of_all("multicluster_capabilites: [service_mirror]")),
+    Mistake("capability unheard of", "all hosts", "multicluster_capabilities", ("'ingress' is none of service_mirror, coredns_rewrite, network_sets",),
+            files=of_all("multicluster_capabilities: [service_mirror, ingress]")),
+    Mistake("capabilities as text", "all hosts", "multicluster_capabilities", ("is a list", "multicluster_capabilities: [coredns_rewrite]"),
+            files=of_all("multicluster_capabilities: coredns_rewrite")),
+    Mistake("capabilities of nodes only", "group all", "multicluster_capabilities", ("aws says [], but aws-1 says [service_mirror]", "group_vars/all"),
+            files={"group_vars/aws_nodes.yml": "multicluster_capabilities: [service_mirror]"}),
+    Mistake("capabilities of one cluster", "group all", "multicluster_capabilities", ("aws says [], but gcp says [coredns_rewrite]", "group_vars/all"),
+            files={"host_vars/gcp.yml": "multicluster_capabilities: [coredns_rewrite]"}),
+    Mistake("nodes that would not announce", "group all", "multicluster_capabilities", ("aws says [load_balancers], but aws-1 says []", "and so do others"),
+            files={"group_vars/clusters.yml": "multicluster_capabilities: [load_balancers]"}),
     Mistake("serial misspelt", "all hosts", "multicluster_serail", ("did you mean multicluster_serial?",), files=of_all("multicluster_serail: 1")),
     Mistake("serial where it does nothing", "all hosts", "multicluster_serial", ("no effect in the inventory", "-e multicluster_serial="),
             files=of_all("multicluster_serial: 1")),
@@ -90,8 +91,8 @@ MISTAKES = [
             files=of_all("multicluster_mesh: kubespam")),
     Mistake("kind of the lock", "all hosts", "multicluster_lock", ("'fabrik' is none of controller, fabric, none; did you mean fabric?",),
             files=of_all("multicluster_lock: fabrik")),
-    Mistake("near a name that kubespray shares", "all hosts", "coredns_global_zones", ("did you mean coredns_global_zone?",),
-            files=of_all("coredns_global_zones: true")),
+    Mistake("near a name of the names' rewriting", "all hosts", "coredns_rewrite_global_zones", ("did you mean coredns_rewrite_global_zone?",),
+            files=of_all("coredns_rewrite_global_zones: true")),
     Mistake("no group of clusters", "all hosts", "multicluster_clusters_group", ("is empty", "such as multicluster_clusters_group: clusters"),
             files=of_all('multicluster_clusters_group: ""')),
     Mistake("a group of clusters that is none", "all hosts", "multicluster_clusters_group", ("'sites'", "a group that the inventory has"),
@@ -252,7 +253,7 @@ def test_a_host_that_two_inventories_claim(tmp_path):
 
 @pytest.mark.parametrize("where", ["all", "clusters"])
 def test_capabilities_for_all_or_for_the_clusters_are_right(where, tmp_path):
-    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/{0}.yml".format(where): "multicluster_capabilities: [services, dns]\n"})
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/{0}.yml".format(where): "multicluster_capabilities: [service_mirror, coredns_rewrite]\n"})
     assert inventories.validate([tmp_path])[:2] == ([], [])
 
 
@@ -287,6 +288,7 @@ coredns_kubernetes_extra_opts: ""
 coredns_external_zones: []
 coredns_ordinal_suffix: ""
 coredns_server: 10.0.0.1
+coredns_rewrite_block: ""
 coredns_dual: true
 metallb_enabled: true
 kube_network_plugin: calico

@@ -96,36 +96,36 @@ def test_a_node_whose_python_gives_no_answer_is_told_with_the_mend(tmp_path, int
 
 
 def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
-    names = ["services", "dns", "policy"]
+    names = ["service_mirror", "coredns_rewrite", "network_sets"]
     converge = {"name": "Converge", "ansible.builtin.include_role": {"name": "multicluster.network.capability"}, "vars": {"capability_names": names}}
     lines = play(tmp_path, [
         {"hosts": "clusters", "serial": 1, "tasks": [converge]}, {"hosts": "all", "tasks": [dict(OUTCOME, vars={"capability_asked": names})]},
-    ], service_mirror_timeout=5, coredns_timeout=5, policy_sync_timeout=5)  # fmt: skip
+    ], service_mirror_timeout=5, coredns_rewrite_timeout=5, network_sets_timeout=5)  # fmt: skip
     header = next(line for line in lines if line.startswith("  CLUSTER"))
-    assert header.split() == ["CLUSTER", "SERVICES", "DNS", "POLICY"], lines
+    assert header.split() == ["CLUSTER", "SERVICE_MIRROR", "COREDNS_REWRITE", "NETWORK_SETS"], lines
     for name in ("c1", "c2"):
         row = next(line for line in lines if line.startswith("  {0} ".format(name)))
         assert row.count("failed") == 3, row
     told = [line for line in lines if line.startswith("FAILED")]
     assert len(told) == 7 and all(line.startswith("FAILED c1, c2: multicluster.network.") for line in told), lines
-    assert "6 failed in c1, c2, first: services, cluster c1: " in told[-1] and lines[-1].endswith("; clusters at fault: c1, c2")
+    assert "6 failed in c1, c2, first: service_mirror, cluster c1: " in told[-1] and lines[-1].endswith("; clusters at fault: c1, c2")
 
 
 def applied(changed):
     """As site leaves it: the result of a capability that has just been carried out."""
     change = {"action": "create", "kind": "Service", "id": "c1/a/b"}
     result = {"changed": changed, "failures": [], "refused": [], "plan": {"create": int(changed), "changes": [change] if changed else []}}
-    done = {"ansible.builtin.set_fact": {"__service_mirror_r": result, "__coredns_r_section": dict(result, changed=False, plan={"changes": []})}}
+    done = {"ansible.builtin.set_fact": {"__service_mirror_r": result, "__coredns_rewrite_r_section": dict(result, changed=False, plan={"changes": []})}}
     return [{"hosts": "clusters", "tasks": [done]}, {IMPORT: "multicluster.network.verify"}]
 
 
 def test_what_was_written_is_read_again_and_what_wrote_nothing_is_not(tmp_path):
     """The clusters do not answer, so whoever reads says so. An accepted write used to be its own proof."""
-    more = {"multicluster_capabilities": ["services", "dns"], "service_mirror_timeout": 5, "coredns_timeout": 5}
+    more = {"multicluster_capabilities": ["service_mirror", "coredns_rewrite"], "service_mirror_timeout": 5, "coredns_rewrite_timeout": 5}
     lines = play(tmp_path, applied(True), limit="clusters", **more)
     assert any("broken inside --limit clusters" in line for line in lines), lines
-    read = [line for line in lines if "services: cluster c1" in line or "dns: cluster c1" in line]
-    assert read and not any("dns: cluster" in line for line in read), lines
+    read = [line for line in lines if "service_mirror: cluster c1" in line or "coredns_rewrite: cluster c1" in line]
+    assert read and not any("coredns_rewrite: cluster" in line for line in read), lines
     lines = play(tmp_path, applied(False), limit="clusters", fails=False, **more)
     assert "  all green inside --limit clusters" in lines and not any("cluster c1" in line for line in lines), lines
     assert "  scope: --limit clusters: 0 of 2 nodes judged; not asked (outside --limit): nodes n1, n2" in lines

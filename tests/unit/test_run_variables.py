@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KNOWN, TABLE, ROLES = known_variables(), run_variables(), role_options()
 ROWS = TABLE["variables"]
-PREFIXES = KNOWN.prefixes + KNOWN.shared
+PREFIXES = KNOWN.prefixes
 PLUGINS = {path.stem for path in (ROOT / "plugins").glob("*/*.py")} | set(ROLES) | {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml")) + sorted((ROOT / "playbooks" / "plays").glob("*.yml"))
 TEXTS = {
@@ -42,7 +42,8 @@ def words(text: str) -> t.Set[str]:
 
 #: Words that are values or files, not variables.
 VALUES = {
-    "clustermesh_after", "mesh_read", "service_mirror_read", "load_balancers_metallb", "tenants_network", "tenants_source_leave", "verify_seconds",
+    "clustermesh_after", "load_balancers_after", "load_balancers_metallb", "mesh_read", "network_sets_read", "service_mirror_read", "tenants_network",
+    "tenants_source_leave", "verify_seconds",
 }  # fmt: skip
 
 
@@ -111,9 +112,9 @@ def test_what_the_role_says_of_a_variable_of_all_roles():
 def test_capabilities_are_those_of_the_playbooks():
     asked = set()
     for text in TEXTS.values():
-        asked.update(re.findall(r"'([a-z]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
-        for names in re.findall(r"\{\{ \[([a-z', ]+)\] \| select\('in', multicluster_capabilities", text):
-            asked.update(re.findall(r"[a-z]+", names))
+        asked.update(re.findall(r"'([a-z_]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
+        for names in re.findall(r"\{\{ \[([a-z_', ]+)\]\s+\| select\('in', multicluster_capabilities", text):
+            asked.update(re.findall(r"[a-z_]+", names))
     assert asked == set(KNOWN.choices["multicluster_capabilities"])
 
 
@@ -135,7 +136,7 @@ def test_what_tasks_set_is_internal_or_known():
 
 
 def test_every_row_is_complete():
-    assert set(TABLE) == {"prefixes", "shared_prefixes", "foreign", "internal", "variables"}
+    assert set(TABLE) == {"prefixes", "foreign", "internal", "variables"}
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
@@ -147,25 +148,25 @@ def test_every_row_is_complete():
 
 
 def test_names_of_kubespray_are_not_ours():
-    """All of kubespray's variables that begin with a prefix of ours."""
+    """All of kubespray's variables of CoreDNS: one of them begins as ours do."""
     kubespray = set(
         "coredns_additional_configs coredns_additional_error_config coredns_affinity coredns_default_zone_cache_block coredns_deployment_nodeselector "
         "coredns_digest_checksum coredns_dual coredns_external_zones coredns_image_repo coredns_image_tag coredns_k8s_external_zone "
         "coredns_kubernetes_extra_domains coredns_kubernetes_extra_opts coredns_ordinal_suffix coredns_pod_disruption_budget "
         "coredns_pod_disruption_budget_max_unavailable coredns_replicas coredns_rewrite_block coredns_server coredns_server_by_mode "
         "coredns_supported_versions coredns_svc_name".split()
-    )  # and coredns_version, which means the same to both
-    assert all(name.startswith(KNOWN.shared) for name in kubespray) and not kubespray & KNOWN.names
+    )
+    assert {name for name in kubespray if name.startswith(PREFIXES)} == set(TABLE["foreign"]) and not kubespray & KNOWN.names
 
 
 def test_the_guide_of_the_inventory_names_every_capability():
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_inventory.rst").read_text("utf-8")
     entry = text.split("``multicluster_capabilities``\n", 1)[1].split("``multicluster_nodes``", 1)[0]
-    assert set(re.findall(r"``([a-z]+)``", entry)) >= set(KNOWN.choices["multicluster_capabilities"])
+    assert set(re.findall(r"``([a-z_]+)``", entry)) >= set(KNOWN.choices["multicluster_capabilities"])
 
 
 #: In guides: metrics, capabilities of cluster_access, modules' values, and what an example calls something of its own.
-IN_GUIDES = VALUES | {"clustermesh_nodes", "coredns_external_zones", "mesh_guard", "status_page_url"}
+IN_GUIDES = VALUES | {"clustermesh_nodes", "mesh_guard", "status_page_url"}
 IN_GUIDES |= {"multicluster_nodes_not_asked", "multicluster_tunnels_left_out"}  # metrics
 
 

@@ -740,7 +740,7 @@ def test_the_page_and_the_facts_carry_no_secret() -> None:
             device.update(planted)
             for peer in device["peers"]:
                 peer.update(planted)
-    facts["plans"] = {"services": {"plan": {"changes": []}}}
+    facts["plans"] = {"service_mirror": {"plan": {"changes": []}}}
     for result in (*facts["plans"].values(), *facts["node_plans"].values()):
         result["invocation"] = {"module_args": planted}
     document = model.build(facts)

@@ -47,13 +47,13 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     # Calico: no masquerading between clusters; apply needs create and patch
     "ippools": (_rule("crd.projectcalico.org", "ippools", "get,list,create,patch,delete"),),
     # network sets of its own cluster; its own pods become sets in the others
-    "policy": (
+    "network_sets": (
         _rule("", "pods", "get,list"),
         _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets", "get,list,create,patch,delete"),
         _rule("cilium.io", "ciliumcidrgroups", "get,list,create,patch,delete"),
     ),
     # a cluster whose pods are only read
-    "policy_read": (_rule("", "pods", "get,list"),),
+    "network_sets_read": (_rule("", "pods", "get,list"),),
     # Kilo's cluster mesh in a member: reads nodes, owns Peers; and the cluster that holds ClusterMesh objects
     "clustermesh": (_rule("", "nodes", "get,list"), _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete")),
     # the same, and annotations of its nodes (clustermesh_node_keepalive, clustermesh_force_internal_ip, clustermesh_migrate)
@@ -67,7 +67,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("kilo.squat.ai", "clustermeshes,clustermeshes/status", "get,list,patch"),
     ),
     # the Corefile; an imported one of another name needs extra rules
-    "dns": (_rule("", "configmaps", "get,patch", "coredns"),),
+    "coredns_rewrite": (_rule("", "configmaps", "get,patch", "coredns"),),
     # offers its own Services and reads those of others; what it writes stands in NAMESPACED
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read

@@ -88,7 +88,7 @@ def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
 
 
 def _verdict(told: Told, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
-    """Problems name a cluster (``services: cluster NAME: ...``) or begin with their node; one that does neither concerns everybody."""
+    """Problems name a cluster (``service_mirror: cluster NAME: ...``) or begin with their node; one that does neither concerns everybody."""
     if told.verdict.get("ok"):
         return
     problems = [str(problem) for problem in told.verdict.get("problems") or ["not proven"]]

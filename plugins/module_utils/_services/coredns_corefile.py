@@ -39,7 +39,7 @@ def parse_version(text: t.Optional[str]) -> Version:
         return CURRENT
     found = _VERSION.match(text) if isinstance(text, str) and len(text) < 64 else None
     if not found:
-        raise ValueRefused("version_invalid", "{0} is not a version of CoreDNS; write coredns_version as 1.11.1".format(quoted(text)))
+        raise ValueRefused("version_invalid", "{0} is not a version of CoreDNS; write coredns_rewrite_version as 1.11.1".format(quoted(text)))
     return int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)
 
 

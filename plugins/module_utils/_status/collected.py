@@ -12,10 +12,10 @@ Data = t.Dict[str, t.Any]
 
 #: Capability -> where its role registers the result of a run.
 PLANS = {
-    "services": "__service_mirror_r",
-    "policy": "__policy_sync_r_sets",
-    "dns": "__coredns_r_section",
-    "loadbalancers": "__load_balancers_r",
+    "service_mirror": "__service_mirror_r",
+    "network_sets": "__network_sets_r_sets",
+    "coredns_rewrite": "__coredns_rewrite_r_section",
+    "load_balancers": "__load_balancers_r",
     "tenants": "__tenants_r_info",
     "clustermesh": "__clustermesh_r_info",
 }

@@ -14,7 +14,7 @@ Facts = t.Mapping[str, t.Any]
 MESH = "mesh"
 #: What the mesh writes into clusters, by the names of its plans.
 MESH_PLANS = ("annotations", "pools")
-LOAD_BALANCERS = "loadbalancers"
+LOAD_BALANCERS = "load_balancers"
 
 
 def judge(facts: Facts) -> t.Dict[str, Verdict]:

@@ -271,7 +271,7 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
     ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
     """
     rows = []
-    told = ((plans.get("loadbalancers") or {}).get("load_balancers")) or {}
+    told = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
     for name in sorted(facts["clusters"]):
         announcing: t.Dict[str, t.List[str]] = {}
         for node in nodes:

@@ -120,7 +120,7 @@ def loaded(awx):
         assert sorted(awx.rows(kind)) == sorted(row["name"] for row in data(kind)), kind
     jobs = awx.rows("job_templates")
     state = awx.ask()
-    assert state["surveys"][str(jobs["Multicluster / Services"]["id"])]["spec"][0]["variable"] == "awx_services_namespace"
+    assert state["surveys"][str(jobs["Multicluster / Services"]["id"])]["spec"][0]["variable"] == "awx_service_mirror_namespace"
     assert len(jobs["Multicluster / Mesh"]["credentials"]) == 2
     nodes = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values()}
     assert nodes["check"]["success_nodes"] == [nodes["approve"]["id"]] and nodes["converge"]["always_nodes"] == [nodes["verify"]["id"]]

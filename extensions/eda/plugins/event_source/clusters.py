@@ -72,15 +72,15 @@ EXAMPLES = r"""
       - {name: gcp, kubeconfig: ~/.kube/gcp}
     watch:
       - {resource: nodes, playbooks: [mesh]}
-      - {resource: services, selector: mirror.semaphore.uw.io/mirror-service=true, playbooks: [services]}
+      - {resource: services, selector: mirror.semaphore.uw.io/mirror-service=true, playbooks: [service_mirror]}
 """
 
 #: As the collection's roles have it by default.
 WATCH = (
     {"resource": "nodes", "playbooks": ["mesh"]},
-    {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["services"]},
-    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["services"]},
-    {"resource": "pods", "selector": "policy.semaphore.uw.io/name", "playbooks": ["policy"]},
+    {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["service_mirror"]},
+    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["service_mirror"]},
+    {"resource": "pods", "selector": "policy.semaphore.uw.io/name", "playbooks": ["network_sets"]},
 )
 #: A cluster that does not answer for so long is no reason to keep the others waiting.
 START_SECONDS = 15.0
@@ -102,7 +102,7 @@ def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     """The rows to follow. Raises ValueError where ``capabilities`` is no list: as text it would match by letters."""
     capabilities = args.get("capabilities") or []
     if not isinstance(capabilities, (list, tuple)):
-        raise ValueError("capabilities is a list, such as [loadbalancers]")
+        raise ValueError("capabilities is a list, such as [load_balancers]")
     return [dict(row) for row in args.get("watch") or WATCH if not row.get("capability") or row["capability"] in capabilities]
 
 

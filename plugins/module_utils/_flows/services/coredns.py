@@ -92,7 +92,8 @@ def plan(
     data = (actual or {}).get("data")
     before = data.get(key) if isinstance(data, dict) else None
     if before is None and key == COREFILE and not absent:
-        raise ValueRefused("not_found", "there is no Corefile; say where it is with coredns_namespace, coredns_config_map and coredns_key")
+        where = "coredns_rewrite_namespace, coredns_rewrite_config_map and coredns_rewrite_key"
+        raise ValueRefused("not_found", "there is no Corefile; say where it is with " + where)
     if before is not None and not isinstance(before, str):
         raise ValueRefused("corefile_broken", "{0} is no text".format(quoted(key)))
     text, fabric = before or "", request["fabric"]

@@ -92,7 +92,7 @@ def check_capabilities(
     first = said[min(said)] if said else frozenset()
     others = [(cluster, said[cluster]) for cluster in sorted(said) if said[cluster] != first]
     others += [(node, of[node]) for node in sorted(nodes) if node in of and of[node] != first]
-    if "loadbalancers" in first:
+    if "load_balancers" in first:
         others += [(node, frozenset()) for node in sorted(nodes) if node not in of]
     if not others:
         return []

@@ -25,15 +25,14 @@ Hosts = t.Sequence[str]
 class Known(t.NamedTuple):
     """The names of the collection.
 
-    ``names``: every variable; ``prefixes``: what only our variables begin with; ``shared``: prefixes that others use too;
-    ``foreign``: names of others that are near to ours; ``command_line``: variables that Ansible reads before it knows hosts;
+    ``names``: every variable; ``prefixes``: what our variables begin with; ``foreign``: names of others that begin so too;
+    ``command_line``: variables that Ansible reads before it knows hosts;
     ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
     ``types``: {variable: a key of inventory_values._CHECKS}.
     """
 
     names: t.FrozenSet[str]
     prefixes: t.Tuple[str, ...]
-    shared: t.Tuple[str, ...]
     foreign: t.FrozenSet[str]
     command_line: t.FrozenSet[str]
     choices: t.Mapping[str, t.Tuple[str, ...]]
@@ -70,7 +69,7 @@ def check_names(
             if near:
                 message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near)
                 where = _where(name, given, place, elsewhere)
-                level = "error" if typo_of or name.startswith(known.shared) else "warning"
+                level = "error" if typo_of else "warning"
                 found.append(Finding(where, name[:_LONGEST], "misspelt_variable", message + _WAY_OUT.format(quoted(name)), level))
     return _bounded(found)
 
@@ -190,8 +189,6 @@ def _resembles(name: str, known: Known) -> bool:
     """Whether a name begins almost as ours do, a test that is cheap enough for every name of an inventory."""
     if len(name) > _LONGEST or "_" not in name or name.startswith(("ansible_", "__")):
         return False
-    if name.startswith(known.shared):
-        return True
     for prefix in known.prefixes:
         head = "_".join(name.lower().split("_")[: prefix.count("_")]) + "_"
         if head[:1] == prefix[:1] and abs(len(head) - len(prefix)) <= 2 and len(prefix) > 5:

@@ -183,7 +183,7 @@ FAILURES = [{"cluster": name, "operation": "list", "message": "no route", "reaso
 @pytest.mark.parametrize("data, who", [
     ({"msg": "cluster oslo: cannot list: no route [unreachable] (and 2 more, see failures)", "failures": FAILURES}, "oslo, rome"),
     ({"msg": ["cluster rome: no route [unreachable]", "cluster oslo: no route [unreachable]"]}, "oslo, rome"),
-    ({"msg": "1 failed, first: services, cluster rome: cannot list: no route [unreachable]"}, "rome"),
+    ({"msg": "1 failed, first: service_mirror, cluster rome: cannot list: no route [unreachable]"}, "rome"),
     ({"msg": "2 failed in oslo, rome, first: mesh, node n1 of cluster oslo: timed out"}, "oslo, rome"),
     ({"msg": "mesh_id is empty: no cluster has one"}, "run"),
     ({"msg": "no", "failures": [{"cluster": "a\nb"}, 7]}, "run"),
@@ -308,10 +308,10 @@ def test_an_error_is_told_once_in_a_step_for_each_host():
 
 def test_a_dictionary_is_lines_and_no_python():
     message = {"scope": {"limit": "", "nodes": 5, "not_asked": {"nodes": [], "capabilities": []}}, "verdict": "broken", "reasons": ["faro: a", "faro: b"],
-               "parts": {"mesh": {"value": "broken", "reasons": 2}, "dns": {"value": "proven", "reasons": 0}}, "files": {}, "left": []}  # fmt: skip
+               "parts": {"mesh": {"value": "broken", "reasons": 2}, "coredns_rewrite": {"value": "proven", "reasons": 0}}, "files": {}, "left": []}  # fmt: skip
     assert digest_text.debug_lines({"msg": message}) == [
         "scope:", "  limit: none", "  nodes: 5", "  not_asked: none", "verdict: broken", "reasons:", "  faro: a", "  faro: b",
-        "parts:", "  mesh: value broken, reasons 2", "  dns: value proven, reasons 0", "files: none", "left: none"]  # fmt: skip
+        "parts:", "  mesh: value broken, reasons 2", "  coredns_rewrite: value proven, reasons 0", "files: none", "left: none"]  # fmt: skip
 
 
 def test_a_diff_of_all_clusters_is_no_hosts():
@@ -400,7 +400,7 @@ PLAYS = """
   gather_facts: false
   tasks:
     - {name: told, ansible.builtin.debug: {msg: [one, two]}, run_once: true}
-    - {name: all, ansible.builtin.fail: {msg: "1 failed, first: dns, cluster oslo: no"}, run_once: true}
+    - {name: all, ansible.builtin.fail: {msg: "1 failed, first: coredns_rewrite, cluster oslo: no"}, run_once: true}
 """
 
 
@@ -416,6 +416,6 @@ def test_a_real_run(tmp_path):
     lines = done.stdout.splitlines()
     assert lines[:3] == ["failed, goes on: h2: wrong: no way at all", "FAILED h3: fatal: first", "FAILED h3: fatal: second"]
     assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (")
-    assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: dns, cluster oslo: no"]
+    assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: coredns_rewrite, cluster oslo: no"]
     assert lines[-1].startswith("done after ") and lines[-1].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr

@@ -14,8 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_uti
 
 import verified  # pylint: disable=wrong-import-position
 
-VARIABLES = {"services": "__service_mirror_r", "dns": "__coredns_r_section", "policy": "__policy_sync_r_sets", "loadbalancers": "__load_balancers_r",
-             "tenants": "__tenants_r_info"}  # fmt: skip
+VARIABLES = {"service_mirror": "__service_mirror_r", "coredns_rewrite": "__coredns_rewrite_r_section", "network_sets": "__network_sets_r_sets",
+             "load_balancers": "__load_balancers_r", "tenants": "__tenants_r_info"}  # fmt: skip
 CLUSTERS = ["aws", "gcp"]
 
 
@@ -52,19 +52,19 @@ def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
 def test_a_limited_run_is_not_proven():
     built = judge(hostvars(), ["aws-1", "aws-2", "aws"])
     assert built["verdict"] == "not proven" and any("2 nodes not looked at (gcp-1, gcp-2)" in reason for reason in built["problems"])
-    built = judge(hostvars(), ["aws-1", "aws-2", "aws"], limit="aws*", on=["services"])
+    built = judge(hostvars(), ["aws-1", "aws-2", "aws"], limit="aws*", on=["service_mirror"])
     assert built["verdict"] == "proven" and built["scope"]["not_asked"] == {"nodes": ["gcp-1", "gcp-2"], "capabilities": []}
     given = hostvars()
     given["aws"] = {}
-    built = judge(given, ["aws-1", "aws-2"], limit="aws_nodes", on=["services", "dns"])
-    assert built["verdict"] == "proven" and built["scope"]["not_asked"]["capabilities"] == ["dns", "services"]
+    built = judge(given, ["aws-1", "aws-2"], limit="aws_nodes", on=["service_mirror", "coredns_rewrite"])
+    assert built["verdict"] == "proven" and built["scope"]["not_asked"]["capabilities"] == ["coredns_rewrite", "service_mirror"]
 
 
 def test_a_capability_that_no_play_compared_is_missed_unless_a_limit_left_it_out():
     given = hostvars()
     given["aws"] = {}
-    built = judge(given, on=["services"])
-    assert built["verdict"] == "not proven" and "services: it is on, and was not compared" in built["problems"]
+    built = judge(given, on=["service_mirror"])
+    assert built["verdict"] == "not proven" and "service_mirror: it is on, and was not compared" in built["problems"]
 
 
 def test_what_a_run_wrote_counts_when_it_was_read_again():
@@ -73,7 +73,7 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     applied = verified.result(plan={"changes": [change], "create": 1, "update": 0, "delete": 0}, changed=True)
     given["aws"]["__service_mirror_r"] = applied
     noted = applied_results.applied_results(given["aws"])
-    assert noted["services"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["dns"] == {"again": False, "written": []}
+    assert noted["service_mirror"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["coredns_rewrite"] == {"again": False, "written": []}
     given["aws"]["__verify_applied"] = noted
     assert judge(given)["verdict"] == "broken"  # nobody has read it since
     given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": []})
@@ -83,8 +83,8 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [change]})
     assert judge(given)["verdict"] == "broken"
     del given["aws"]["__service_mirror_r"]
-    assert any("services: it is on, and was not compared" in reason for reason in judge(given)["problems"])
-    assert judge(given, capabilities=["dns"])["verdict"] == "proven"
+    assert any("service_mirror: it is on, and was not compared" in reason for reason in judge(given)["problems"])
+    assert judge(given, capabilities=["coredns_rewrite"])["verdict"] == "proven"
 
 
 def test_without_a_plan_nothing_is_proven():
@@ -100,20 +100,21 @@ def test_status_collects_the_same_evidence():
     given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
     del given["gcp-2"]["__mesh_r_probe"]
     given["gcp-1"].pop("__status_r_node", None)
-    limited = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS, on=["services"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
+    limited = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS, on=["service_mirror"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
     found = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS)
     assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {"devices": []}
     assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(verified.CAPABILITIES)
-    assert found["plans"]["loadbalancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
+    assert found["plans"]["load_balancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
 
 
 def test_what_failed_and_what_is_too_much_to_tell():
     given = {"__service_mirror_r": {"changed": True, "failures": [{}], "plan": {"changes": []}},
-             "__policy_sync_r_sets": {"changed": True, "failed": True},
+             "__network_sets_r_sets": {"changed": True, "failed": True},
              "__mesh_r_publish": {"skipped": True, "changed": False},
-             "__coredns_r_section": {"changed": True, "failures": [],
-                                     "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1}}}  # fmt: skip
+             "__coredns_rewrite_r_section": {"changed": True, "failures": [],
+                                             "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1}}}  # fmt: skip
     noted = applied_results.applied_results(given)
-    assert {name: row["again"] for name, row in noted.items()} == {"services": False, "policy": False, "annotations": False, "dns": True}
-    assert noted["dns"]["written"] is None and noted["services"]["written"] == []
+    again = {name: row["again"] for name, row in noted.items()}
+    assert again == {"service_mirror": False, "network_sets": False, "annotations": False, "coredns_rewrite": True}
+    assert noted["coredns_rewrite"]["written"] is None and noted["service_mirror"]["written"] == []

@@ -18,8 +18,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._io.playbook 
 
 REPO = pathlib.Path(__file__).resolve().parents[5]
 WATCH = [
-    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["services", "loadbalancers"]},
-    {"resource": "endpointslices", "playbooks": ["services"]},
+    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["service_mirror", "load_balancers"]},
+    {"resource": "endpointslices", "playbooks": ["service_mirror"]},
 ]  # fmt: skip
 
 
@@ -37,11 +37,11 @@ def test_changes_choose_playbooks_in_the_order_of_the_configuration():
     assert taken(pending, 0) == [] and pending.wait(0, 5) == 5
     pending.add([{"kind": "Endpoints"}, {"kind": "Node"}, {"kind": "Service"}, {"kind": "EndpointSlice"}], 0)
     assert pending.wait(0, 5) == 0
-    assert taken(pending, 0) == ["mesh", "services", "loadbalancers"]
+    assert taken(pending, 0) == ["mesh", "service_mirror", "load_balancers"]
     assert taken(pending, 99) == []
 
 
-@pytest.mark.parametrize("capability, books", [("loadbalancers", ["mesh", "loadbalancers"]), ("services", ["mesh"])])
+@pytest.mark.parametrize("capability, books", [("load_balancers", ["mesh", "load_balancers"]), ("service_mirror", ["mesh"])])
 def test_a_new_node_speaks_bgp_right_after_its_mesh(capability, books):
     """The rows that the role ships, as it hands them over."""
     rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))["reconciler_watch"]

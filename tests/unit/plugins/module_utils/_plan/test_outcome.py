@@ -15,58 +15,58 @@ DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomp
 
 
 def told(**changed):
-    base = {"asked": ["mesh", "services"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "services": [{}]}, "broken": {},
+    base = {"asked": ["mesh", "service_mirror"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "service_mirror": [{}]}, "broken": {},
             "nodes": {"n1": "aws", "n2": "gcp"}, "lost": {}, "verdict": {}}  # fmt: skip
     return judge(Told(**dict(base, **changed)))
 
 
 def test_all_is_well():
     assert told() == {
-        "ok": True, "errors": [], "at_fault": [], "cells": {"aws": {"mesh": "ok", "services": "ok"}, "gcp": {"mesh": "ok", "services": "ok"}},
-        "text": ["CLUSTER  MESH  SERVICES", "aws      ok    ok", "gcp      ok    ok"],
+        "ok": True, "errors": [], "at_fault": [], "cells": {"aws": {"mesh": "ok", "service_mirror": "ok"}, "gcp": {"mesh": "ok", "service_mirror": "ok"}},
+        "text": ["CLUSTER  MESH  SERVICE_MIRROR", "aws      ok    ok", "gcp      ok    ok"],
     }  # fmt: skip
 
 
 def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
-    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]})
+    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]})
     assert not found["ok"]
     assert found["text"] == [
-        "CLUSTER  MESH  SERVICES", "gcp      ok    failed: unreachable", "aws      ok    ok",
-        "failed:", "  services, cluster gcp: cannot list services: connection refused [source_incomplete]",
+        "CLUSTER  MESH  SERVICE_MIRROR", "gcp      ok    failed: unreachable", "aws      ok    ok",
+        "failed:", "  service_mirror, cluster gcp: cannot list services: connection refused [source_incomplete]",
     ]  # fmt: skip
 
 
 def test_failures_count_where_the_module_itself_did_not_fail():
-    found = told(results={"mesh": [{"failures": [DOWN]}, {"failures": [DOWN]}], "services": [{}]})
+    found = told(results={"mesh": [{"failures": [DOWN]}, {"failures": [DOWN]}], "service_mirror": [{}]})
     assert found["cells"]["gcp"]["mesh"] == "failed: unreachable" and len(found["errors"]) == 1
 
 
 def test_a_capability_that_broke_is_broken_everywhere():
-    found = told(results={"mesh": [{}]}, broken={"services": "no library\nat all\x1b[2J"})
-    assert {row["services"] for row in found["cells"].values()} == {"failed"}
-    assert found["errors"] == ["services: no library at all [2J"]
+    found = told(results={"mesh": [{}]}, broken={"service_mirror": "no library\nat all\x1b[2J"})
+    assert {row["service_mirror"] for row in found["cells"].values()} == {"failed"}
+    assert found["errors"] == ["service_mirror: no library at all [2J"]
 
 
 def test_a_module_that_failed_without_naming_a_cluster_is_told():
-    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "wrong option"}]})
-    assert found["errors"] == ["services: wrong option"] and not found["ok"]
+    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "wrong option"}]})
+    assert found["errors"] == ["service_mirror: wrong option"] and not found["ok"]
 
 
 def test_a_failure_and_what_ended_the_capability_are_one_error():
-    found = told(results={"mesh": [{}], "services": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
-                 broken={"services": "cluster gcp: connection refused"})
-    assert len(found["errors"]) == 1 and found["cells"]["aws"]["services"] == "ok"
+    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
+                 broken={"service_mirror": "cluster gcp: connection refused"})
+    assert len(found["errors"]) == 1 and found["cells"]["aws"]["service_mirror"] == "ok"
 
 
 def test_refusals_are_counted_and_are_no_failure():
     rows = [{"object": "gcp/default/web", "reason": "x", "message": "y"}, {"object": "n2/peer wireguard.aws k", "reason": "x", "message": "y"},
             {"object": "Service gcp/x", "reason": "x", "message": "y"}]  # fmt: skip
-    found = told(results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "services": [{"refused": rows[:1]}]})
-    assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "services": "ok, refused 1"}
+    found = told(results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "service_mirror": [{"refused": rows[:1]}]})
+    assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "service_mirror": "ok, refused 1"}
 
 
 def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_says_so():
-    found = told(asked=["mesh", "services", "tenants"], results={"mesh": [{}], "services": [{}]})
+    found = told(asked=["mesh", "service_mirror", "tenants"], results={"mesh": [{}], "service_mirror": [{}]})
     assert found["cells"]["aws"]["tenants"] == "not asked" and "TENANTS" not in found["text"][0] and found["ok"]
 
 
@@ -78,15 +78,15 @@ def test_lost_nodes_are_failures_of_their_cluster():
 
 
 def test_a_capability_that_broke_blames_no_cluster():
-    assert told(results={"mesh": [{}]}, broken={"services": "no library"})["at_fault"] == []
-    assert told(results={"mesh": [{"failures": [DOWN]}], "services": [{}]})["at_fault"] == ["gcp"]
+    assert told(results={"mesh": [{}]}, broken={"service_mirror": "no library"})["at_fault"] == []
+    assert told(results={"mesh": [{"failures": [DOWN]}], "service_mirror": [{}]})["at_fault"] == ["gcp"]
 
 
 @pytest.mark.parametrize("verdict, cells, errors", [
     ({"ok": True, "problems": []}, ["ok", "ok"], []),
     ({"ok": False, "problems": ["n2: no handshake with aws/n1"]}, ["ok", "failed"], ["verify: n2: no handshake with aws/n1"]),
     ({"ok": False, "problems": ["cluster gcp: down", "n2: x"]}, ["ok", "failed"], ["verify: 2 problems, first: cluster gcp: down"]),
-    ({"ok": False, "problems": ["services: cluster gcp: down"]}, ["ok", "failed"], ["verify: services: cluster gcp: down"]),
+    ({"ok": False, "problems": ["service_mirror: cluster gcp: down"]}, ["ok", "failed"], ["verify: service_mirror: cluster gcp: down"]),
     ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
     ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
     ({}, ["not asked", "not asked"], []),
@@ -99,7 +99,7 @@ def test_a_verification_is_as_good_as_its_verdict(verdict, cells, errors):
 def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
     names = ["c{0:03}".format(number) for number in range(200)]
     failures = [dict(DOWN, cluster=name, message="x" * 5000) for name in names[100:150]]
-    found = told(clusters=names, results={"mesh": [{}], "services": [{"failures": failures}]})
+    found = told(clusters=names, results={"mesh": [{}], "service_mirror": [{"failures": failures}]})
     text = found["text"]
     assert len(text) == 1 + SHOWN_CLUSTERS + 1 + 1 + SHOWN_ERRORS + 1 and max(map(len, text)) < 420
     assert text[SHOWN_CLUSTERS + 1] == "180 more clusters, 30 of them failed" and text[-1] == "  30 more, see above"
@@ -107,13 +107,13 @@ def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
 
 
 FAILURES = st.fixed_dictionaries({"cluster": st.sampled_from(["aws", "gcp", "elsewhere"]), "reason": st.text(max_size=5), "message": st.text(max_size=9)})
-BROKEN = st.dictionaries(st.sampled_from(["mesh", "services", "lock"]), st.text(max_size=9))
+BROKEN = st.dictionaries(st.sampled_from(["mesh", "service_mirror", "lock"]), st.text(max_size=9))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FAILURES), BROKEN, st.lists(st.sampled_from(["n1", "n2"]), unique=True))
 def test_nothing_that_failed_is_hidden(failures, broken, lost):
-    found = told(results={"mesh": [{"failures": failures}], "services": [{}]}, broken=broken, lost=dict.fromkeys(lost, ("mesh", "gone")))
+    found = told(results={"mesh": [{"failures": failures}], "service_mirror": [{}]}, broken=broken, lost=dict.fromkeys(lost, ("mesh", "gone")))
     assert found["ok"] == (not (failures or broken or lost)) == (not found["errors"])
     for name in broken:
         assert any(line.startswith(name + ":") for line in found["errors"]) or any(row["message"] in broken[name] for row in failures)
@@ -126,17 +126,19 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
 def test_the_filter_joins_what_the_roles_registered():
     hosts = {
         "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
-                "__capability_broken": {"services": "gcp: connection refused", "dns": "no such role"}},
+                "__capability_broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"}},
         "gcp": {},
         "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
-               "__mesh_report": {"ok": True}, "__capability_broken_here": {"loadbalancers": "no frr"}},
+               "__mesh_report": {"ok": True}, "__capability_broken_here": {"load_balancers": "no frr"}},
         "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
     }  # fmt: skip
-    asked = ["mesh", "services", "dns", "loadbalancers", "policy", "verify"]
+    asked = ["mesh", "service_mirror", "coredns_rewrite", "load_balancers", "network_sets", "verify"]
     found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, asked, list(hosts), ["aws", "gcp", "n1"])
     assert found["cells"] == {
-        "aws": {"mesh": "ok, refused 1", "services": "ok", "dns": "failed", "loadbalancers": "failed: node n1", "policy": "not asked", "verify": "ok"},
-        "gcp": {"mesh": "failed: node n2", "services": "failed: unreachable", "dns": "failed", "loadbalancers": "ok", "policy": "not asked", "verify": "ok"},
+        "aws": {"mesh": "ok, refused 1", "service_mirror": "ok", "coredns_rewrite": "failed", "load_balancers": "failed: node n1",
+                "network_sets": "not asked", "verify": "ok"},
+        "gcp": {"mesh": "failed: node n2", "service_mirror": "failed: unreachable", "coredns_rewrite": "failed", "load_balancers": "ok",
+                "network_sets": "not asked", "verify": "ok"},
     }
     subjects = [line.split(":")[0] for line in found["errors"]]
-    assert subjects == ["mesh, node n2 of cluster gcp", "services, cluster gcp", "dns", "loadbalancers, node n1 of cluster aws"]
+    assert subjects == ["mesh, node n2 of cluster gcp", "service_mirror, cluster gcp", "coredns_rewrite", "load_balancers, node n1 of cluster aws"]

@@ -18,8 +18,8 @@ from hypothesis import given, strategies as st
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 KINDS = {"nodes": ["Node"], "services": ["Service"], "endpointslices": ["EndpointSlice", "Endpoints"]}
 WATCH = [
-    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["services"]},
-    {"resource": "endpointslices", "playbooks": ["services"]},
+    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["service_mirror"]},
+    {"resource": "endpointslices", "playbooks": ["service_mirror"]},
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_many_clusters_and_kinds_are_one_run_each():
     runs.add([event("aws", "Service", "a/web"), event("gcp", "EndpointSlice", "a/web-1")])
     mesh, services = runs.take(0)
     assert mesh["run"] == "mesh" and len(mesh["clusters"]) == 20 and mesh["count"] == 20 and mesh["names"][0] == "c00/n1"
-    assert services["run"] == "services" and services["kinds"] == ["EndpointSlice", "Service"] and services["clusters"] == ["aws", "gcp"]
+    assert services["run"] == "service_mirror" and services["kinds"] == ["EndpointSlice", "Service"] and services["clusters"] == ["aws", "gcp"]
 
 
 def test_what_comes_while_a_run_works_waits_for_its_end_and_is_one_run():
@@ -54,7 +54,7 @@ def test_what_comes_while_a_run_works_waits_for_its_end_and_is_one_run():
 def test_a_second_run_that_waits_in_the_engine_is_not_asked_for_again():
     runs = Runs(WATCH, KINDS)
     runs.add([event("aws", "Node", "n1"), event("aws", "Service", "a/b")])
-    assert [one["run"] for one in runs.take(0)] == ["mesh", "services"]
+    assert [one["run"] for one in runs.take(0)] == ["mesh", "service_mirror"]
     runs.see({1}, 1)
     runs.see(set(), 5)  # mesh is over, services starts
     runs.add([event("aws", "Service", "a/c")])
@@ -62,7 +62,7 @@ def test_a_second_run_that_waits_in_the_engine_is_not_asked_for_again():
     runs.see({2}, 7)
     assert runs.take(7) == []
     runs.see(set(), 9)
-    assert [one["run"] for one in runs.take(9)] == ["services"]
+    assert [one["run"] for one in runs.take(9)] == ["service_mirror"]
 
 
 def test_runs_that_nobody_sees_do_not_hold_news_back_for_ever():
@@ -123,12 +123,13 @@ def test_the_rulebook_follows_what_the_role_follows():
     source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
     wanted = {(row["resource"], book) for row in role for book in row["playbooks"] if book != "clustermesh"}
     assert {(row["resource"], book) for row in source["watch"] for book in row["playbooks"]} == wanted
-    assert ("services", "loadbalancers") in wanted and ("nodes", "loadbalancers") in wanted
+    assert ("services", "load_balancers") in wanted and ("nodes", "load_balancers") in wanted
 
 
 @pytest.mark.parametrize("capabilities, books", [
-    (None, {"mesh", "services", "policy"}), ([], {"mesh", "services", "policy"}), (["dns"], {"mesh", "services", "policy"}),
-    (["loadbalancers", "dns"], {"mesh", "services", "policy", "loadbalancers"}),
+    (None, {"mesh", "service_mirror", "network_sets"}), ([], {"mesh", "service_mirror", "network_sets"}),
+    (["coredns_rewrite"], {"mesh", "service_mirror", "network_sets"}),
+    (["load_balancers", "coredns_rewrite"], {"mesh", "service_mirror", "network_sets", "load_balancers"}),
 ])  # fmt: skip
 def test_rows_of_a_capability_count_where_the_fabric_has_it(capabilities, books):
     source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
@@ -137,9 +138,9 @@ def test_rows_of_a_capability_count_where_the_fabric_has_it(capabilities, books)
     kinds = {name: [kind for kind, unused in places] for name, places in RESOURCES.items()}
     runs = Runs(rows, kinds)
     runs.add([event("aws", "Service", "a/b"), event("gcp", "Node", "n9")])
-    assert [one["run"] for one in runs.take(0)] == [book for book in ("mesh", "services", "loadbalancers") if book in books]
+    assert [one["run"] for one in runs.take(0)] == [book for book in ("mesh", "service_mirror", "load_balancers") if book in books]
 
 
 def test_capabilities_as_text_are_an_error_and_no_match_by_letters():
     with pytest.raises(ValueError, match="capabilities is a list"):
-        source_plugin().watched({"capabilities": "loadbalancers"})
+        source_plugin().watched({"capabilities": "load_balancers"})

@@ -128,7 +128,7 @@ def test_verify_and_status_are_of_one_mind(lie):
 @pytest.mark.parametrize("name, row, value", [
     ("drift", {"where": "aws-node-1", "kind": "route", "name": "x", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""},
      "broken"),
-    ("refused", {"where": "services", "object": "o", "reason": "outside_grant", "message": "m"}, "not proven"),
+    ("refused", {"where": "service_mirror", "object": "o", "reason": "outside_grant", "message": "m"}, "not proven"),
     ("failures", {"cluster": "aws", "operation": "list", "reason": "unreachable", "message": "m"}, "broken"),
 ])  # fmt: skip
 def test_the_page_shows_nothing_bad_under_a_green_word(name, row, value):
@@ -151,7 +151,7 @@ def test_without_pings_a_mesh_is_not_proven():
 
 def test_an_address_that_nobody_announces_is_shown_as_that():
     facts = fabrics.facts({"aws": 2, "gcp": 1})
-    facts["plans"] = {"loadbalancers": {"plan": {"changes": []}, "load_balancers": {
+    facts["plans"] = {"load_balancers": {"plan": {"changes": []}, "load_balancers": {
         "aws": {"announce": [], "nodes": [], "unannounced": [{"service": "shop/front", "address": "203.0.113.10", "reason": "no router to tell"}]},
         "gcp": {"announce": ["203.0.113.11/32"], "nodes": ["gcp-node-1"], "unannounced": []},
     }}}  # fmt: skip
@@ -233,7 +233,7 @@ def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
 
     def limited(facts):
         gone = [host for host in facts["nodes"] if host.startswith("gcp")]
-        facts.update(limit="aws_nodes", outside=gone, unasked=["dns"], capabilities=["dns"], previous=before, clusters={})
+        facts.update(limit="aws_nodes", outside=gone, unasked=["coredns_rewrite"], capabilities=["coredns_rewrite"], previous=before, clusters={})
         for host in gone:
             facts["nodes"][host] = None
             facts["probes"].pop(host, None)
@@ -242,7 +242,7 @@ def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
     document = built(change=limited)
     assert document["verdict"]["value"] == "proven", document["verdict"]
     assert document["scope"] == {"limit": "aws_nodes", "nodes": 8, "judged": 4, "not_asked": {"nodes": sorted(
-        "gcp-node-{0}".format(number) for number in range(1, 5)), "capabilities": ["dns"]}}
+        "gcp-node-{0}".format(number) for number in range(1, 5)), "capabilities": ["coredns_rewrite"]}}
     assert [row["where"] for row in document["since_last_run"]["gone"]] == ["aws-node-1"]
     assert page.verdict(document) == ("good", "all green inside --limit aws_nodes") and document["summary"]["nodes_not_asked"] == 4
     text, metrics = page.render(document), prometheus.text(document)

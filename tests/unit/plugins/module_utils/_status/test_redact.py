@@ -111,7 +111,7 @@ def test_the_bundle_has_none_of_what_was_planted_anywhere(tmp_path):
         "clusters": [{"name": "aws", "kubeconfig": str(config), "token": SECRETS[2]}, {"name": "gcp", "kubeconfig": kubeconfig}],
         "definition": {"nodes": {"n": {"bgp_speaker_neighbors": [{"password": SECRETS[1]}], "ansible_host": "10.0.0.1"}}},
         "nodes": {"../n": {"journal": ways, "state": {"devices": [{"private_key": PRIVATE}]}, "devices": [{"public_key": PUBLIC}]}, "m": None},
-        "node_plans": {}, "plans": {"services": {"msg": " ".join(ways)}}, "files": {"status.html": str(page), "missing": str(tmp_path / "no")},
+        "node_plans": {}, "plans": {"service_mirror": {"msg": " ".join(ways)}}, "files": {"status.html": str(page), "missing": str(tmp_path / "no")},
         "secrets": [PRIVATE], "versions": {},
     })  # fmt: skip
     found = members(path)

@@ -163,19 +163,19 @@ def annotations_differ(facts):
 
 
 def service_differs(facts):
-    facts["plans"]["services"] = verified.result(plan={"changes": [CHANGE]})
+    facts["plans"]["service_mirror"] = verified.result(plan={"changes": [CHANGE]})
 
 
 def service_refused(facts):
-    facts["plans"]["services"] = verified.result(refused=[REFUSAL])
+    facts["plans"]["service_mirror"] = verified.result(refused=[REFUSAL])
 
 
 def sets_unreadable(facts):
-    facts["plans"]["policy"] = verified.result(failures=[FAILURE])
+    facts["plans"]["network_sets"] = verified.result(failures=[FAILURE])
 
 
 def names_failed(facts):
-    facts["plans"]["dns"] = {"failed": True, "msg": "no ConfigMap coredns"}
+    facts["plans"]["coredns_rewrite"] = {"failed": True, "msg": "no ConfigMap coredns"}
 
 
 def tenants_not_compared(facts):
@@ -188,7 +188,7 @@ def nobody_announces(facts):
 
 def no_speaker(facts):
     row = {"service": "default/web", "address": "203.0.113.1", "reason": "no node of the cluster has a router to tell"}
-    facts["plans"]["loadbalancers"]["load_balancers"]["aws"].update(nodes=[], unannounced=[row])
+    facts["plans"]["load_balancers"]["load_balancers"]["aws"].update(nodes=[], unannounced=[row])
 
 
 def announced_to_nobody(facts):
@@ -228,14 +228,14 @@ LIES = {
     watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),
     other_family: (UNPROVEN, "aws-1: no pod there has an address of the same IP version as those of gcp-1, gcp-2"),
     annotations_differ: (BROKEN, "annotations: Service gcp/s/x is not as wanted"),
-    service_differs: (BROKEN, "services: Service gcp/s/x is not as wanted (create)"),
-    service_refused: (UNPROVEN, "services: refused gcp/gcp-2"),
-    sets_unreadable: (BROKEN, "policy: cluster gcp: connection refused [unreachable]"),
-    names_failed: (BROKEN, "dns: no ConfigMap coredns"),
+    service_differs: (BROKEN, "service_mirror: Service gcp/s/x is not as wanted (create)"),
+    service_refused: (UNPROVEN, "service_mirror: refused gcp/gcp-2"),
+    sets_unreadable: (BROKEN, "network_sets: cluster gcp: connection refused [unreachable]"),
+    names_failed: (BROKEN, "coredns_rewrite: no ConfigMap coredns"),
     tenants_not_compared: (UNPROVEN, "tenants: it is on, and was not compared"),
-    nobody_announces: (UNPROVEN, "loadbalancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens"),
-    announced_to_nobody: (UNPROVEN, "loadbalancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
-    no_speaker: (UNPROVEN, "loadbalancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell"),
+    nobody_announces: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens"),
+    announced_to_nobody: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
+    no_speaker: (UNPROVEN, "load_balancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell"),
     nothing_at_all: (UNPROVEN, "nothing was looked at"),
 }  # fmt: skip
 
@@ -297,7 +297,7 @@ def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():
 def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     facts = verified.facts()
     service_differs(facts)
-    facts["applied"] = {"services": []}
+    facts["applied"] = {"service_mirror": []}
     assert report.build(facts)["verdict"] == PROVEN  # the source has changed since; this run had read it and found it as wanted
     service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
@@ -306,10 +306,10 @@ def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
 @pytest.mark.parametrize("written", [["Service gcp/s/x"], ["Service gcp/s/y", "Service gcp/s/x"], None])
 def test_what_was_written_and_is_not_there_when_read_again_is_broken(written):
     facts = verified.facts()
-    facts["plans"]["services"]["plan"]["changes"] = [{"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}]
-    facts["applied"] = {"services": written}
+    facts["plans"]["service_mirror"]["plan"]["changes"] = [{"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}]
+    facts["applied"] = {"service_mirror": written}
     built = report.build(facts)
-    assert built["verdict"] == BROKEN and built["problems"] == ["services: Service gcp/s/x is not as wanted (create)"]
+    assert built["verdict"] == BROKEN and built["problems"] == ["service_mirror: Service gcp/s/x is not as wanted (create)"]
 
 
 def test_a_limit_is_the_scope_of_the_verdict():
@@ -318,7 +318,7 @@ def test_a_limit_is_the_scope_of_the_verdict():
     built = report.build(facts)
     assert built["verdict"] == PROVEN and built["ok"] and sorted(built["parts"]) == ["mesh"]
     first = "scope: --limit aws_nodes: 2 of 4 nodes judged; not asked (outside --limit): nodes gcp-1, gcp-2; " \
-        "capabilities dns, loadbalancers, policy, services, tenants"
+        "capabilities coredns_rewrite, load_balancers, network_sets, service_mirror, tenants"
     for text in (built["text"], built["full"]):
         assert text.splitlines()[0] == first and text.splitlines()[-1] == "all green inside --limit aws_nodes"
     assert built["scope"] == {
@@ -332,7 +332,7 @@ def test_who_nobody_asked_is_not_missed_by_those_who_were():
     facts = verified.facts()
     limit(facts, unasked=())
     facts["capabilities"] = list(verified.CAPABILITIES)
-    facts["plans"]["loadbalancers"]["load_balancers"]["gcp"] = {"announce": ["203.0.113.9/32"], "nodes": ["gcp-1"]}
+    facts["plans"]["load_balancers"]["load_balancers"]["gcp"] = {"announce": ["203.0.113.9/32"], "nodes": ["gcp-1"]}
     for host in ("aws-1", "aws-2"):
         probe(facts, host)["pings"] = []
     assert report.build(facts)["verdict"] == PROVEN
@@ -383,7 +383,7 @@ def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():
 def test_each_part_has_its_own_verdict():
     built = judged(service_differs, no_pods)
     assert {name: part["value"] for name, part in built["parts"].items()} == {
-        "mesh": UNPROVEN, "services": BROKEN, "dns": PROVEN, "policy": PROVEN, "loadbalancers": PROVEN, "tenants": PROVEN,
+        "mesh": UNPROVEN, "service_mirror": BROKEN, "coredns_rewrite": PROVEN, "network_sets": PROVEN, "load_balancers": PROVEN, "tenants": PROVEN,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import hashlib
 
 HOSTS = {"aws-1": ("aws", "10.66.23.31", "10.2.3.0/24"), "aws-2": ("aws", "10.66.23.32", "10.2.4.0/24"),
          "gcp-1": ("gcp", "10.22.22.27", "10.4.7.0/24"), "gcp-2": ("gcp", "10.22.22.28", "10.4.8.0/24")}  # fmt: skip
-CAPABILITIES = ("services", "dns", "policy", "loadbalancers", "tenants")
+CAPABILITIES = ("service_mirror", "coredns_rewrite", "network_sets", "load_balancers", "tenants")
 
 
 def key(text):
@@ -62,7 +62,7 @@ def result(**more):
 def facts():
     """Of evidence.judge: proven."""
     announcing = {"load_balancers": {"aws": {"announce": ["203.0.113.1/32"], "nodes": ["aws-1"]}}}
-    plans = {name: result(**(announcing if name == "loadbalancers" else {})) for name in (*CAPABILITIES, "annotations", "pools")}
+    plans = {name: result(**(announcing if name == "load_balancers" else {})) for name in (*CAPABILITIES, "annotations", "pools")}
     found = {host: {"drift": result(), "probe": probe(host)} for host in HOSTS}
     found["aws-1"]["probe"]["bgp"] = {"announces": ["203.0.113.1/32"], "sessions": [{"neighbor": "10.66.23.1", "state": "Established"}]}
     return {"mesh": mesh(), "found": found, "declared": list(HOSTS), "capabilities": list(CAPABILITIES), "plans": plans, "applied": {}}
