@@ -37,7 +37,7 @@ def note(what, **more):
     peers = {{}}
     if link is not None and link["implementation"]:
         device = open_device("kubespan", link["implementation"])
-        peers = {{key: peer["allowed_ips"] for key, peer in device.dump()["peers"].items()}}
+        peers = {{key: peer.allowed_ips for key, peer in device.dump().peers.items()}}
         device.close()
     seen.append(dict(more, what=what, targets=targets, peers=peers))
 

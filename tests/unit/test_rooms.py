@@ -37,7 +37,7 @@ EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_io": (*_BASE, "_module"),
     "_linux": ("_values",),
     "_linux/netlink": ("_values", "_linux"),
-    "_linux/wireguard": _NETLINK,
+    "_linux/wireguard": (*_NETLINK, "_plan", "_dataplane"),
     "_linux/nftables": _NETLINK,
     "_linux/host": (*_NETLINK, "_dataplane", "_linux/wireguard", "_linux/nftables"),
 }

@@ -11,9 +11,10 @@ from .._plan.plan import Plan
 from .._values.addresses import parse_address
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
+from .device_spec import Device
 from .key_file import ERROR, GENERATE, key_action
-from .peer_set import plan_peers, view
-from .peers_wanted import parse_peers
+from .peer_plan import plan_peers
+from .peer_spec import Dump, Key, LivePeer, PeerStep, settle_peers
 
 Data = t.Dict[str, t.Any]
 
@@ -23,61 +24,64 @@ class DevicePlan(Plan):
 
     work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``link`` (arguments of set_link before the device
     is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
-    ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is), ``steps`` (of peer_set). device and peers: as they
-    will be; device is None when the link will not be there, peers is sorted by key.
+    ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is). steps: what its peers are told, in order.
+    device and after: the device, and its peers by key, as they will be; device is None when the link will not be there.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.work: Data = {}
+        self.steps: t.List[PeerStep] = []
         self.device: t.Optional[Data] = None
-        self.peers: t.List[Data] = []
+        self.after: t.Mapping[Key, LivePeer] = {}
+
+    @property
+    def peers(self) -> t.List[Data]:
+        """Its peers as results show them, sorted by key."""
+        return [dict(self.after[key].shown(), public_key=key) for key in sorted(self.after, key=str)]
 
 
-def device_view(link: t.Mapping[str, t.Any], dump: t.Mapping[str, t.Any]) -> Data:
+def device_view(link: t.Mapping[str, t.Any], dump: Dump) -> Data:
     """What of a device is configuration, as diffs and results show it."""
     names = ("implementation", "mtu", "txqueuelen", "alias", "up", "addresses")
     shown = {name: link[name] for name in names}
-    shown.update((name, dump[name]) for name in ("listen_port", "fwmark", "public_key"))
-    return shown
+    return dict(shown, listen_port=dump.listen_port, fwmark=dump.fwmark, public_key=dump.public_key)
 
 
 def plan_device(
-    desired: t.Mapping[str, t.Any],
+    desired: Device,
     actual: t.Mapping[str, t.Any],
     last_endpoints: t.Optional[t.Mapping[str, str]] = None,
 ) -> DevicePlan:
-    """desired: of parse_device; actual: of the flow's gather; last_endpoints: see peer_set.endpoint_drifted."""
+    """actual: of the flow's gather; last_endpoints: see peer_plan.endpoint_drifted."""
     plan = DevicePlan()
-    name, link, dump = desired["name"], actual["link"], actual["wireguard"]
+    name, link = desired.name, actual["link"]
+    dump: Dump = actual["wireguard"]
     if link is not None:
-        plan.device, plan.peers = device_view(link, dump), _listed({k: view(p) for k, p in dump["peers"].items()})
+        plan.device, plan.after = device_view(link, dump), t.cast(t.Mapping[Key, LivePeer], dump.peers)
         refusal = _foreign(desired, link)
         if refusal:
             plan.refuse(name, *refusal)
             return plan
-    if desired["state"] == "absent":
+    if not desired.present:
         if link is not None:
-            for key in sorted(dump["peers"]):
-                plan.delete("peer", "{0} {1}".format(name, key), view(dump["peers"][key]))
+            for gone in sorted(dump.peers):
+                plan.delete("peer", "{0} {1}".format(name, gone), dump.peers[gone].shown())
             plan.delete("link", name, device_view(link, dump))
             plan.work["delete"] = True
-        plan.device, plan.peers = None, []
+        plan.device, plan.after = None, {}
         return plan
     key = _plan_key(plan, desired, actual)
     if plan.refused:
         return plan
     _plan_link(plan, desired, link, dump, key)
-    if desired["peers"] is not None:
-        own_key = key if key is not None else dump["public_key"]
-        wanted, refused, kept = parse_peers(
-            name, desired["peers"], dump["peers"], own_key, _outside(actual["resolved"], desired["overlay"]), actual["preshared"]
-        )
-        plan.refused.extend(refused)
-        peers = plan_peers(name, wanted, dump["peers"], actual["now"], last_endpoints, desired["purge_peers"], kept)
+    if desired.peers is not None:
+        own_key = key if key is not None else dump.public_key
+        wanted = settle_peers(name, desired.peers, dump.peers, own_key, _outside(actual["resolved"], desired.overlay), actual["preshared"])
+        plan.refused.extend(wanted.refused)
+        peers = plan_peers(name, wanted.peers, dump.peers, actual["now"], last_endpoints, desired.purge_peers, wanted.kept)
         plan.extend(peers.plan)
-        plan.work["steps"] = peers.steps
-        plan.peers = _listed(peers.after)
+        plan.steps, plan.after = peers.steps, peers.after
     return plan
 
 
@@ -87,37 +91,33 @@ def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]
     return {name: [text for text in found if parse_address(text) not in inside] for name, found in resolved.items()}
 
 
-def _listed(peers: t.Mapping[t.Any, Data]) -> t.List[Data]:
-    return [dict(peers[key], public_key=key) for key in sorted(peers, key=str)]
-
-
-def _foreign(desired: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
+def _foreign(desired: Device, link: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
     """(reason, message) when the link must be left alone."""
     if link["implementation"] is None:
         kind = link["kind"] or "hardware"
         return "not_ours", "a link of this name exists and is no WireGuard device ({0}); it is left alone".format(kind)
-    if is_our_alias(link["alias"], desired["alias"]) or desired["adopt"]:
+    if is_our_alias(link["alias"], desired.alias) or desired.adopt:
         return None
     return "adoptable", "a WireGuard device of this name exists and does not carry this owner's mark; adopt: true takes it over"
 
 
-def _plan_key(plan: DevicePlan, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> t.Any:
+def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) -> t.Any:
     """The public key that the device will have; None when the key is not ours to manage."""
-    path, found = desired["private_key_file"], actual["key"]
+    path, found = desired.private_key_file, actual["key"]
     if path is None:
         return None
     action = key_action(found["state"])
     if action == ERROR:
-        plan.refuse(desired["name"], "bad_private_key", "{0}: {1}; it is never overwritten".format(path, found["message"]))
+        plan.refuse(desired.name, "bad_private_key", "{0}: {1}; it is never overwritten".format(path, found["message"]))
         return None
     if action == GENERATE:
-        key = Pending("public key of {0}".format(desired["name"]))
-        if not desired["generate_key"]:
+        key = Pending("public key of {0}".format(desired.name))
+        if not desired.generate_key:
             return key
         plan.create("key", path, {"mode": "0600", "public_key": key})
         plan.work["make_key"] = True
         return key
-    if found["mode"] != "0600" and desired["generate_key"]:
+    if found["mode"] != "0600" and desired.generate_key:
         before = {"mode": found["mode"], "public_key": found["public_key"]}
         plan.update("key", path, before, dict(before, mode="0600"))
         plan.work["make_key"] = True
@@ -126,18 +126,18 @@ def _plan_key(plan: DevicePlan, desired: t.Mapping[str, t.Any], actual: t.Mappin
 
 def _plan_link(
     plan: DevicePlan,
-    desired: t.Mapping[str, t.Any],
+    desired: Device,
     link: t.Optional[t.Mapping[str, t.Any]],
-    dump: t.Mapping[str, t.Any],
+    dump: Dump,
     key: t.Any,
 ) -> None:
-    name = desired["name"]
+    name = desired.name
     # wireguard-go and the kernel set a port of their own choice on a new device; what nobody asked for is not shown.
     now: Data = device_view(link, dump) if link else {"addresses": [], "listen_port": 0, "public_key": None}
-    after = dict(now, implementation=now.get("implementation") or desired["implementation"])
-    after.update((field, desired[field]) for field in ("mtu", "txqueuelen", "alias", "up", "fwmark"))
-    if desired["listen_port"] is not None:
-        after["listen_port"] = desired["listen_port"]
+    after = dict(now, implementation=now.get("implementation") or desired.implementation)
+    after.update(mtu=desired.mtu, txqueuelen=desired.txqueuelen, alias=desired.alias, up=desired.up, fwmark=desired.fwmark)
+    if desired.listen_port is not None:
+        after["listen_port"] = desired.listen_port
     if key is not None:
         after["public_key"] = key
     after["addresses"] = _addresses(desired, now["addresses"])
@@ -157,7 +157,7 @@ def _plan_link(
     if link is None:
         plan.create("link", name, after)
         return
-    if desired["implementation"] not in ("auto", now["implementation"]):
+    if desired.implementation not in ("auto", now["implementation"]):
         message = "{0} is a {1} device and stays one; remove it first to change its implementation"
         plan.warnings.append(message.format(name, now["implementation"]))
     if now == after:
@@ -166,8 +166,8 @@ def _plan_link(
         plan.update("link", name, now, after)
 
 
-def _addresses(desired: t.Mapping[str, t.Any], now: t.Sequence[str]) -> t.List[str]:
+def _addresses(desired: Device, now: t.Sequence[str]) -> t.List[str]:
     """A list of addresses is exact for both families; flushing takes IPv4 and leaves IPv6 alone (semaphore 3.2)."""
-    if desired["addresses"] is not None:
-        return list(desired["addresses"])
-    return [text for text in now if ":" in text or not desired["flush_ipv4"]]
+    if desired.addresses is not None:
+        return list(desired.addresses)
+    return [text for text in now if ":" in text or not desired.flush_ipv4]

@@ -15,8 +15,8 @@ import fractions
 import ipaddress
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import constants, device_plan, device_wanted
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import constants, device_plan, device_spec
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, LivePeer, PeerStep
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
     annotations as kubespan_annotations,
     config as kubespan_config,
@@ -307,7 +307,7 @@ def device_of(side: Input) -> t.Tuple[t.Any, Answer]:
     private = side.get("private_key")
     public = x25519.public_key(private_keys.decode_key_text(private)) if private else None
     peers = {peer["public_key"]: peer for peer in side.get("peers") or ()}
-    return dict(new_dump(), listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public), peers
+    return EMPTY._replace(listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public), peers
 
 
 def secret_of(peer: Input) -> t.Optional[str]:
@@ -320,10 +320,12 @@ def wireguard_diff(vector: Input) -> Answer:
     """The messages of one device's plan; endpoints are those that rotation wants written."""
     device, desired = vector["desired"], device_of(vector["desired"])
     dump, peers = device_of(vector["existing"] or {})
-    live = {key: dict(new_peer(), **{name: peer[name] for name in PEER_FIELDS}, preshared_key=secret_of(peer)) for key, peer in peers.items()}
-    for peer in live.values():
-        peer["endpoint"] = kubespan_states.same_endpoint(peer["endpoint"])  # a dump has one spelling
-    request = {"name": "kubespan", "listen_port": device.get("listen_port"), "fwmark": desired[0]["fwmark"], "peers": []}
+    live = {
+        # a dump has one spelling of an endpoint
+        key: LivePeer(kubespan_states.same_endpoint(peer["endpoint"]), tuple(peer["allowed_ips"]), peer["persistent_keepalive"], secret_of(peer))
+        for key, peer in peers.items()
+    }
+    request = {"name": "kubespan", "listen_port": device.get("listen_port"), "fwmark": desired[0].fwmark, "peers": []}
     for key, peer in desired[1].items():
         secret = {"file": "/secrets/" + key} if secret_of(peer) else None
         request["peers"].append({"public_key": key, "preshared_key": secret, **{name: peer[name] for name in PEER_FIELDS}})
@@ -332,13 +334,13 @@ def wireguard_diff(vector: Input) -> Answer:
     link = dict(index=2, kind="wireguard", implementation="kernel", alias=constants.OWNER, mtu=1420, txqueuelen=1000, up=True, addresses=[])
     actual = {
         "link": link if vector["existing"] is not None else None,
-        "wireguard": dict(dump, peers=live),
-        "key": {"state": "key", "public_key": desired[0]["public_key"], "mode": "0600", "message": None},
+        "wireguard": dump._replace(peers=live),
+        "key": {"state": "key", "public_key": desired[0].public_key, "mode": "0600", "message": None},
         "preshared": {"/secrets/" + key: secret_of(peer) for key, peer in desired[1].items()},
         "resolved": {},
         "now": 0,
     }
-    plan = device_plan.plan_device(device_wanted.parse_device(request), actual, dict.fromkeys(desired[1], ""))
+    plan = device_plan.plan_device(device_spec.parse_device(request), actual, dict.fromkeys(desired[1], ""))
     if plan.refused:
         raise ValueError(plan.refused)
     settings = dict(plan.work["configure"])
@@ -346,17 +348,19 @@ def wireguard_diff(vector: Input) -> Answer:
         settings["fwmark"] = hex(settings["fwmark"])
     if "private_key" in settings:  # of the file, which holds the vector's
         settings["private_key"] = device["private_key"]
-    return {"operations": ([dict(settings, op="set_device")] if settings else []) + [message(step) for step in plan.work["steps"]]}
+    return {"operations": ([dict(settings, op="set_device")] if settings else []) + [message(step) for step in plan.steps]}
 
 
-def message(step: Input) -> Answer:
+def message(step: PeerStep) -> Answer:
     """A step as the vectors write one; of a preshared key only that one is sent, or that it is forgotten."""
-    if step["op"] == "remove":
-        return {"op": "remove_peer", "public_key": step["public_key"]}
-    shown = {name: step[name] for name in ("public_key", "endpoint", "persistent_keepalive", "replace_allowed_ips", "allowed_ips") if name in step}
-    if "preshared_key" in step:
-        shown["preshared_key" if step["preshared_key"] else "clear_preshared_key"] = True
-    return dict(shown, op="set_peer")
+    if step.remove:
+        return {"op": "remove_peer", "public_key": step.public_key}
+    shown: Answer = {"op": "set_peer", "public_key": step.public_key, "replace_allowed_ips": step.replace_allowed_ips}
+    sent = {"endpoint": step.endpoint, "persistent_keepalive": step.keepalive, "allowed_ips": list(step.allowed_ips) or None}
+    shown.update((name, value) for name, value in sent.items() if value is not None)
+    if step.preshared is not None:
+        shown["preshared_key" if step.preshared.file else "clear_preshared_key"] = True
+    return shown
 
 
 HANDLERS = {

@@ -15,8 +15,8 @@ import contextlib
 import typing as t
 from unittest import mock
 
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import kubespan, nft_table, wireguard_device
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 
 from ..outcome import Unhandled
@@ -88,7 +88,7 @@ class Host:
     def __init__(self) -> None:
         self.writes: t.List[str] = []
         self.link: t.Optional[Data] = None
-        self.dumped = new_dump()
+        self.dumped = EMPTY
         self.table: t.Optional[Data] = None
         self.rules: t.Dict[int, t.List[Data]] = {4: [], 6: []}
         self.routes: t.List[Data] = []
@@ -119,7 +119,7 @@ class Host:
 
     # a device and a key file, as far as the flow uses them
 
-    def dump(self) -> Data:
+    def dump(self) -> Dump:
         """The device's."""
         return self.dumped
 
@@ -129,7 +129,7 @@ class Host:
 
     def apply(self, steps: t.Sequence[Data]) -> None:
         """The device's: its peers, one by one."""
-        self.writes.extend(step["public_key"] for step in steps)
+        self.writes.extend(step.public_key for step in steps)
 
     def close(self) -> None:
         """The device's."""
@@ -181,13 +181,12 @@ class Host:
                 raise ValueError(part.plan().refused)
             part.apply()
         if state is None:
-            self.link, self.dumped, self.table, self.rules, self.routes = None, new_dump(), None, {4: [], 6: []}, []
+            self.link, self.dumped, self.table, self.rules, self.routes = None, EMPTY, None, {4: [], 6: []}, []
             return
         after = part.device.device
         self.link = dict({name: after[name] for name in ("mtu", "txqueuelen", "alias", "up", "addresses")}, index=2, kind="wireguard")
         self.link["implementation"] = "kernel"
-        self.dumped = {name: after[name] for name in ("listen_port", "fwmark", "public_key")}
-        self.dumped["peers"] = {peer["public_key"]: dict(new_peer(), **peer) for peer in part.device.peers}
+        self.dumped = Dump(after["listen_port"], after["fwmark"], after["public_key"], part.device.after)
         self.table = dict(part.table_request["table"], owner=part.alias, generation=1)
         self.rules = {version: [kubespan_routing.wanted_rule(version, layout, part.gen)] for version in (4, 6)}
         self.routes = kubespan_routing.wanted_routes(layout, state["mtu"], state["fail_closed"])

@@ -18,14 +18,14 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane import (
     device_plan,
-    device_wanted,
+    device_spec,
     key_plan,
     parts as dataplane,
     route_set,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.values import new_dump, new_peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import inventory as fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import (
     annotations as semaphore_annotations,
@@ -87,8 +87,8 @@ def node_object(name: str, node: Input) -> Answer:
 def planned(request: Input, link: t.Optional[Input] = None, dump: t.Optional[Input] = None, resolved: t.Optional[Input] = None) -> t.Any:
     """The plan of one device, on a host that has this link (None: none)."""
     found = {"state": "key", "public_key": OWN_KEY, "mode": "0600", "message": None}
-    actual = {"link": link, "wireguard": dump or new_dump(), "key": found, "resolved": resolved or {}, "preshared": {}, "now": 0}
-    return device_plan.plan_device(device_wanted.parse_device(request), actual)
+    actual = {"link": link, "wireguard": dump or EMPTY, "key": found, "resolved": resolved or {}, "preshared": {}, "now": 0}
+    return device_plan.plan_device(device_spec.parse_device(request), actual)
 
 
 # --- device ------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def device_existing(data: Input) -> Answer:
     kind = existing.get("type", "wireguard")
     link = {name: existing.get(name, wanted[name]) for name in ("mtu", "txqueuelen", "up", "addresses")}
     link.update(index=2, kind=kind, implementation="kernel" if kind == "wireguard" else None, alias=None)
-    dump = dict(new_dump(), public_key=OWN_KEY, listen_port=existing.get("listen_port", wanted["listen_port"]), fwmark=existing.get("firewall_mark", 0))
+    dump = EMPTY._replace(public_key=OWN_KEY, listen_port=existing.get("listen_port", wanted["listen_port"]), fwmark=existing.get("firewall_mark", 0))
     plan = planned(request, link, dump)
     if plan.refused:
         return {"action": "conflict", "error": plan.refused[0].reason, "recreated": False}
@@ -174,7 +174,7 @@ def device_existing(data: Input) -> Answer:
         recreated=bool(work.get("create") or work.get("delete")),
         changed=sorted({"fwmark": "firewall_mark"}.get(name, name) for name in changed),
         addresses_removed=work["remove_addresses"],
-        peers_touched=bool(work.get("steps")),
+        peers_touched=bool(plan.steps),
     )
 
 
@@ -305,12 +305,12 @@ def peers(data: Input) -> Answer:
     [device] = semaphore_topology.node_part(topology, HOST)["devices"]
     request = dataplane.device_request(device, found.name, True)
     link = dict(index=2, kind="wireguard", implementation="kernel", alias=request["alias"], mtu=1420, txqueuelen=1000, up=True, addresses=[])
-    dump = dict(new_dump(), public_key=OWN_KEY, listen_port=request["listen_port"], peers={key: new_peer() for key in current})
+    dump = EMPTY._replace(public_key=OWN_KEY, listen_port=request["listen_port"], peers=dict.fromkeys(current, LivePeer()))
     known = {name: [text] if isinstance(text, str) else text for name, text in (data.get("dns") or {}).items()}
     plan = planned(request, link, dump, known)
     if "dns" in data:  # else names stay names: to resolve them is the node's business
         wanted = [peer for peer in plan.peers if any(peer["public_key"] == row["public_key"] for row in wanted)]
-    removed = [step["public_key"] for step in plan.work["steps"] if step["op"] == "remove"]
+    removed = [step.public_key for step in plan.steps if step.remove]
     return {"peers": wanted, "removed": removed, "skipped": skipped}
 
 

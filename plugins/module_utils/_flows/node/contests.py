@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.contests import Claimant, Record, rank_of, sentence, settle
+from ..._dataplane.device_spec import Device
 from ..._mesh.kubespan.endpoints import host_network
 from ..._plan.pending import is_pending
 from ..._plan.plan import Refusal
@@ -141,8 +142,8 @@ def _host(text: str) -> Network:
 
 def live_peers(device: str) -> t.List[Data]:
     """The peers of a device as the kernel has them, [{public_key, allowed_ips}]; none where there is no such device."""
-    actual = wireguard_device.gather({"name": device, "state": "absent"})
-    return [{"public_key": key, "allowed_ips": peer["allowed_ips"]} for key, peer in actual["wireguard"]["peers"].items()]
+    dump = wireguard_device.gather(Device(device, present=False))["wireguard"]
+    return [{"public_key": key, "allowed_ips": list(peer.allowed_ips)} for key, peer in dump.peers.items()]
 
 
 def copied(host: str, paths: t.Sequence[str]) -> str:

@@ -22,7 +22,7 @@ import typing as t
 
 from ..._dataplane import parts as dataplane
 from ..._dataplane.constants import ROUTE_PROTOCOL
-from ..._dataplane.device_wanted import parse_device
+from ..._dataplane.device_spec import parse_device
 from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host import snapshot
@@ -174,13 +174,13 @@ class _Device:
 
     def keep_peers(self) -> None:
         """Plan again without removing any peer."""
-        self.desired = dict(self.desired, purge_peers=False)
+        self.desired = self.desired._replace(purge_peers=False)
         self.plan = wireguard_device.plan(self.desired, self.actual, self.last_endpoints)
 
     @property
     def name(self) -> str:
         """The device's name."""
-        return self.desired["name"]
+        return self.desired.name
 
     @property
     def refused(self) -> bool:
@@ -287,7 +287,7 @@ class _Work:
                     "turned_away": given.get("turned_away"),
                 },
                 self.kubespan.device,
-                self.kubespan.actual["wireguard"]["peers"],
+                self.kubespan.actual["wireguard"].peers,
                 self.desired.get("max_deletes"),
                 self.desired.get("confirm_empty") or (),
             )
@@ -317,7 +317,7 @@ class _Work:
 
     def _mind_budget(self, wanted: Data, device: _Device, todo: Plan) -> None:
         refusal = dataplane.peer_budget(
-            wanted, device.plan, device.actual["wireguard"]["peers"], self.desired.get("max_deletes"), self.desired.get("confirm_empty") or ()
+            wanted, device.plan, device.actual["wireguard"].peers, self.desired.get("max_deletes"), self.desired.get("confirm_empty") or ()
         )
         if refusal is not None:
             todo.refused.append(refusal)
@@ -358,11 +358,11 @@ class _Work:
     def begin(self, seconds: int) -> Data:
         """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""
         devices = {device.name: device.actual for device in self.devices + self.gone if device.plan.changed}
-        made = {device.desired["private_key_file"] for device in self.devices if device.plan.work.get("make_key")}
+        made = {str(device.desired.private_key_file) for device in self.devices if device.plan.work.get("make_key")}
         if self.kubespan is not None:
             devices[self.kubespan.layout.device] = self.kubespan.actual
             if self.kubespan.device.work.get("make_key"):
-                made.add(self.kubespan.device_request["private_key_file"])
+                made.add(str(self.kubespan.wanted.private_key_file))
         if self.node is not None:
             made.update(self.node.changed_files())
         made.update(self.left_files)

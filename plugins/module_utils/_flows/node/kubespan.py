@@ -13,7 +13,9 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from ..._dataplane.device_spec import Device
 from ..._dataplane.parts import alias_of
+from ..._dataplane.peer_spec import Peers, parse_peers
 from ..._linux.host import identity as host
 from ..._linux.netlink import rules
 from ..._linux.netlink.routes import read_routes, write_routes
@@ -63,13 +65,14 @@ class Part:
         self.alias = alias_of(fabric)
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
         self.gen = GENERATIONS[state["generation"] if state else "current"]
-        self.device_request = self._device(purge)
-        self.actual = wireguard_device.gather(self.device_request)
+        self.wanted = self._device(purge)
+        secret = state["preshared_key_file"] if state else None
+        self.actual = wireguard_device.gather(self.wanted, [secret] if secret else [])
         # a secret that is about to be written counts as written
         self.actual["preshared"].update(secrets or {})
-        self._keep_endpoints()
+        self.wanted = self.wanted._replace(peers=self._peers())
         # an endpoint that rotation picked is written whatever the last handshake says
-        self.device = wireguard_device.plan(self.device_request, self.actual, dict.fromkeys(self.endpoints, ""))
+        self.device = wireguard_device.plan(self.wanted, self.actual, dict.fromkeys(self.endpoints, ""))
         self.refused = any(refusal.object == layout.device for refusal in self.device.refused)
         self.table_request = self._table()
         self.table_actual = nft_table.gather(self.table_request)
@@ -83,35 +86,22 @@ class Part:
             self.refused = True
         self.filter_wrong = state is not None and host.reverse_path_filter(layout.device) not in (None, NO_FILTER)
 
-    def _device(self, purge: bool) -> Data:
+    def _device(self, purge: bool) -> Device:
         if self.state is None:
-            return {"name": self.layout.device, "state": "absent", "alias": self.alias}
-        secret = self.state["preshared_key_file"]
-        return {
-            "name": self.layout.device,
-            "state": "present",
-            "alias": self.alias,
-            "adopt": self.adopt,
-            "implementation": self.state["implementation"],
-            "mtu": self.state["mtu"],
-            "listen_port": self.layout.port,
-            "fwmark": self.layout.mark_from_wireguard,
-            "generate_key": True,
-            "private_key_file": self.state["private_key_file"],
-            "addresses": self._addresses(),
-            "up": True,
-            "purge_peers": purge,
-            "peers": [
-                {
-                    "public_key": peer["public_key"],
-                    "endpoint": peer["endpoints"][0] if peer["endpoints"] else None,
-                    "allowed_ips": peer["allowed_ips"],
-                    "persistent_keepalive": KEEPALIVE,
-                    "preshared_key": {"file": secret} if secret else None,
-                }
-                for peer in self.state["peers"]
-            ],
-        }
+            return Device(self.layout.device, present=False, alias=self.alias)
+        return Device(
+            name=self.layout.device,
+            alias=self.alias,
+            adopt=self.adopt,
+            implementation=self.state["implementation"],
+            mtu=self.state["mtu"],
+            listen_port=self.layout.port,
+            fwmark=self.layout.mark_from_wireguard,
+            generate_key=True,
+            private_key_file=self.state["private_key_file"],
+            addresses=tuple(sorted(self._addresses())),
+            purge_peers=purge,
+        )
 
     def _addresses(self) -> t.List[str]:
         """The ULA; and where all devices have a loose reverse path filter, the node's own IPv4 address.
@@ -124,15 +114,18 @@ class Part:
             found.append(state["node_address"] + "/32")
         return found
 
-    def _keep_endpoints(self) -> None:
+    def _peers(self) -> t.Optional[Peers]:
         """Endpoints of peers that are there are runtime state: rotation's or WireGuard's own, never a play's."""
-        live = self.actual["wireguard"]["peers"]
-        for peer in self.device_request.get("peers") or ():
+        if self.state is None:
+            return None
+        live, rows = self.actual["wireguard"].peers, []
+        secret = {"file": self.state["preshared_key_file"]} if self.state["preshared_key_file"] else None
+        for peer in self.state["peers"]:
             key = peer["public_key"]
-            if key in self.endpoints:
-                peer["endpoint"] = self.endpoints[key]
-            elif key in live and live[key]["endpoint"]:
-                peer["endpoint"] = None
+            announced = None if key in live and live[key].endpoint else next(iter(peer["endpoints"]), None)
+            row = {"public_key": key, "allowed_ips": peer["allowed_ips"], "endpoint": self.endpoints.get(key, announced)}
+            rows.append(dict(row, persistent_keepalive=KEEPALIVE, preshared_key=secret))
+        return parse_peers(self.layout.device, rows)
 
     def targets(self) -> PrefixSet:
         """What must go through the tunnel, from the states of the peers."""
@@ -217,12 +210,12 @@ class Part:
         if self.state is None:
             return self.switch_off()
         # peers that give something up, or go, wait until nothing steers packets to them any more
-        steps = self.device.work.get("steps", [])
-        later = [step for step in steps if step["op"] == "remove" or step["replace_allowed_ips"]]
+        steps = self.device.steps
+        later = [step for step in steps if step.remove or step.replace_allowed_ips]
         parts: t.List[Data] = []
         if self.device.changed:
-            self.device.work["steps"] = [step for step in steps if step not in later]
-            parts.append(wireguard_device.apply(self.device_request, self.actual, self.device))
+            self.device.steps = [step for step in steps if step not in later]
+            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device))
         stats = Stats()
         if host.set_reverse_path_filter(self.layout.device, NO_FILTER):
             stats.add("file_writes")
@@ -231,9 +224,9 @@ class Part:
         if self.table.steps:
             parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
         if later:
-            actual = self.actual if self.actual["link"] else wireguard_device.gather(self.device_request)
-            self.device.work = {"steps": later}
-            parts.append(wireguard_device.apply(self.device_request, actual, self.device))
+            actual = self.actual if self.actual["link"] else wireguard_device.gather(self.wanted)
+            self.device.work, self.device.steps = {}, later
+            parts.append(wireguard_device.apply(self.wanted, actual, self.device))
         return total(*parts)
 
     def _write_routes(self) -> int:
@@ -252,7 +245,7 @@ class Part:
         stats.add("netlink_writes", rules.apply_rules(self.rule_steps) + self._write_routes())
         parts.append(stats.as_dict())
         if self.device.changed:
-            parts.append(wireguard_device.apply(self.device_request, self.actual, self.device))
+            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device))
         return total(*parts)
 
 

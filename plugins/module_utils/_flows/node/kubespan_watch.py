@@ -18,6 +18,7 @@ import time
 import typing as t
 
 from ..._dataplane.parts import alias_of
+from ..._dataplane.peer_spec import LivePeer
 from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host.links import read_link
@@ -91,14 +92,14 @@ def _peer(peer: t.Mapping[str, t.Any]) -> Peer:
     )
 
 
-def _live(name: str) -> t.Mapping[str, t.Any]:
+def _live(name: str) -> t.Mapping[str, LivePeer]:
     """The device's peers; none without a device."""
     link = read_link(name)
     if link is None or not link["implementation"]:
         return {}
     device = wireguard.open_device(name, link["implementation"])
     try:
-        return device.dump()["peers"]
+        return device.dump().peers
     finally:
         device.close()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_table
-from ..._dataplane.nft_wanted import parse_table
+from ..._dataplane.nft_spec import parse_table
 from ..._linux.errors import LinuxError
 from ..._linux.nftables import table as nft, text as nft_text
 from ..._linux.stats import Stats, total

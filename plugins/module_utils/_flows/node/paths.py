@@ -46,9 +46,9 @@ def _ways_in(pods: t.Iterable[str]) -> t.List[Data]:
     ]
 
 
-def sources(peers: t.Sequence[t.Mapping[str, t.Any]], fwmark: int = 0) -> t.List[t.Optional[str]]:
-    """For each peer, the address that this host's packets to its endpoint leave with; None where there is no way."""
-    hosts = [_host(peer.get("endpoint")) for peer in peers]
+def sources(endpoints: t.Sequence[t.Optional[str]], fwmark: int = 0) -> t.List[t.Optional[str]]:
+    """For each peer's endpoint, the address that this host's packets to it leave with; None where there is no way."""
+    hosts = [_host(endpoint) for endpoint in endpoints]
     answers = iter(look_up([{"dst": host, "mark": fwmark} for host in hosts if host]))
     return [(next(answers).get("src") if host else None) for host in hosts]
 

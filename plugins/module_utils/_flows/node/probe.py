@@ -92,19 +92,19 @@ def _peers(name: str) -> t.List[Data]:
     finally:
         device.close()
     now = time.time()
-    rows = [dict(dump["peers"][key], public_key=key) for key in sorted(dump["peers"])]
+    rows = sorted(dump.peers.items())
     shown = []
-    for peer, source in zip(rows, node_paths.sources(rows, dump["fwmark"] or 0)):
-        last = peer["last_handshake"]
+    for (key, peer), source in zip(rows, node_paths.sources([peer.endpoint for _key, peer in rows], dump.fwmark)):
+        last = peer.last_handshake
         shown.append({
             "device": name,
-            "public_key": peer["public_key"],
-            "endpoint": peer["endpoint"],
-            "allowed_ips": list(peer["allowed_ips"]),
+            "public_key": key,
+            "endpoint": peer.endpoint,
+            "allowed_ips": list(peer.allowed_ips),
             "handshake_age": max(0, int(now - last)) if last else None,
-            "listen_port": dump["listen_port"],
+            "listen_port": dump.listen_port,
             "source": source,
-            "rx_bytes": peer["rx_bytes"],
-            "tx_bytes": peer["tx_bytes"],
+            "rx_bytes": peer.rx_bytes,
+            "tx_bytes": peer.tx_bytes,
         })  # fmt: skip
     return shown

@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from ..._dataplane.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
+from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state
@@ -101,7 +102,8 @@ def _sources() -> t.Dict[str, t.Optional[str]]:
     found: t.Dict[str, t.Optional[str]] = {}
     for device in _devices():
         if device["ours"]:
-            found.update(zip([peer["endpoint"] or "" for peer in device["peers"]], node_paths.sources(device["peers"], device["fwmark"] or 0)))
+            endpoints = [peer["endpoint"] or "" for peer in device["peers"]]
+            found.update(zip(endpoints, node_paths.sources(endpoints, device["fwmark"] or 0)))
     return found
 
 
@@ -139,10 +141,10 @@ def _devices() -> t.List[Data]:
             "up": "UP" in entry.get("flags", ()),
             "mtu": entry["mtu"],
             "addresses": sorted("{0}/{1}".format(a["local"], a["prefixlen"]) for a in entry.get("addr_info", ()) if "local" in a),
-            "public_key": dump["public_key"],
-            "listen_port": dump["listen_port"],
-            "fwmark": dump["fwmark"],
-            "peers": [_peer(key, dump["peers"][key]) for key in sorted(dump["peers"])],
+            "public_key": dump.public_key,
+            "listen_port": dump.listen_port,
+            "fwmark": dump.fwmark,
+            "peers": [_peer(key, dump.peers[key]) for key in sorted(dump.peers)],
         })
     return sorted(found, key=_by_name)
 
@@ -196,16 +198,16 @@ def _by_name(row: Data) -> str:
     return str(row["name"])
 
 
-def _peer(key: str, peer: t.Mapping[str, t.Any]) -> Data:
+def _peer(key: str, peer: LivePeer) -> Data:
     return {
         "public_key": key,
-        "endpoint": peer["endpoint"],
-        "allowed_ips": sorted(peer["allowed_ips"]),
-        "keepalive": peer["persistent_keepalive"],
-        "handshake": int(peer["last_handshake"]),
-        "rx": peer["rx_bytes"],
-        "tx": peer["tx_bytes"],
-        "preshared": peer["preshared_key"] is not None,
+        "endpoint": peer.endpoint,
+        "allowed_ips": sorted(peer.allowed_ips),
+        "keepalive": peer.keepalive,
+        "handshake": int(peer.last_handshake),
+        "rx": peer.rx_bytes,
+        "tx": peer.tx_bytes,
+        "preshared": peer.preshared_key is not None,
     }
 
 

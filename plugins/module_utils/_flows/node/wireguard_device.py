@@ -7,14 +7,14 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.device_plan import DevicePlan, plan_device
-from ..._dataplane.device_wanted import parse_device
-from ..._dataplane.peers_wanted import names_to_resolve, preshared_files
+from ..._dataplane.device_spec import Device, parse_device
+from ..._dataplane.peer_spec import EMPTY, names_to_resolve, preshared_files
 from ..._linux.host.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 from ..._linux.host.resolve import resolve
 from ..._linux.stats import Stats, now, total
 from ..._linux.wireguard.device import open_device
 from ..._linux.wireguard.keys import KeyFile
-from ..._linux.wireguard.values import new_dump, preshared_fingerprint
+from ..._linux.wireguard.values import preshared_fingerprint
 from ..._plan.pending import to_wire
 from ..._values.gc_pause import gc_paused
 
@@ -22,77 +22,71 @@ Data = t.Dict[str, t.Any]
 
 
 @gc_paused()
-def gather(desired: t.Mapping[str, t.Any]) -> Data:
-    """Read everything that matters for a device, once. desired: see parse_device. Raises LinuxError, ValueRefused.
+def gather(desired: Device, secrets: t.Sequence[str] = ()) -> Data:
+    """Read everything that matters for a device, once. secrets: files of preshared keys besides those of its peers. Raises LinuxError.
 
-    ``{"link": of read_link|None, "wireguard": a dump (of an absent device: empty), "key": of KeyFile.state|None,
+    ``{"link": of read_link|None, "wireguard": Dump (of an absent device: empty), "key": of KeyFile.state|None,
     "resolved": {DNS name: [address]}, "preshared": {path: fingerprint|None}, "now": epoch seconds, "stats": {...}}``.
     Nothing in it is secret.
     """
-    desired, stats = parse_device(desired), Stats()
-    link = read_link(desired["name"])
+    stats = Stats()
+    link = read_link(desired.name)
     stats.add("reads")
-    dump = new_dump()
+    dump = EMPTY
     if link and link["implementation"]:
-        device = open_device(desired["name"], link["implementation"])
+        device = open_device(desired.name, link["implementation"])
         try:
             dump = device.dump()
         finally:
             device.close()
         stats.add("reads")
-    peers = desired["peers"] or [] if desired["state"] == "present" else []
-    path = desired["private_key_file"] if desired["state"] == "present" else None
+    peers = desired.peers.peers if desired.peers and desired.present else ()
+    path = desired.private_key_file if desired.present else None
     actual = {
         "link": link,
         "wireguard": dump,
         "key": KeyFile(path).state() if path else None,
         "resolved": resolve(names_to_resolve(peers)),
-        "preshared": {path: preshared_fingerprint(path) for path in preshared_files(peers)},
+        "preshared": {path: preshared_fingerprint(path) for path in (*preshared_files(peers), *secrets)},
         "now": now(),
     }
     actual["stats"] = stats.as_dict()
     return actual
 
 
-@gc_paused()
-def plan(
-    desired: t.Mapping[str, t.Any],
-    actual: t.Mapping[str, t.Any],
-    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
-) -> DevicePlan:
-    """Pure. last_endpoints: the endpoint configured last by public key, where the caller keeps such a record."""
-    return plan_device(parse_device(desired), actual, last_endpoints)
+#: Pure; the actual state is of gather.
+plan = gc_paused()(plan_device)
 
 
 @gc_paused()
-def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
+def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
-    desired, stats, work = parse_device(desired), Stats(), planned.work
-    name = desired["name"]
+    stats, work, name = Stats(), planned.work, desired.name
     if work.get("delete"):
         delete_link(name)
         stats.add("netlink_writes")
         return stats.as_dict()
+    path = desired.private_key_file or ""  # what needs it is planned only where there is one
     if work.get("make_key"):
-        KeyFile(desired["private_key_file"]).ensure()
+        KeyFile(path).ensure()
         stats.add("file_writes")
     settings = dict(work.get("configure", ()))
     if settings.pop("private_key", False):  # first, so that a key that cannot be read leaves no half-made device
-        settings["private_key"] = KeyFile(desired["private_key_file"]).private_key()
+        settings["private_key"] = KeyFile(path).private_key()
     implementation = actual["link"]["implementation"] if actual["link"] else None
     if work.get("create"):
-        implementation = create_wireguard_link(name, desired["implementation"])
+        implementation = create_wireguard_link(name, desired.implementation)
         stats.add("netlink_writes")
     link = dict(work.get("link", ()))
     size = link.pop("mtu", None)
     if link:
         set_link(name, **link)
         stats.add("netlink_writes")
-    if settings or work.get("steps"):
+    if settings or planned.steps:
         device = open_device(name, implementation)
         try:
             device.configure(**settings)
-            device.apply(work.get("steps", ()))
+            device.apply(planned.steps)
             stats.add("wireguard_writes", device.writes)
         finally:
             device.close()
@@ -130,7 +124,7 @@ def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t
         after = plan(desired, read_back, last_endpoints)
         for change in after.changes:
             planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
-    device = dict(after.device, name=desired["name"]) if after.device else None
+    device = dict(after.device, name=desired.name) if after.device else None
     return to_wire(
         dict(
             planned.result(),

@@ -7,7 +7,8 @@ from __future__ import annotations
 import base64
 import typing as t
 
-from ..._dataplane.peer_set import plan_peers
+from ..._dataplane.peer_plan import plan_peers
+from ..._dataplane.peer_spec import Dump, Peer, PeerStep, Preshared
 from .. import files
 from ..errors import LinuxError
 from ..netlink.ip_command import find_program
@@ -23,11 +24,11 @@ Data = t.Dict[str, t.Any]
 _IDENTITY = ("dst", "metric", "type")
 
 
-def take_device(name: str, link: t.Optional[t.Mapping[str, t.Any]], dump: t.Mapping[str, t.Any]) -> t.Optional[Data]:
+def take_device(name: str, link: t.Optional[t.Mapping[str, t.Any]], dump: Dump) -> t.Optional[Data]:
     """One link with its WireGuard device, as read_link and dump gave them. None: it was not there."""
     if link is None:
         return None
-    taken: Data = {"link": dict(link), "wireguard": dict(dump), "secrets": {"private_key": None, "preshared": {}}}
+    taken: Data = {"link": dict(link), "wireguard": dump.to_json(), "secrets": {"private_key": None, "preshared": {}}}
     if link["implementation"]:
         device = open_device(name, link["implementation"])
         try:
@@ -68,33 +69,28 @@ def restore_device(name: str, was: t.Optional[t.Mapping[str, t.Any]]) -> None:
 
 
 def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any]) -> None:
-    old, secrets = was["wireguard"], was["secrets"]
+    old, secrets = Dump.of_json(was["wireguard"]), was["secrets"]
     device = open_device(name, implementation)
     try:
         live = device.dump()
-        settings: Data = {key: old[key] for key in ("listen_port", "fwmark") if live[key] != old[key]}
-        if secrets["private_key"] and live["public_key"] != old["public_key"]:
+        settings: Data = {key: getattr(old, key) for key in ("listen_port", "fwmark") if getattr(live, key) != getattr(old, key)}
+        if secrets["private_key"] and live.public_key != old.public_key:
             settings["private_key"] = base64.b64decode(secrets["private_key"])
         device.configure(**settings)
         wanted, first = [], []
-        for key, peer in sorted(old["peers"].items()):
+        for key, peer in sorted(old.peers.items()):
             raw = secrets["preshared"].get(key)
-            wanted.append(
-                {
-                    "public_key": key,
-                    "endpoints": [peer["endpoint"]] if peer["endpoint"] else [],
-                    "allowed_ips": peer["allowed_ips"],
-                    "persistent_keepalive": peer["persistent_keepalive"],
-                    "preshared_key": {"raw": raw, "fingerprint": peer["preshared_key"]} if raw else None,
-                }
-            )
-            there = live["peers"].get(key)
-            if there and there["endpoint"] and not peer["endpoint"] and there["last_handshake"] == peer["last_handshake"]:
+            secret = Preshared(raw=raw, fingerprint=peer.preshared_key) if raw else None
+            endpoints = (peer.endpoint,) if peer.endpoint else ()
+            wanted.append(Peer(key, peer.endpoint, peer.allowed_ips, peer.keepalive, secret, endpoints))
+            there = live.peers.get(key)
+            if there and there.endpoint and not peer.endpoint and there.last_handshake == peer.last_handshake:
                 # an endpoint can only be forgotten together with its peer; one that the peer itself taught us stays
-                first.append({"op": "remove", "public_key": key})
-        peers = {key: peer for key, peer in live["peers"].items() if {"op": "remove", "public_key": key} not in first}
+                first.append(PeerStep(key, remove=True))
+        forgotten = {step.public_key for step in first}
+        peers = {key: peer for key, peer in live.peers.items() if key not in forgotten}
         # no endpoint counts as the one configured last, so every one that differs is sent
-        steps = plan_peers(name, wanted, peers, now(), dict.fromkeys(old["peers"], "")).steps
+        steps = plan_peers(name, wanted, peers, now(), dict.fromkeys(old.peers, "")).steps
         device.apply([*first, *steps])
     finally:
         device.close()

@@ -139,7 +139,7 @@ def read_wireguard() -> t.List[Data]:
                 dump = device.dump()
             finally:
                 device.close()
-            found.append({"name": link["name"], "fwmark": dump["fwmark"], "listen_port": dump["listen_port"]})
+            found.append({"name": link["name"], "fwmark": dump.fwmark, "listen_port": dump.listen_port})
     return sorted(found, key=lambda device: device["name"])
 
 

@@ -8,11 +8,12 @@ import errno
 import socket
 import typing as t
 
+from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.ascii_text import is_digits
 from ..._values.keys import fingerprint, key_bytes
 from ..._values.x25519 import public_key
 from ..errors import LinuxError, os_reason
-from .values import NO_KEY, encode_key, handshake_time, new_dump, new_peer, read_preshared_key
+from .values import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
 SOCKET_DIRECTORY = "/var/run/wireguard"
 #: 5,000 peers take about two megabytes.
@@ -25,63 +26,63 @@ def socket_path(name: str) -> str:
     return "{0}/{1}.sock".format(SOCKET_DIRECTORY, name)
 
 
-def encode_steps(steps: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
-    """Steps of peer_set as lines of a set operation."""
+def encode_steps(steps: t.Iterable[PeerStep]) -> t.List[str]:
+    """Steps as lines of a set operation."""
     lines: t.List[str] = []
     for step in steps:
-        lines.append("public_key=" + key_bytes(step["public_key"]).hex())
-        if step["op"] == "remove":
+        lines.append("public_key=" + key_bytes(step.public_key).hex())
+        if step.remove:
             lines.append("remove=true")
             continue
-        if step["update_only"]:
+        if step.update_only:
             lines.append("update_only=true")
-        if "preshared_key" in step:
-            lines.append("preshared_key=" + read_preshared_key(step["preshared_key"]).hex())
-        if "endpoint" in step:
-            lines.append("endpoint=" + step["endpoint"])
-        if "persistent_keepalive" in step:
-            lines.append("persistent_keepalive_interval={0}".format(step["persistent_keepalive"]))
-        if step["replace_allowed_ips"]:
+        if step.preshared is not None:
+            lines.append("preshared_key=" + read_preshared_key(step.preshared).hex())
+        if step.endpoint is not None:
+            lines.append("endpoint=" + step.endpoint)
+        if step.keepalive is not None:
+            lines.append("persistent_keepalive_interval={0}".format(step.keepalive))
+        if step.replace_allowed_ips:
             lines.append("replace_allowed_ips=true")
-        lines.extend("allowed_ip=" + cidr for cidr in step.get("allowed_ips", ()))
+        lines.extend("allowed_ip=" + cidr for cidr in step.allowed_ips)
     return lines
 
 
-def decode_dump(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
+def decode_dump(lines: t.Iterable[str]) -> Dump:
     """A device from the lines of a get operation.
 
     The private key is turned into the public one here and goes nowhere else.
     """
-    dump = new_dump()
-    peer: t.Dict[str, t.Any] = {}
+    device: t.Dict[str, t.Any] = {}
+    peers, current, seconds = PeerReader(), "", 0
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals:
             raise ValueError("a line without '='")
         if key == "public_key":
-            peer = dump["peers"].setdefault(encode_key(bytes.fromhex(value)), new_peer())
+            current = encode_key(bytes.fromhex(value))
+            peers.add(current, {}, ())
         elif key == "private_key":
-            dump["public_key"] = public_key(bytes.fromhex(value)) if value.strip("0") else None
-        elif key == "listen_port":
-            dump["listen_port"] = int(value)
-        elif key == "fwmark":
-            dump["fwmark"] = int(value)
+            device["public_key"] = public_key(bytes.fromhex(value)) if value.strip("0") else None
+        elif key in ("listen_port", "fwmark"):
+            device[key] = int(value)
         elif key == "preshared_key":
             raw = bytes.fromhex(value)
-            peer["preshared_key"] = fingerprint(encode_key(raw)) if raw != NO_KEY else None
+            peers.add(current, {"preshared_key": fingerprint(encode_key(raw)) if raw != NO_KEY else None}, ())
         elif key == "endpoint":
-            peer["endpoint"] = value
+            peers.add(current, {"endpoint": value}, ())
         elif key == "persistent_keepalive_interval":
-            peer["persistent_keepalive"] = int(value)
+            peers.add(current, {"keepalive": int(value)}, ())
         elif key == "last_handshake_time_sec":
-            peer["last_handshake"] = int(value)
+            seconds = int(value)
+            peers.add(current, {"last_handshake": seconds}, ())
         elif key == "last_handshake_time_nsec":
-            peer["last_handshake"] = handshake_time(peer["last_handshake"], int(value))
+            peers.add(current, {"last_handshake": handshake_time(seconds, int(value))}, ())
         elif key in ("rx_bytes", "tx_bytes"):
-            peer[key] = int(value)
+            peers.add(current, {key: int(value)}, ())
         elif key == "allowed_ip":
-            peer["allowed_ips"].append(value)
-    return dump
+            peers.add(current, {}, (value,))
+    return EMPTY._replace(peers=peers.peers(), **device)
 
 
 def decode_secrets(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
@@ -110,7 +111,7 @@ class UserspaceDevice:
         self.name = name
         self.writes = 0
 
-    def dump(self) -> t.Dict[str, t.Any]:
+    def dump(self) -> Dump:
         """Read the device and all its peers."""
         lines = self._operation("read", ["get=1"])
         try:
@@ -143,7 +144,7 @@ class UserspaceDevice:
         if lines:
             self._set(lines)
 
-    def apply(self, steps: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    def apply(self, steps: t.Sequence[PeerStep]) -> None:
         """Send steps in order, in one operation."""
         if steps:
             self._set(encode_steps(steps))

@@ -22,10 +22,10 @@ KERNEL, USERSPACE = "kernel", "userspace"
 def open_device(name: str, kind: t.Optional[str] = None) -> Device:
     """A device with ``kind`` (kernel or userspace), ``writes`` (messages sent that change something) and
 
-    * ``dump()``: see wg_values,
+    * ``dump()``: a Dump,
     * ``secrets()``: ``{"private_key": text|None, "preshared": {public key: text}}``, for a root-only snapshot and nobody else,
     * ``configure(private_key=bytes, listen_port=int, fwmark=int)``: sets what is given,
-    * ``apply(steps)``: steps of peer_set, in order,
+    * ``apply(steps)``: PeerSteps, in order,
     * ``close()``.
 
     kind: when the caller knows it from the link. Otherwise a control socket that answers decides, as ``wg`` does.

@@ -13,10 +13,11 @@ import socket
 import struct
 import typing as t
 
+from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.keys import fingerprint, key_bytes
 from ..errors import NEEDS_ROOT, LinuxError
 from ..netlink.messages import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
-from .values import NO_KEY, encode_key, handshake_time, merge_peer, new_dump, new_peer, read_preshared_key
+from .values import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
 WG_CMD_GET_DEVICE, WG_CMD_SET_DEVICE = 0, 1
 DEVICE_IFNAME, DEVICE_PRIVATE_KEY, DEVICE_PUBLIC_KEY, DEVICE_FLAGS = 2, 3, 4, 5
@@ -66,21 +67,21 @@ def decode_endpoint(raw: bytes) -> t.Optional[str]:
     return None
 
 
-def encode_step(step: t.Mapping[str, t.Any]) -> t.List[bytes]:
-    """A step of peer_set as one or (with thousands of allowed IPs) several peer attributes, in order."""
-    key = attribute(PEER_PUBLIC_KEY, key_bytes(step["public_key"]))
-    if step["op"] == "remove":
+def encode_step(step: PeerStep) -> t.List[bytes]:
+    """A step as one or (with thousands of allowed IPs) several peer attributes, in order."""
+    key = attribute(PEER_PUBLIC_KEY, key_bytes(step.public_key))
+    if step.remove:
         return [attribute(NLA_F_NESTED, key + attribute(PEER_FLAGS, struct.pack("=I", FLAG_REMOVE)))]
-    flags = FLAG_UPDATE_ONLY if step["update_only"] else 0
-    flags |= FLAG_REPLACE_ALLOWED_IPS if step["replace_allowed_ips"] else 0
+    flags = FLAG_UPDATE_ONLY if step.update_only else 0
+    flags |= FLAG_REPLACE_ALLOWED_IPS if step.replace_allowed_ips else 0
     body = key + (attribute(PEER_FLAGS, struct.pack("=I", flags)) if flags else b"")
-    if "preshared_key" in step:
-        body += attribute(PEER_PRESHARED_KEY, read_preshared_key(step["preshared_key"]))
-    if "endpoint" in step:
-        body += attribute(PEER_ENDPOINT, encode_endpoint(step["endpoint"]))
-    if "persistent_keepalive" in step:
-        body += attribute(PEER_KEEPALIVE, struct.pack("=H", step["persistent_keepalive"]))
-    entries = [encode_allowed_ip(cidr) for cidr in step.get("allowed_ips", ())]
+    if step.preshared is not None:
+        body += attribute(PEER_PRESHARED_KEY, read_preshared_key(step.preshared))
+    if step.endpoint is not None:
+        body += attribute(PEER_ENDPOINT, encode_endpoint(step.endpoint))
+    if step.keepalive is not None:
+        body += attribute(PEER_KEEPALIVE, struct.pack("=H", step.keepalive))
+    entries = [encode_allowed_ip(cidr) for cidr in step.allowed_ips]
     parts = _split(entries, _ALLOWED_IP_BYTES)
     later = key + attribute(PEER_FLAGS, struct.pack("=I", FLAG_UPDATE_ONLY))
     encoded = []
@@ -90,7 +91,7 @@ def encode_step(step: t.Mapping[str, t.Any]) -> t.List[bytes]:
     return encoded
 
 
-def encode_messages(name: str, steps: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[bytes]:
+def encode_messages(name: str, steps: t.Iterable[PeerStep]) -> t.List[bytes]:
     """Steps as payloads of WG_CMD_SET_DEVICE, each within the limits of one message."""
     encoded = [peer for step in steps for peer in encode_step(step)]
     ifname = attribute(DEVICE_IFNAME, name.encode() + b"\0")
@@ -111,24 +112,24 @@ def _split(parts: t.List[bytes], limit: int, count: int = 1 << 30) -> t.List[t.L
 
 
 @from_kernel("WireGuard")
-def decode_dump(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
+def decode_dump(answers: t.Iterable[bytes]) -> Dump:
     """A device from all messages of its dump: a peer whose allowed IPs span several is one peer again.
 
     The private key in the answer is not looked at: the kernel sends the public key beside it.
     """
-    dump = new_dump()
+    dump, peers = EMPTY, PeerReader()
     for answer in answers:
         for kind, value in attributes(answer):
             if kind == DEVICE_PUBLIC_KEY and value != NO_KEY:
-                dump["public_key"] = encode_key(value)
+                dump = dump._replace(public_key=encode_key(value))
             elif kind == DEVICE_LISTEN_PORT:
-                dump["listen_port"] = struct.unpack("=H", value)[0]
+                dump = dump._replace(listen_port=struct.unpack("=H", value)[0])
             elif kind == DEVICE_FWMARK:
-                dump["fwmark"] = struct.unpack("=I", value)[0]
+                dump = dump._replace(fwmark=struct.unpack("=I", value)[0])
             elif kind == DEVICE_PEERS:
                 for _index, peer in attributes(value):
-                    merge_peer(dump["peers"], *decode_peer(peer))
-    return dump
+                    peers.add(*decode_peer(peer))
+    return dump._replace(peers=peers.peers())
 
 
 @from_kernel("WireGuard")
@@ -147,9 +148,11 @@ def decode_secrets(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     return found
 
 
-def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any]]:
-    """(public key, peer) of one entry of WGDEVICE_A_PEERS. The preshared key leaves as its fingerprint."""
-    key, peer = "", new_peer()
+def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any], t.List[str]]:
+    """(public key, fields of LivePeer, allowed IPs) of one entry of WGDEVICE_A_PEERS. The preshared key leaves as its fingerprint."""
+    key = ""
+    ranges: t.List[str] = []
+    peer: t.Dict[str, t.Any] = {}
     for kind, value in attributes(data):
         if kind == PEER_PUBLIC_KEY:
             key = encode_key(value)
@@ -158,7 +161,7 @@ def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any]]:
         elif kind == PEER_ENDPOINT:
             peer["endpoint"] = decode_endpoint(value)
         elif kind == PEER_KEEPALIVE:
-            peer["persistent_keepalive"] = struct.unpack("=H", value)[0]
+            peer["keepalive"] = struct.unpack("=H", value)[0]
         elif kind == PEER_LAST_HANDSHAKE:
             peer["last_handshake"] = handshake_time(*struct.unpack_from("=qq", value))
         elif kind == PEER_RX_BYTES:
@@ -166,8 +169,8 @@ def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any]]:
         elif kind == PEER_TX_BYTES:
             peer["tx_bytes"] = struct.unpack("=Q", value)[0]
         elif kind == PEER_ALLOWED_IPS:
-            peer["allowed_ips"].extend(_decode_allowed_ip(entry) for _index, entry in attributes(value))
-    return key, peer
+            ranges.extend(_decode_allowed_ip(entry) for _index, entry in attributes(value))
+    return key, peer, ranges
 
 
 def _decode_allowed_ip(entry: bytes) -> str:
@@ -190,7 +193,7 @@ class KernelDevice:
         self.writes = 0
         self._socket = GenericSocket("wireguard")
 
-    def dump(self) -> t.Dict[str, t.Any]:
+    def dump(self) -> Dump:
         """Read the device and all its peers."""
         return decode_dump(self._read())
 
@@ -222,7 +225,7 @@ class KernelDevice:
         if body:
             self._send(attribute(DEVICE_IFNAME, self.name.encode() + b"\0") + body)
 
-    def apply(self, steps: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    def apply(self, steps: t.Sequence[PeerStep]) -> None:
         """Send steps in order; each message is applied by the kernel peer by peer, in order."""
         for payload in encode_messages(self.name, steps):
             self._send(payload)

@@ -1,17 +1,13 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What both WireGuard back ends share: the shape of a dump, and secrets that stay inside.
-
-A dump is ``{"listen_port": int, "fwmark": int, "public_key": text|None, "peers": {public key: peer}}``, a peer
-``{"endpoint": text|None, "allowed_ips": [cidr], "persistent_keepalive": seconds, "preshared_key": fingerprint|None,
-"last_handshake": epoch seconds with their fraction (0: never), "rx_bytes": int, "tx_bytes": int}``.
-"""
+"""What both WireGuard back ends share: keys as text, peers while a dump is read, and secrets that stay inside."""
 
 from __future__ import annotations
 
 import base64
 import typing as t
 
+from ..._dataplane.peer_spec import LivePeer, Preshared
 from ..._values.keys import fingerprint
 from ..errors import LinuxError
 from .key_files import read_secret
@@ -24,22 +20,21 @@ def encode_key(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
-def new_dump() -> t.Dict[str, t.Any]:
-    """A device without anything; also what an absent device dumps as."""
-    return {"listen_port": 0, "fwmark": 0, "public_key": None, "peers": {}}
+class PeerReader:
+    """Peers in the order in which they come. One with thousands of allowed IPs comes in several parts."""
 
+    def __init__(self) -> None:
+        self._fields: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self._ranges: t.Dict[str, t.List[str]] = {}
 
-def new_peer() -> t.Dict[str, t.Any]:
-    """A peer without anything."""
-    return {
-        "endpoint": None,
-        "allowed_ips": [],
-        "persistent_keepalive": 0,
-        "preshared_key": None,
-        "last_handshake": 0,
-        "rx_bytes": 0,
-        "tx_bytes": 0,
-    }
+    def add(self, key: str, fields: t.Mapping[str, t.Any], ranges: t.Iterable[str]) -> None:
+        """A part of a peer: those of LivePeer's fields that it says, and allowed IPs; later parts say nothing but more of these."""
+        self._fields.setdefault(key, {}).update(fields)
+        self._ranges.setdefault(key, []).extend(ranges)
+
+    def peers(self) -> t.Dict[str, LivePeer]:
+        """All of them, by public key."""
+        return {key: LivePeer(allowed_ips=tuple(self._ranges[key]), **fields) for key, fields in self._fields.items()}
 
 
 def handshake_time(seconds: int, nanoseconds: int) -> float:
@@ -47,22 +42,11 @@ def handshake_time(seconds: int, nanoseconds: int) -> float:
     return seconds + nanoseconds / 1e9 if seconds and nanoseconds else seconds
 
 
-def merge_peer(peers: t.Dict[str, t.Dict[str, t.Any]], key: str, part: t.Dict[str, t.Any]) -> None:
-    """Add a part of a peer. Later parts carry nothing but the key and more allowed IPs."""
-    if key in peers:
-        peers[key]["allowed_ips"].extend(part["allowed_ips"])
-    else:
-        peers[key] = part
-
-
-def read_preshared_key(wanted: t.Optional[t.Mapping[str, t.Any]]) -> bytes:
-    """The 32 bytes to send for a step's ``preshared_key``; all zero makes the peer forget its key.
-
-    ``{"file": path}``, or ``{"raw": text}`` from a snapshot that was taken to put things back.
-    """
-    if wanted is None:
-        return NO_KEY
-    return base64.b64decode(wanted["raw"]) if "raw" in wanted else read_secret(wanted["file"])
+def read_preshared_key(wanted: Preshared) -> bytes:
+    """The 32 bytes to send for a step; all zero makes the peer forget its key."""
+    if wanted.raw is not None:
+        return base64.b64decode(wanted.raw)
+    return NO_KEY if wanted.file is None else read_secret(wanted.file)
 
 
 def preshared_fingerprint(path: str) -> t.Optional[str]:

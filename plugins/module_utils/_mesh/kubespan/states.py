@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import typing as t
 
+from ..._dataplane.peer_spec import LivePeer
 from .endpoints import parse_addr_port
 from .generations import ENDPOINT_TIMEOUT, PEER_DOWN_INTERVAL
 from .peers import Peer
@@ -115,11 +116,11 @@ def decide(
 def run_pass(
     peers: t.Mapping[str, Peer],
     statuses: t.Mapping[str, Status],
-    device: t.Mapping[str, t.Mapping[str, t.Any]],
+    device: t.Mapping[str, LivePeer],
     now: float,
     original: bool = False,
 ) -> Pass:
-    """All peers. device: ``{public key: {endpoint, last_handshake, rx_bytes, tx_bytes}}``, empty without a device.
+    """All peers. device: its peers as they are, by public key; empty without a device.
 
     Targets are to be computed from the statuses that this returns: a peer whose endpoint was just changed is not up.
     """
@@ -127,12 +128,10 @@ def run_pass(
     writes: t.Dict[str, str] = {}
     decisions: t.Dict[str, Decision] = {}
     for key, peer in peers.items():
-        live = device.get(key) or {}
-        known = statuses.get(key, Status())._replace(
-            label=peer.label, rx_bytes=live.get("rx_bytes") or 0, tx_bytes=live.get("tx_bytes") or 0
-        )
-        decision = decide(known, peer.endpoints, live.get("endpoint"), live.get("last_handshake"), now, original)
+        live = device.get(key, LivePeer())
+        known = statuses.get(key, Status())._replace(label=peer.label, rx_bytes=live.rx_bytes, tx_bytes=live.tx_bytes)
+        decision = decide(known, peer.endpoints, live.endpoint, live.last_handshake, now, original)
         decisions[key], after[key] = decision, decision.status
-        if decision.write is not None and decision.write != same_endpoint(live.get("endpoint")):
+        if decision.write is not None and decision.write != same_endpoint(live.endpoint):
             writes[key] = decision.write
     return Pass(after, writes, decisions, sorted(set(statuses) - set(peers)))

@@ -10,6 +10,7 @@ import base64
 import socket
 import struct
 
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, PeerStep, Preshared
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import (
     control_socket as wg_socket,
@@ -30,18 +31,18 @@ cidrs = st.one_of(
     st.tuples(v4, st.integers(0, 32)).map(lambda c: "{0}/{1}".format(*c)),
     st.tuples(v6, st.integers(0, 128)).map(lambda c: "{0}/{1}".format(*c)),
 )
-set_steps = st.fixed_dictionaries(
-    {"op": st.just("set"), "public_key": keys, "update_only": st.booleans(), "replace_allowed_ips": st.booleans()},
-    optional={
-        "endpoint": endpoints,
-        "persistent_keepalive": st.integers(0, 65535),
-        "preshared_key": st.none(),
-        "allowed_ips": st.lists(cidrs, max_size=5),
-    },
+set_steps = st.builds(
+    PeerStep,
+    public_key=keys,
+    remove=st.just(False),
+    update_only=st.booleans(),
+    replace_allowed_ips=st.booleans(),
+    allowed_ips=st.lists(cidrs, max_size=5).map(tuple),
+    endpoint=st.none() | endpoints,
+    keepalive=st.none() | st.integers(0, 65535),
+    preshared=st.none() | st.just(Preshared()),
 )
-steps_lists = st.lists(
-    st.one_of(set_steps, st.fixed_dictionaries({"op": st.just("remove"), "public_key": keys})), max_size=8
-)
+steps_lists = st.lists(st.one_of(set_steps, keys.map(lambda key: PeerStep(key, remove=True))), max_size=8)
 
 
 def theirs(payload):
@@ -55,25 +56,21 @@ def theirs(payload):
 def as_step(peer):
     """A peer that pyroute2 read, in the form of our steps."""
     flags = peer.get_attr("WGPEER_A_FLAGS") or 0
-    step = {"public_key": peer.get_attr("WGPEER_A_PUBLIC_KEY").decode()}
+    step = PeerStep(peer.get_attr("WGPEER_A_PUBLIC_KEY").decode())
     if flags & wg_netlink.FLAG_REMOVE:
-        return dict(step, op="remove")
-    step.update(op="set", update_only=bool(flags & 4), replace_allowed_ips=bool(flags & 2))
+        return step._replace(remove=True)
+    step = step._replace(update_only=bool(flags & 4), replace_allowed_ips=bool(flags & 2))
     endpoint = peer.get_attr("WGPEER_A_ENDPOINT")
     if endpoint is not None:
         shown = "[{0}]:{1}" if ":" in endpoint["addr"] else "{0}:{1}"
-        step["endpoint"] = shown.format(endpoint["addr"], endpoint["port"])
+        step = step._replace(endpoint=shown.format(endpoint["addr"], endpoint["port"]))
     keepalive = peer.get_attr("WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL")
-    if keepalive is not None:
-        step["persistent_keepalive"] = keepalive
     psk = peer.get_attr("WGPEER_A_PRESHARED_KEY")
     if psk is not None:
         assert base64.b64decode(psk) == bytes(32)
-        step["preshared_key"] = None
+        step = step._replace(preshared=Preshared())
     allowed = peer.get_attr("WGPEER_A_ALLOWEDIPS")
-    if allowed:
-        step["allowed_ips"] = [entry["addr"] for entry in allowed]
-    return step
+    return step._replace(keepalive=keepalive, allowed_ips=tuple(entry["addr"] for entry in allowed or ()))
 
 
 @settings(max_examples=200, deadline=None)
@@ -84,11 +81,7 @@ def test_pyroute2_reads_what_we_write(steps):
         message = theirs(payload)
         assert message.get_attr("WGDEVICE_A_IFNAME") == "wireguard.gcp"
         read.extend(as_step(peer) for peer in message.get_attr("WGDEVICE_A_PEERS"))
-    wanted = [dict(step) for step in steps]
-    for step in wanted:
-        if not step.get("allowed_ips"):
-            step.pop("allowed_ips", None)
-    assert read == wanted
+    assert read == steps
 
 
 dumped_peers = st.fixed_dictionaries({
@@ -159,30 +152,31 @@ def test_we_read_what_pyroute2_writes(peers, key, port, mark, split):
     ]
     dump = wg_netlink.decode_dump(their_dump("wg0", device, peers, split))
     none = base64.b64encode(bytes(32)).decode()
-    assert (dump["public_key"], dump["listen_port"], dump["fwmark"]) == (None if key == none else key, port, mark)
+    assert (dump.public_key, dump.listen_port, dump.fwmark) == (None if key == none else key, port, mark)
     assert private not in str(dump)
-    assert list(dump["peers"]) == [peer["key"] for peer in peers]
+    assert list(dump.peers) == [peer["key"] for peer in peers]
     for peer in peers:
         shown = "[{0}]:{1}" if peer["endpoint"] and ":" in peer["endpoint"][0] else "{0}:{1}"
         psk = base64.b64encode(peer["psk"]).decode()
-        assert dump["peers"][peer["key"]] == {
-            "endpoint": shown.format(*peer["endpoint"]) if peer["endpoint"] else None,
-            "allowed_ips": peer["allowed"],
-            "persistent_keepalive": peer["keepalive"],
-            "preshared_key": None if peer["psk"] == bytes(32) else fingerprint(psk),
-            "last_handshake": peer["handshake"] and peer["handshake"] + 5e-9,
-            "rx_bytes": peer["counters"][0],
-            "tx_bytes": peer["counters"][1],
-        }
+        assert dump.peers[peer["key"]] == LivePeer(
+            shown.format(*peer["endpoint"]) if peer["endpoint"] else None,
+            tuple(peer["allowed"]),
+            peer["keepalive"],
+            None if peer["psk"] == bytes(32) else fingerprint(psk),
+            peer["handshake"] and peer["handshake"] + 5e-9,
+            *peer["counters"],
+        )
 
 
 def many(count, ranges=1):
     return [
-        {
-            "op": "set", "public_key": base64.b64encode(number.to_bytes(32, "big")).decode(), "update_only": False,
-            "replace_allowed_ips": True, "endpoint": "192.0.2.1:51820", "persistent_keepalive": 25,
-            "allowed_ips": ["10.{0}.{1}.{2}/32".format(number % 256, i // 256, i % 256) for i in range(ranges)],
-        }
+        PeerStep(
+            base64.b64encode(number.to_bytes(32, "big")).decode(),
+            replace_allowed_ips=True,
+            allowed_ips=tuple("10.{0}.{1}.{2}/32".format(number % 256, i // 256, i % 256) for i in range(ranges)),
+            endpoint="192.0.2.1:51820",
+            keepalive=25,
+        )
         for number in range(1, count + 1)
     ]
 
@@ -198,9 +192,9 @@ def test_a_peer_with_ten_thousand_ranges_is_split_and_replaces_only_once():
     read = []
     for payload in wg_netlink.encode_messages("wg0", many(1, 10_000)):
         read += [as_step(peer) for peer in theirs(payload).get_attr("WGDEVICE_A_PEERS")]
-    assert [step["replace_allowed_ips"] for step in read] == [True] + [False] * (len(read) - 1)
-    assert [step["update_only"] for step in read] == [False] + [True] * (len(read) - 1)
-    assert [cidr for step in read for cidr in step["allowed_ips"]] == many(1, 10_000)[0]["allowed_ips"]
+    assert [step.replace_allowed_ips for step in read] == [True] + [False] * (len(read) - 1)
+    assert [step.update_only for step in read] == [False] + [True] * (len(read) - 1)
+    assert [cidr for step in read for cidr in step.allowed_ips] == list(many(1, 10_000)[0].allowed_ips)
 
 
 @given(st.binary(max_size=80))
@@ -213,25 +207,21 @@ def test_hostile_bytes_are_refused_never_looped_over(data):
 
 
 @settings(max_examples=100)
-@given(st.lists(set_steps, max_size=6, unique_by=lambda step: step["public_key"]))
+@given(st.lists(set_steps, max_size=6, unique_by=lambda step: step.public_key))
 def test_control_socket_lines_come_back(steps):
     lines = ["private_key=" + "11" * 32, "listen_port=7", "fwmark=3"]
     lines += [line for line in wg_socket.encode_steps(steps) if not line.startswith(("update_only", "replace_"))]
     dump = wg_socket.decode_dump(lines)
-    assert "11" * 32 not in str(dump) and len(dump["public_key"]) == 44
-    assert (dump["listen_port"], dump["fwmark"]) == (7, 3)
+    assert "11" * 32 not in str(dump) and len(dump.public_key) == 44
+    assert (dump.listen_port, dump.fwmark) == (7, 3)
     for step in steps:
-        peer = dump["peers"][step["public_key"]]
-        assert peer["endpoint"] == step.get("endpoint")
-        assert peer["allowed_ips"] == step.get("allowed_ips", [])
-        assert peer["persistent_keepalive"] == step.get("persistent_keepalive", 0)
-        assert peer["preshared_key"] is None
+        assert dump.peers[step.public_key] == LivePeer(step.endpoint, step.allowed_ips, step.keepalive or 0)
 
 
 def test_a_handshake_is_read_with_its_fraction():
     """It often comes in the same second as the endpoint that led to it, and must count as later."""
     lines = ["public_key=" + "22" * 32, "last_handshake_time_sec=1700000000", "last_handshake_time_nsec=250000000"]
-    peer = next(iter(wg_socket.decode_dump(lines)["peers"].values()))
-    assert peer["last_handshake"] == 1700000000.25
-    peer = next(iter(wg_socket.decode_dump([*lines[:1], "last_handshake_time_sec=0", "last_handshake_time_nsec=0"])["peers"].values()))
-    assert peer["last_handshake"] == 0
+    peer = next(iter(wg_socket.decode_dump(lines).peers.values()))
+    assert peer.last_handshake == 1700000000.25
+    peer = next(iter(wg_socket.decode_dump([*lines[:1], "last_handshake_time_sec=0", "last_handshake_time_nsec=0"]).peers.values()))
+    assert peer.last_handshake == 0

@@ -11,7 +11,8 @@ import base64
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.constants import is_our_alias
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_plan import plan_device
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_wanted import parse_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_spec import Device, parse_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump, LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -20,7 +21,7 @@ LINK = {
     "index": 4, "kind": "wireguard", "implementation": "kernel", "mtu": 1420, "txqueuelen": 1000,
     "alias": "multicluster.network", "up": True, "addresses": [],
 }
-DUMP = {"listen_port": 51820, "fwmark": 0, "public_key": OWN, "peers": {}}
+DUMP = Dump(51820, 0, OWN, {})
 KEY = {"state": "key", "public_key": OWN, "mode": "0600", "message": None}
 WANTED = {"name": "wireguard.gcp", "listen_port": 51820, "private_key_file": "/k", "generate_key": True, "flush_ipv4": True}
 
@@ -29,7 +30,7 @@ def actual(*found, dump=None, key=None):
     link = found[0] if found else LINK
     dump, key = dump or DUMP, key or KEY
     if link is None:
-        dump = {"listen_port": 0, "fwmark": 0, "public_key": None, "peers": {}}
+        dump = EMPTY
     return {"link": link, "wireguard": dump, "key": key, "resolved": {}, "preshared": {}, "now": 1e9, "stats": {}}
 
 
@@ -102,8 +103,7 @@ def test_a_key_file_that_holds_no_key_stops_the_device():
 
 
 def test_absent_shows_peers_before_the_link_and_a_missing_device_is_fine():
-    peer = {"endpoint": None, "allowed_ips": [], "persistent_keepalive": 0, "preshared_key": None, "last_handshake": 0}
-    planned = plan(actual(dump=dict(DUMP, peers={OTHER: peer})), state="absent")
+    planned = plan(actual(dump=DUMP._replace(peers={OTHER: LivePeer()})), state="absent")
     assert [(c.action, c.kind) for c in planned.changes] == [("delete", "peer"), ("delete", "link")]
     assert planned.work == {"delete": True} and planned.device is None and planned.peers == []
     assert not plan(actual(None), state="absent").changed
@@ -112,11 +112,11 @@ def test_absent_shows_peers_before_the_link_and_a_missing_device_is_fine():
 def test_own_key_among_the_peers():
     planned = plan(actual(), peers=[{"public_key": OWN}, {"public_key": OTHER}])
     assert [r.reason for r in planned.refused] == ["own_key"]
-    assert [step["public_key"] for step in planned.work["steps"]] == [OTHER]
+    assert [step.public_key for step in planned.steps] == [OTHER]
 
 
 def test_unmanaged_peers_stay():
-    assert "steps" not in plan(actual(), peers=None).work
+    assert plan(actual(dump=DUMP._replace(peers={OTHER: LivePeer()})), peers=None).steps == []
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,8 @@ def test_a_device_that_is_not_understood(change, word):
     assert error.value.reason == word
 
 
-def test_what_parse_returns_it_also_takes():
-    once = parse_device(dict(WANTED, addresses=["fd00::1/64"], peers=[]))
-    assert parse_device(once) == once
+def test_what_nobody_says_is_the_default():
+    assert parse_device({"name": "wg0"}) == Device("wg0")
 
 
 def test_marks():

@@ -10,6 +10,7 @@ import json
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import state_file, states, status as status_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import DOWN, UNKNOWN, UP, Status
@@ -53,8 +54,8 @@ def test_states(handshake: t.Any, change: t.Any, used: bool, state: str) -> None
 def test_a_handshake_within_the_second_of_the_endpoint_counts() -> None:
     """A whole second less would make a good endpoint count as dead 15 s later."""
     peers = {KEY: peer(E1, E2)}
-    known = states.run_pass(peers, {}, {KEY: {"endpoint": E1, "last_handshake": 0}}, T0 + 0.5).statuses
-    live = {KEY: {"endpoint": E1, "last_handshake": T0 + 0.75}}
+    known = states.run_pass(peers, {}, {KEY: LivePeer(E1)}, T0 + 0.5).statuses
+    live = {KEY: LivePeer(E1, last_handshake=T0 + 0.75)}
     for age in (1, 31, 61, 121):
         done = states.run_pass(peers, known, live, T0 + age)
         known = done.statuses
@@ -64,15 +65,15 @@ def test_a_handshake_within_the_second_of_the_endpoint_counts() -> None:
 def test_rotation_over_time() -> None:
     """Three endpoints, nothing answers, a pass every 30 s; then the third does."""
     known: t.Dict[str, Status] = {}
-    peers, live = {KEY: peer(E1, E2, E3)}, {KEY: {"endpoint": None, "last_handshake": None}}
+    peers, live = {KEY: peer(E1, E2, E3)}, {KEY: LivePeer()}
     seen = []
     for tick in range(5):
         done = states.run_pass(peers, known, live, T0 + 30 * tick)
         known = done.statuses
         seen.append((done.decisions[KEY].state_before, done.writes.get(KEY), known[KEY].state))
-        live = {KEY: {"endpoint": known[KEY].endpoint, "last_handshake": None}}
+        live = {KEY: LivePeer(known[KEY].endpoint)}
     assert seen == [(UNKNOWN, E1, UNKNOWN), (DOWN, E2, UNKNOWN), (DOWN, E3, UNKNOWN), (DOWN, E1, UNKNOWN), (DOWN, E2, UNKNOWN)]
-    live[KEY]["last_handshake"] = T0 + 121
+    live[KEY] = live[KEY]._replace(last_handshake=T0 + 121)
     done = states.run_pass(peers, known, live, T0 + 150)
     assert done.statuses[KEY].state == UP and not done.writes and done.decisions[KEY].write == E2
     # it stops answering: down after 275 s at the latest one pass later
@@ -160,9 +161,9 @@ def test_every_decision_makes_sense(announced: t.Any, used: t.Any, live: t.Any, 
 
 
 def test_passes_forget_and_begin() -> None:
-    done = states.run_pass({KEY: peer(E1)}, {"gone": Status()}, {"stranger": {"endpoint": E2}}, T0)
+    done = states.run_pass({KEY: peer(E1)}, {"gone": Status()}, {"stranger": LivePeer(E2)}, T0)
     assert set(done.statuses) == {KEY} and done.gone == ["gone"] and done.statuses[KEY].label == "beta"
-    live = {KEY: {"endpoint": E1, "last_handshake": T0, "rx_bytes": 5, "tx_bytes": 7}}
+    live = {KEY: LivePeer(E1, last_handshake=T0, rx_bytes=5, tx_bytes=7)}
     after = states.run_pass({KEY: peer(E1)}, done.statuses, live, T0 + 2).statuses[KEY]
     assert (after.rx_bytes, after.tx_bytes, after.last_handshake) == (5, 7, T0)
 

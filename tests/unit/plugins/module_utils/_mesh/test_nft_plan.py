@@ -11,7 +11,7 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan, nft_wanted
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan, nft_spec
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import nft as kubespan_nft
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
@@ -243,7 +243,7 @@ def test_a_diff_shows_a_hundred_elements_and_counts_the_rest():
 @pytest.mark.parametrize("text", HOSTILE["rules"])
 def test_hostile_rules(text):
     with pytest.raises(ValueRefused) as refused:
-        nft_wanted.parse_table({"name": "t", "chains": [{"name": "c", "rules": ["accept", text]}]})
+        nft_spec.parse_table({"name": "t", "chains": [{"name": "c", "rules": ["accept", text]}]})
     assert refused.value.reason == "bad_rule" and "chains[0].rules[1]" in refused.value.message
 
 
@@ -251,27 +251,27 @@ def test_hostile_rules(text):
 def test_hostile_names(name):
     for raw in ({"name": name}, {"name": "t", "chains": [{"name": name}]}, {"name": "t", "sets": [{"name": name, "type": "ipv4_addr"}]}):
         with pytest.raises(ValueRefused) as refused:
-            nft_wanted.parse_table(raw)
+            nft_spec.parse_table(raw)
         assert refused.value.reason == "bad_name"
 
 
 @pytest.mark.parametrize("kind, text", [(kind, text) for kind, texts in HOSTILE["elements"].items() for text in texts])
 def test_hostile_elements(kind, text):
     good = {"ipv4_addr": "10.0.0.1", "ipv6_addr": "fd00::1", "inet_service": 80}[kind]
-    parsed = nft_wanted.parse_table({"name": "t", "sets": [{"name": "s", "type": kind, "elements": [text, good]}]})
+    parsed = nft_spec.parse_table({"name": "t", "sets": [{"name": "s", "type": kind, "elements": [text, good]}]})
     assert [entry.reason for entry in parsed["refused"]] == ["bad_element"] and len(parsed["table"]["sets"][0]["elements"]) == 1
 
 
 @pytest.mark.parametrize("value", HOSTILE["priorities"])
 def test_hostile_priorities(value):
     with pytest.raises(ValueRefused) as refused:
-        nft_wanted.parse_priority(value)
+        nft_spec.parse_priority(value)
     assert refused.value.reason == "bad_chain"
 
 
 @pytest.mark.parametrize("value, number", [("filter", 0), ("mangle - 5", -155), ("srcnat+1", 101), (-300, -300), ("12", 12), ("raw", -300)])
 def test_priorities(value, number):
-    assert nft_wanted.parse_priority(value) == number
+    assert nft_spec.parse_priority(value) == number
 
 
 @pytest.mark.parametrize(
@@ -286,15 +286,15 @@ def test_priorities(value, number):
 )  # fmt: skip
 def test_tables_that_nobody_meant(raw, word):
     with pytest.raises(ValueRefused) as refused:
-        nft_wanted.parse_table(raw)
+        nft_spec.parse_table(raw)
     assert refused.value.reason == word
 
 
 def test_elements_become_ranges():
     raw = {"name": "s", "type": "ipv4_addr", "elements": ["10.0.0.0/25", "10.0.0.128-10.0.0.255", "10.0.0.3", "10.9.9.9"]}
     hosts = {"name": "h", "type": "inet_service", "interval": False, "elements": ["80", 443, "80", "1-2"]}
-    parsed = nft_wanted.parse_table({"name": "t", "sets": [raw, hosts]})
+    parsed = nft_spec.parse_table({"name": "t", "sets": [raw, hosts]})
     assert parsed["table"]["sets"][0]["elements"] == ((0x0A000000, 0x0A0000FF), (0x0A090909, 0x0A090909))
     assert parsed["table"]["sets"][1]["elements"] == ((80, 80), (443, 443)) and len(parsed["refused"]) == 1
-    assert nft_wanted.check_rule("  tcp   dport 80\taccept".replace("\t", " ")) == "tcp dport 80 accept"
-    assert nft_wanted.check_rule('log prefix "a;  b # c \\"') == 'log prefix "a;  b # c \\"'
+    assert nft_spec.check_rule("  tcp   dport 80\taccept".replace("\t", " ")) == "tcp dport 80 accept"
+    assert nft_spec.check_rule('log prefix "a;  b # c \\"') == 'log prefix "a;  b # c \\"'

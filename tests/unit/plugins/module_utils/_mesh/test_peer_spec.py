@@ -9,7 +9,13 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peers_wanted import names_to_resolve, parse_peers, usable
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import (
+    LivePeer,
+    names_to_resolve,
+    parse_peers,
+    settle_peers,
+    usable,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from hypothesis import given, strategies as st
 
@@ -18,7 +24,7 @@ GOOD = {"public_key": KEYS[0], "endpoint": "192.0.2.1:51820", "allowed_ips": ["1
 
 
 def parse(*peers, live=None, own=None, resolved=None, fingerprints=None):
-    return parse_peers("wg", peers, live or {}, own, resolved or {}, fingerprints or {})
+    return settle_peers("wg", parse_peers("wg", peers), live or {}, own, resolved or {}, fingerprints or {})
 
 
 @pytest.mark.parametrize(
@@ -43,12 +49,12 @@ def parse(*peers, live=None, own=None, resolved=None, fingerprints=None):
 )
 def test_one_bad_peer_is_refused_and_the_other_passes(change, word, kept):
     other = {"public_key": KEYS[1], "endpoint": None, "allowed_ips": ["10.9.0.0/24"]}
-    live = {KEYS[1]: {"allowed_ips": ["10.9.0.0/24"]}}
+    live = {KEYS[1]: LivePeer(allowed_ips=("10.9.0.0/24",))}
     peers, refused, keep = parse(
         other, dict(GOOD, **change), live=live, own=KEYS[3],
         resolved={"evil.example.com": ["127.0.0.1", "169.254.169.254"]},
     )
-    assert [peer["public_key"] for peer in peers] == [KEYS[1]]
+    assert [peer.public_key for peer in peers] == [KEYS[1]]
     assert [refusal.reason for refusal in refused] == [word]
     assert keep == ({KEYS[0]} if kept else set())
     assert "in the open" not in str(refused)
@@ -56,9 +62,9 @@ def test_one_bad_peer_is_refused_and_the_other_passes(change, word, kept):
 
 def test_normal_form():
     peers, refused, _kept = parse(dict(GOOD, allowed_ips=["fd00::1/64", "10.4.7.9/24", "10.4.7.0/24"]))
-    assert refused == []
-    assert peers[0]["allowed_ips"] == ["10.4.7.0/24", "fd00::/64"]
-    assert peers[0]["endpoints"] == ["192.0.2.1:51820"]
+    assert not refused
+    assert peers[0].allowed_ips == ("10.4.7.0/24", "fd00::/64")
+    assert peers[0].endpoints == ("192.0.2.1:51820",)
 
 
 def test_names_resolve_ipv4_first_and_special_addresses_are_left_out():
@@ -66,16 +72,17 @@ def test_names_resolve_ipv4_first_and_special_addresses_are_left_out():
         "192.0.2.9:7", "192.0.2.10:7", "[2001:db8::1]:7",
     ]
     peers, _refused, _kept = parse(dict(GOOD, endpoint="a.example.com:7"), resolved={"a.example.com": ["192.0.2.9"]})
-    assert peers[0]["endpoints"] == ["192.0.2.9:7"]
-    assert names_to_resolve([{"endpoint": "a.example.com:7"}, GOOD, {"endpoint": "x y:1"}, {}]) == ["a.example.com"]
+    assert peers[0].endpoints == ("192.0.2.9:7",)
+    unresolved = parse_peers("wg", [dict(GOOD, endpoint="a.example.com:7"), dict(GOOD, public_key=KEYS[1]), {"public_key": KEYS[2]}])
+    assert names_to_resolve(unresolved.peers) == ["a.example.com"]
 
 
 def test_a_pending_key_passes_and_an_old_holder_keeps_a_contested_range():
     pending = Pending("public key of n1")
     peers, refused, kept = parse(
-        dict(GOOD, public_key=pending), dict(GOOD, public_key=KEYS[2]), live={KEYS[2]: {"allowed_ips": ["10.4.7.0/24"]}}
+        dict(GOOD, public_key=pending), dict(GOOD, public_key=KEYS[2]), live={KEYS[2]: LivePeer(allowed_ips=("10.4.7.0/24",))}
     )
-    assert [peer["public_key"] for peer in peers] == [KEYS[2]]
+    assert [peer.public_key for peer in peers] == [KEYS[2]]
     assert [refusal.object for refusal in refused] == ["wg (public key of n1, known after apply)"]
     assert kept == set()
 
@@ -87,3 +94,15 @@ def test_hostile_text_is_refused_never_raised(change):
     peers, refused, _kept = parse(dict(GOOD, **change))
     assert len(peers) + len(refused) == 1
     assert all(refusal.object.isprintable() and len(refusal.message) < 400 for refusal in refused)
+
+
+def test_the_json_form_comes_back_as_the_same_peer():
+    """What the state file keeps is what module arguments say, deferred keys and the records of who holds what included."""
+    rows = [
+        dict(GOOD, preshared_key={"file": "/psk"}, node="gcp-node-1", by_rank=True),
+        {"public_key": Pending("public key of n1"), "endpoint": "a.example.com:7", "allowed_ips": ["fd00::/64", "10.4.8.0/24"]},
+        {"public_key": KEYS[2]},
+    ]
+    first = parse_peers("wg", rows).peers
+    assert parse_peers("wg", [peer.to_json() for peer in first]).peers == first
+    assert first[0].to_json() == dict(rows[0], allowed_ips=["10.4.7.0/24"])

@@ -10,7 +10,8 @@ import base64
 import ipaddress
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_set import endpoint_drifted, plan_peers, sorted_cidrs
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_plan import endpoint_drifted, plan_peers
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, Peer, PeerStep, Preshared, sorted_cidrs
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from hypothesis import given, settings, strategies as st
 
@@ -22,25 +23,11 @@ PREFIXES = [str(network) for length in range(29, 33) for network in BASE.subnets
 
 
 def live_peer(allowed_ips=(), endpoint=None, keepalive=0, psk=None, handshake=0):
-    return {
-        "endpoint": endpoint,
-        "allowed_ips": sorted_cidrs(allowed_ips),
-        "persistent_keepalive": keepalive,
-        "preshared_key": psk,
-        "last_handshake": handshake,
-        "rx_bytes": 1,
-        "tx_bytes": 2,
-    }
+    return LivePeer(endpoint, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, handshake, 1, 2)
 
 
 def wanted_peer(key, allowed_ips=(), endpoints=(), keepalive=0, psk=None):
-    return {
-        "public_key": key,
-        "endpoints": list(endpoints),
-        "allowed_ips": sorted_cidrs(allowed_ips),
-        "persistent_keepalive": keepalive,
-        "preshared_key": psk,
-    }
+    return Peer(key, endpoints[0] if endpoints else None, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, tuple(endpoints))
 
 
 class Model:
@@ -48,20 +35,20 @@ class Model:
 
     def __init__(self, live):
         self.peers = set(live)
-        self.owner = {cidr: key for key, peer in live.items() for cidr in peer["allowed_ips"]}
+        self.owner = {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips}
 
     def apply(self, step):
-        key = step["public_key"]
-        if step["op"] == "remove":
+        key = step.public_key
+        if step.remove:
             self.peers.discard(key)
             self.owner = {cidr: holder for cidr, holder in self.owner.items() if holder != key}
             return
         if key not in self.peers:
-            assert not step["update_only"], "an update of a peer that is not there would be lost"
+            assert not step.update_only, "an update of a peer that is not there would be lost"
             self.peers.add(key)
-        if step["replace_allowed_ips"]:
+        if step.replace_allowed_ips:
             self.owner = {cidr: holder for cidr, holder in self.owner.items() if holder != key}
-        for cidr in step.get("allowed_ips", ()):
+        for cidr in step.allowed_ips:
             self.owner[cidr] = key
 
     def lookup(self, address):
@@ -91,12 +78,12 @@ def test_ends_as_wanted_and_no_address_is_ever_homeless(before, idle_before, aft
     wanted = [wanted_peer(key, cidrs) for key, cidrs in grouped(after, idle_after).items()]
     peers = plan_peers("wg", wanted, live, NOW, purge=purge)
 
-    model, goal = Model(live), Model({p["public_key"]: live_peer(p["allowed_ips"]) for p in wanted})
+    model, goal = Model(live), Model({p.public_key: live_peer(p.allowed_ips) for p in wanted})
     covered = [a for a in ADDRESSES if model.lookup(a) and goal.lookup(a)]
     for step in peers.steps:
         model.apply(step)
         assert all(model.lookup(address) for address in covered)
-    shown = {key: peer["allowed_ips"] for key, peer in peers.after.items()}
+    shown = {key: peer.shown()["allowed_ips"] for key, peer in peers.after.items()}
     assert shown == {key: sorted_cidrs(c for c, k in model.owner.items() if k == key) for key in model.peers}
     if purge:
         assert (model.owner, model.peers) == (goal.owner, goal.peers)
@@ -113,26 +100,26 @@ def test_ends_as_wanted_and_no_address_is_ever_homeless(before, idle_before, aft
 @given(owners, extra_keys)
 def test_only_changed_peers_are_sent(owner, idle):
     live = {key: live_peer(cidrs) for key, cidrs in grouped(owner, idle).items()}
-    wanted = [wanted_peer(key, peer["allowed_ips"]) for key, peer in live.items()]
+    wanted = [wanted_peer(key, peer.allowed_ips) for key, peer in live.items()]
     if wanted:
-        wanted[0]["persistent_keepalive"] = 25
+        wanted[0] = wanted[0]._replace(keepalive=25)
     peers = plan_peers("wg", wanted, live, NOW)
-    assert [step["public_key"] for step in peers.steps] == [w["public_key"] for w in wanted[:1]]
-    assert all("allowed_ips" not in step and "endpoint" not in step for step in peers.steps)
+    assert [step.public_key for step in peers.steps] == [w.public_key for w in wanted[:1]]
+    assert all(not step.allowed_ips and step.endpoint is None for step in peers.steps)
 
 
 def test_swap_is_two_additions():
     live = {KEYS[0]: live_peer(["10.0.0.0/32"]), KEYS[1]: live_peer(["10.0.0.1/32"])}
     wanted = [wanted_peer(KEYS[0], ["10.0.0.1/32"]), wanted_peer(KEYS[1], ["10.0.0.0/32"])]
     steps = plan_peers("wg", wanted, live, NOW).steps
-    assert [(step["op"], step["replace_allowed_ips"]) for step in steps] == [("set", False), ("set", False)]
+    assert [(step.remove, step.replace_allowed_ips) for step in steps] == [(False, False), (False, False)]
 
 
 def test_rotated_key_takes_the_ranges_before_the_old_peer_goes():
     live = {KEYS[0]: live_peer(["10.0.0.0/29"], "192.0.2.1:1")}
     peers = plan_peers("wg", [wanted_peer(KEYS[1], ["10.0.0.0/29"], ["192.0.2.1:1"])], live, NOW)
-    assert [(step["op"], step["public_key"]) for step in peers.steps] == [("set", KEYS[1]), ("remove", KEYS[0])]
-    assert peers.steps[0]["update_only"] is False
+    assert [(step.remove, step.public_key) for step in peers.steps] == [(False, KEYS[1]), (True, KEYS[0])]
+    assert peers.steps[0].update_only is False
 
 
 def test_pending_key_is_shown_and_deferred_and_the_old_peer_carries_its_range_until_then():
@@ -143,17 +130,17 @@ def test_pending_key_is_shown_and_deferred_and_the_old_peer_carries_its_range_un
     assert [c.action for c in peers.plan.changes] == ["create", "delete", "delete"]
     assert peers.plan.changes[0].id == "wg (public key of gcp-node-1, known after apply)"
     other = plan_peers("wg", [wanted_peer(pending, ["10.0.0.0/30"])], dict(live), NOW)
-    assert [step["public_key"] for step in other.steps] == [KEYS[1]]
+    assert [step.public_key for step in other.steps] == [KEYS[1]]
     shrunk = [wanted_peer(KEYS[0], ["10.0.0.0/31"]), wanted_peer(pending, ["10.0.0.2/31"])]
     steps = plan_peers("wg", shrunk, {KEYS[0]: live[KEYS[0]]}, NOW).steps
-    assert not any(step["replace_allowed_ips"] for step in steps)
+    assert not any(step.replace_allowed_ips for step in steps)
 
 
 def test_kept_peers_are_left_as_they_are():
     live = {KEYS[0]: live_peer(["10.0.0.0/30"], "192.0.2.1:1"), KEYS[1]: live_peer()}
     peers = plan_peers("wg", [], live, NOW, kept={KEYS[0]})
-    assert peers.steps == [{"op": "remove", "public_key": KEYS[1]}]
-    assert peers.after[KEYS[0]]["endpoint"] == "192.0.2.1:1"
+    assert peers.steps == [PeerStep(KEYS[1], remove=True)]
+    assert peers.after[KEYS[0]].endpoint == "192.0.2.1:1"
 
 
 ROAMED, FRESH, STALE = "198.51.100.9:4", NOW - 20, NOW - 181
@@ -182,15 +169,15 @@ def test_a_roamed_endpoint_is_not_drift(choices, endpoint, handshake, last, drif
 def test_roamed_endpoint_is_shown_as_it_is():
     live = {KEYS[0]: live_peer(endpoint=ROAMED, handshake=FRESH)}
     peers = plan_peers("wg", [wanted_peer(KEYS[0], endpoints=["192.0.2.1:1"])], live, NOW)
-    assert peers.steps == [] and peers.plan.unchanged == 1 and peers.after[KEYS[0]]["endpoint"] == ROAMED
+    assert peers.steps == [] and peers.plan.unchanged == 1 and peers.after[KEYS[0]].endpoint == ROAMED
 
 
 def test_preshared_key_is_compared_by_fingerprint_and_forgotten_when_unwanted():
     live = {KEYS[0]: live_peer(psk="sha256:a"), KEYS[1]: live_peer(psk="sha256:b"), KEYS[2]: live_peer(psk="sha256:c")}
     wanted = [
-        wanted_peer(KEYS[0], psk={"file": "/a", "fingerprint": "sha256:a"}),
-        wanted_peer(KEYS[1], psk={"file": "/x", "fingerprint": "sha256:x"}),
+        wanted_peer(KEYS[0], psk=Preshared("/a", fingerprint="sha256:a")),
+        wanted_peer(KEYS[1], psk=Preshared("/x", fingerprint="sha256:x")),
         wanted_peer(KEYS[2]),
     ]
     steps = plan_peers("wg", wanted, live, NOW).steps
-    assert [(s["public_key"], (s["preshared_key"] or {}).get("file")) for s in steps] == [(KEYS[1], "/x"), (KEYS[2], None)]
+    assert [(s.public_key, s.preshared.file) for s in steps] == [(KEYS[1], "/x"), (KEYS[2], None)]

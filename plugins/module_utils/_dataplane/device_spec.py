@@ -12,6 +12,7 @@ from .._values.names import check_interface_name
 from .._values.numbers import parse_decimal, parse_port
 from .._values.refused import ValueRefused, quoted
 from .constants import OWNER, is_our_alias
+from .peer_spec import Peers, parse_peers
 
 IMPLEMENTATIONS = ("auto", "kernel", "userspace")
 MTU_RANGE = (576, 9216)
@@ -20,14 +21,37 @@ DEFAULT_MTU, DEFAULT_QUEUE = 1420, 1000
 MAX_ALIAS = 255
 
 
-def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """A complete device from what a caller gave; None stands for the default everywhere.
+class Device(t.NamedTuple):
+    """A complete wanted device.
 
-    ``{name, state: present|absent, alias, adopt, implementation, mtu, txqueuelen, listen_port: int|None (any), fwmark,
-    private_key_file: path|None (key not managed), generate_key: make a missing one (else somebody does before the plan
-    is applied), addresses: None (not managed)|[...], flush_ipv4, up, peers: [...]|None (not managed), purge_peers,
-    overlay: [cidr] (no name of an endpoint may resolve into them)}``. What it returns it also takes. Raises
-    ValueRefused: a device that is not understood is not half configured.
+    ``listen_port`` None: any. ``private_key_file`` None: the key is not managed; ``generate_key``: make a missing one (else somebody
+    does before the plan is applied). ``addresses`` and ``peers`` None: not managed. ``overlay``: ranges into which no name of an
+    endpoint may resolve.
+    """
+
+    name: str
+    present: bool = True
+    alias: str = OWNER
+    adopt: bool = False
+    implementation: str = "auto"
+    mtu: int = DEFAULT_MTU
+    txqueuelen: int = DEFAULT_QUEUE
+    listen_port: t.Optional[int] = None
+    fwmark: int = 0
+    private_key_file: t.Optional[str] = None
+    generate_key: bool = False
+    addresses: t.Optional[t.Tuple[str, ...]] = None
+    flush_ipv4: bool = False
+    up: bool = True
+    peers: t.Optional[Peers] = None
+    purge_peers: bool = True
+    overlay: t.Tuple[str, ...] = ()
+
+
+def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
+    """A device from what a caller gave: the fields of Device, and ``state`` (present or absent); None stands for the default everywhere.
+
+    Raises ValueRefused: a device that is not understood is not half configured. A peer that is not is refused alone, see parse_peers.
     """
 
     def given(name: str, default: t.Any) -> t.Any:
@@ -47,26 +71,26 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     key_file = raw.get("private_key_file")
     if key_file is not None and (not isinstance(key_file, str) or not key_file.startswith("/")):
         raise ValueRefused("bad_key_file", "{0} is not an absolute path".format(quoted(key_file)))
-    peers = raw.get("peers")
-    return {
-        "name": check_interface_name(raw.get("name")),
-        "state": state,
-        "alias": alias,
-        "adopt": bool(given("adopt", False)),
-        "implementation": implementation,
-        "mtu": _mtu(given("mtu", 0)),
-        "txqueuelen": parse_decimal(given("txqueuelen", DEFAULT_QUEUE), "bad_txqueuelen"),
-        "listen_port": parse_port(raw["listen_port"]) if raw.get("listen_port") is not None else None,
-        "fwmark": _fwmark(given("fwmark", 0)),
-        "private_key_file": key_file,
-        "generate_key": bool(given("generate_key", False)),
-        "addresses": None if raw.get("addresses") is None else sorted({_interface(text) for text in raw["addresses"]}),
-        "flush_ipv4": bool(given("flush_ipv4", False)),
-        "up": bool(given("up", True)),
-        "peers": None if peers is None else list(peers),
-        "purge_peers": bool(given("purge_peers", True)),
-        "overlay": [str(parse_network(text)) for text in raw.get("overlay") or ()],
-    }
+    name = check_interface_name(raw.get("name"))
+    return Device(
+        name=name,
+        present=state == "present",
+        alias=alias,
+        adopt=bool(given("adopt", False)),
+        implementation=implementation,
+        mtu=_mtu(given("mtu", 0)),
+        txqueuelen=parse_decimal(given("txqueuelen", DEFAULT_QUEUE), "bad_txqueuelen"),
+        listen_port=parse_port(raw["listen_port"]) if raw.get("listen_port") is not None else None,
+        fwmark=_fwmark(given("fwmark", 0)),
+        private_key_file=key_file,
+        generate_key=bool(given("generate_key", False)),
+        addresses=None if raw.get("addresses") is None else tuple(sorted({_interface(text) for text in raw["addresses"]})),
+        flush_ipv4=bool(given("flush_ipv4", False)),
+        up=bool(given("up", True)),
+        peers=None if raw.get("peers") is None else parse_peers(name, raw["peers"]),
+        purge_peers=bool(given("purge_peers", True)),
+        overlay=tuple(str(parse_network(text)) for text in raw.get("overlay") or ()),
+    )
 
 
 def _mtu(value: t.Any) -> int:
