@@ -94,10 +94,10 @@ def _without_configmap() -> Answer:
     """What a cluster without it is told."""
     given = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P", "METAL_LOAD_BALANCER": "metallb:///metallb-system/config"}
     made = setup.parse_setup({"cluster": "c", "provider": "equinix_metal"}, given, None)
-    wanted = backends.Wanted(backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset())
-    found = backends.Found(made.metallb(False))
-    told = backends.tell(t.cast(Client, None), made, found, wanted, {}, "multicluster.network/vectors")
-    return {"skipped": not told.puts and bool(told.silent)}
+    wanted = backends.BackendRequest(backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset())
+    found = backends.BackendState(made.metallb(False))
+    plan = backends.plan_backend(t.cast(Client, None), made, found, wanted, "multicluster.network/vectors")
+    return {"skipped": not plan.puts and bool(plan.silent)}
 
 
 def text(data: Input) -> Answer:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the load balancer of a cluster is told: MetalLB's ConfigMap or its custom resources; others read nothing (ccm 10)."""
+"""The configuration of a cluster's load balancer: MetalLB's ConfigMap or its custom resources. The others have none that we write (ccm 10)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..._loadbalancers.metallb.names import ADVERTISEMENT, PEER, POOL, SECRET
 from ..._loadbalancers.metallb.resources import VERSIONS, Resources
 from ..._loadbalancers.setup import Setup
 from ..._loadbalancers.yaml_text import edit, parse_document
-from ..._plan.budget import check_budget
+from ..._plan.budget import check_budget, why_refused
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_record
 from ..._values.keys import fingerprint
@@ -30,7 +30,7 @@ _STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADV
 _LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4}
 
 
-class Found(t.NamedTuple):
+class BackendState(t.NamedTuple):
     """What there is: where it lives, the ConfigMap or the objects, each with its kind."""
 
     balancer: LoadBalancer
@@ -38,8 +38,14 @@ class Found(t.NamedTuple):
     objects: t.Tuple[t.Mapping[str, t.Any], ...] = ()
 
 
-class Wanted(t.NamedTuple):
-    """What it should be told. ``nodes`` with BGP facts, ``alive`` all nodes of the cluster, ``whole``: every node's facts are known."""
+class BackendRequest(t.NamedTuple):
+    """What should be announced, and how much may go for it.
+
+    ``services`` with their networks, ``gone`` those that are removed by name; ``nodes`` with BGP facts, ``alive`` all nodes of the cluster,
+    ``whole`` whether every node's facts are known; ``reserved`` networks are of our reservations. ``refused``: the Services and nodes that this
+    run refuses, whose entries go like those of Services and nodes that are gone. ``adopt``, ``max_deletes``: the user's; ``confirmed``: whether
+    confirm_empty names the cluster.
+    """
 
     mode: str
     services: t.Mapping[ServiceKey, str]
@@ -48,9 +54,13 @@ class Wanted(t.NamedTuple):
     whole: bool
     reserved: t.FrozenSet[str]
     gone: t.Tuple[ServiceKey, ...] = ()
+    refused: t.Tuple[Refusal, ...] = ()
+    adopt: bool = False
+    max_deletes: t.Optional[int] = None
+    confirmed: bool = False
 
 
-class Told(t.NamedTuple):
+class BackendPlan(t.NamedTuple):
     """Writes, refusals, notes, the networks that are in the back end once the writes are done, and why it announces none of them."""
 
     puts: t.List[Put]
@@ -67,10 +77,10 @@ _NO_KIND = (
 _NO_PEER = "MetalLB has no BGP peer in {0}: give its nodes bgp_speaker_neighbors with bgp_speaker_source_ip, or make a peer of your own"
 
 
-def read(client: Client, setup: Setup) -> Found:
+def read(client: Client, setup: Setup) -> BackendState:
     """One GET, or one LIST a kind. Raises KubeErrors."""
     if setup.balancer.type != METALLB:
-        return Found(setup.balancer)
+        return BackendState(setup.balancer)
     asks = setup.given.get("metallb_mode") in ("auto", CUSTOM_RESOURCES)
     balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
     if balancer.mode != CUSTOM_RESOURCES:
@@ -80,8 +90,8 @@ def read(client: Client, setup: Setup) -> Found:
         except ListIncomplete as error:
             if error.status != 404:
                 raise
-            return Found(balancer)
-        return Found(balancer, listing.items[0] if listing.items else None)
+            return BackendState(balancer)
+        return BackendState(balancer, listing.items[0] if listing.items else None)
     objects: t.List[t.Mapping[str, t.Any]] = []
     label = "{0}={1}".format(*setup.resource_options().label)
     for kind in KINDS + (SECRET,):
@@ -92,7 +102,7 @@ def read(client: Client, setup: Setup) -> Found:
             continue  # nobody needs to read Secrets for sessions without passwords
         rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items
         objects += [dict(row, kind=kind, apiVersion=VERSIONS[kind]) for row in rows]
-    return Found(balancer, None, tuple(objects))
+    return BackendState(balancer, None, tuple(objects))
 
 
 def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
@@ -102,7 +112,7 @@ def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> 
     return any("passwordSecret" in (obj.get("spec") or {}) for obj in objects)
 
 
-def mapped(setup: Setup, found: Found) -> t.Dict[ServiceKey, t.Set[str]]:
+def mapped(setup: Setup, found: BackendState) -> t.Dict[ServiceKey, t.Set[str]]:
     """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
     if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
         return Resources(found.objects, setup.resource_options()).networks()
@@ -118,37 +128,73 @@ def mapped(setup: Setup, found: Found) -> t.Dict[ServiceKey, t.Set[str]]:
     return rows
 
 
-def tell(client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str) -> Told:
+def plan_backend(client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
     """What to write. Pure but for the discovery that read() has done already."""
     if found.balancer.type != METALLB:
-        return Told([], [], [], frozenset(wanted.services.values()))
+        return BackendPlan([], [], [], frozenset(request.services.values()))
     if found.balancer.mode == CUSTOM_RESOURCES:
-        return _resources(client, setup, found, wanted, request, manager)
-    return _configmap(setup, found, wanted, request)
+        return _resources(client, setup, found, request, manager)
+    return _configmap(setup, found, request)
+
+
+# -- how much may go -------------------------------------------------------------------------------------------------
+
+
+class _Budgets:
+    """Whether Services and BGP peers may lose their place in the back end (decision 38), and what the user should know of it."""
+
+    def __init__(self, cluster: str, request: BackendRequest) -> None:
+        self.cluster, self.request = cluster, request
+        self.refusals: t.List[Refusal] = []
+        self.notes: t.List[str] = []
+
+    def services_may_go(self, owned: t.Collection[str]) -> bool:
+        """``owned``: the Services, ``namespace/name``, that entries of ours are for."""
+        kept = {"/".join(key) for key in self.request.services}
+        gone = [frozenset([name]) for name in owned if name not in kept]
+        return self._may_go("mapped Service", "Service", gone, len(owned), len(kept), "no longer announced")
+
+    def peers_may_go(self, stale: t.Sequence[t.FrozenSet[str]], owned: int) -> bool:
+        """``stale``: the nodes of each peer of ours that no node's facts ask for any more; ``owned``: how many peers of ours there are."""
+        return self._may_go("BGP peer", "node", stale, owned, owned - len(stale), "without its BGP peers")
+
+    def _may_go(self, what: str, kind: str, gone: t.Sequence[t.FrozenSet[str]], owned: int, kept: int, outcome: str) -> bool:
+        if self.request.mode != SYNC:
+            return True
+        refused = {row.object.partition("/")[2]: row._replace(object=row.object.partition(" ")[2])
+                   for row in self.request.refused if row.object.startswith(kind.lower() + " ")}  # fmt: skip
+        names = {name for one in gone for name in one}
+        rows = [refused[name] for name in sorted(names) if name in refused]
+        why = why_refused(rows, sorted(names - set(refused)), kind)
+        refusal = check_budget(self.cluster, what, owned, len(gone), kept, self.request.max_deletes, self.request.confirmed, why)
+        if refusal is not None:
+            self.refusals.append(refusal)
+            return False
+        self.notes += ["{0} {1} is {2}: it is refused".format(kind, row.object.partition("/")[2], outcome) for row in rows]
+        return True
 
 
 # -- the ConfigMap ---------------------------------------------------------------------------------------------------
 
 
-def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any]) -> Told:
+def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> BackendPlan:
     balancer, actual = found.balancer, found.configmap
     ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
     if actual is None:
         note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
-        return Told([], [], [note], frozenset(), note)
+        return BackendPlan([], [], [note], frozenset(), note)
     text = (actual.get("data") or {}).get("config") or ""
     key = setup.domain + "/managed-peers"
     meta = actual.get("metadata") or {}
     recorded = (meta.get("annotations") or {}).get(key)
+    budgets = _Budgets(setup.cluster, request)
     try:
         before = parse_document(text)
         config = Config(before, setup.config_options(), parse_managed(recorded))
-        owned = {user for pool in before.get(POOLS) or () for user in pool_users(pool)}
-        refusal = _budget(setup.cluster, owned, wanted, request)
-        _change_config(config, wanted, refusal is None)
+        _change_config(config, request, budgets)
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
-        return Told([], [Refusal("ConfigMap " + ident, error.reason, error.message)], [], frozenset())
+        return BackendPlan([], [Refusal("ConfigMap " + ident, error.reason, error.message)], [], frozenset())
     patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
     sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({}, {})
     if after != text:
@@ -164,21 +210,22 @@ def _configmap(setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[st
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
     mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
     silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
-    return Told(puts, [refusal] if refusal else [], config.notes, mapped, silent)
+    return BackendPlan(puts, budgets.refusals, config.notes + budgets.notes, mapped, silent)
 
 
-def _change_config(config: Config, wanted: Wanted, prune: bool) -> None:
-    services, nodes = dict(wanted.services), list(wanted.nodes)
-    if wanted.mode in (SYNC, ABSENT) and prune:
-        config.sync_services(services, nodes, wanted.reserved)
+def _change_config(config: Config, request: BackendRequest, budgets: _Budgets) -> None:
+    services, nodes = dict(request.services), list(request.nodes)
+    if request.mode in (SYNC, ABSENT) and budgets.services_may_go(config.users()):
+        config.sync_services(services, nodes, request.reserved)
     else:
-        for key in wanted.gone:
-            config.remove_service(key, "", wanted.reserved)
+        for key in request.gone:
+            config.remove_service(key, "", request.reserved)
         for key in sorted(services):
-            config.add_service(key, services[key], nodes, wanted.reserved)
-    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
-        config.sync_nodes(nodes, wanted.alive)
-    elif wanted.mode != REMOVE:
+            config.add_service(key, services[key], nodes, request.reserved)
+    exact = request.mode == ABSENT or (request.mode == SYNC and request.whole)
+    if exact and budgets.peers_may_go(config.stale_peers(nodes, request.alive), config.count_peers()):
+        config.sync_nodes(nodes, request.alive)
+    elif request.mode != REMOVE:
         config.add_nodes(nodes)
 
 
@@ -191,34 +238,20 @@ def _shown(document: t.Any) -> t.Any:
     return document
 
 
-def _budget(cluster: str, owned: t.Collection[t.Any], wanted: Wanted, request: t.Mapping[str, t.Any]) -> t.Optional[Refusal]:
-    """Whether so many Services may lose their place in the back end (decision 38)."""
-    if wanted.mode != SYNC:
-        return None
-    kept = {"/".join(key) for key in wanted.services}
-    gone = [user for user in owned if user not in kept]
-    confirmed = cluster in (request.get("confirm_empty") or ())
-    return check_budget(cluster, "mapped Service", len(owned), len(gone), len(kept), request.get("max_deletes"), confirmed)
-
-
 # -- custom resources ------------------------------------------------------------------------------------------------
 
 
-def _resources(
-    client: Client, setup: Setup, found: Found, wanted: Wanted, request: t.Mapping[str, t.Any], manager: str
-) -> Told:
+def _resources(client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
     options = setup.resource_options()
     resources = Resources(found.objects, options)
     before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
-    owned = {"/".join(key) for key in resources.services()}
-    refusal = _budget(setup.cluster, owned, wanted, request)
-    refused = [refusal] if refusal else []
     where = "{0}/{1}/".format(setup.cluster, options.namespace)
+    budgets = _Budgets(setup.cluster, request)
     try:
-        failed = _change_resources(resources, wanted, refusal is None)
-        refused += [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
+        failed = _change_resources(resources, request, budgets)
     except ValueRefused as error:
-        return Told([], refused + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
+        return BackendPlan([], budgets.refusals + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
+    refused = budgets.refusals + [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
     puts: t.List[Put] = []
     staying: t.List[t.Mapping[str, t.Any]] = []
     for kind, name in sorted(set(before) | set(resources.objects)):
@@ -228,11 +261,11 @@ def _resources(
         actual, after = before.get((kind, name)), resources.objects.get((kind, name))
         put = difference(setup.cluster, resource, options.namespace, name, actual, after)
         mine = actual is None or _written_by(actual, manager)
-        if actual is not None and after is not None and resources.labelled(kind, name) and (mine or request.get("adopt")):
+        if actual is not None and after is not None and resources.labelled(kind, name) and (mine or request.adopt):
             put = _alone(put, setup.cluster, resource.path(options.namespace, name), actual, manager)
         if put is None:
             continue
-        if actual is not None and not request.get("adopt") and not mine:
+        if actual is not None and not request.adopt and not mine:
             message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
             refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
             staying += [actual] if kind == POOL else []
@@ -242,7 +275,8 @@ def _resources(
     pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)
-    return Told(puts, refused, resources.notes, mapped, "" if peers or not mapped else _by_layer2(client, options.namespace))
+    silent = "" if peers or not mapped else _by_layer2(client, options.namespace)
+    return BackendPlan(puts, refused, resources.notes + budgets.notes, mapped, silent)
 
 
 def _by_layer2(client: Client, namespace: str) -> str:
@@ -256,29 +290,28 @@ def _by_layer2(client: Client, namespace: str) -> str:
     return _NO_PEER.format("the namespace " + namespace)
 
 
-def _change_resources(resources: Resources, wanted: Wanted, prune: bool) -> t.Dict[ServiceKey, ValueRefused]:
+def _change_resources(resources: Resources, request: BackendRequest, budgets: _Budgets) -> t.Dict[ServiceKey, ValueRefused]:
     failed: t.Dict[ServiceKey, ValueRefused] = {}
-    services, nodes = dict(wanted.services), list(wanted.nodes)
-    if wanted.mode in (SYNC, ABSENT) and prune:
+    services, nodes = dict(request.services), list(request.nodes)
+    if request.mode in (SYNC, ABSENT) and budgets.services_may_go({"/".join(key) for key in resources.services()}):
         failed = resources.sync_services(services, nodes)
     else:
-        for key in wanted.gone:
+        for key in request.gone:
             resources.remove_service(key)
         for key in sorted(services):
             try:
                 resources.add_service(key, services[key], nodes)
             except ValueRefused as error:
                 failed[key] = error
-    if wanted.mode == ABSENT or (wanted.mode == SYNC and wanted.whole):
+    exact = request.mode == ABSENT or (request.mode == SYNC and request.whole)
+    if exact and budgets.peers_may_go(resources.stale_peers(nodes), resources.count_peers()):
         resources.sync_nodes(nodes)
-    elif wanted.mode != REMOVE:
+    elif request.mode != REMOVE:
         resources.add_nodes(nodes)
     return failed
 
 
-def _alone(
-    put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str
-) -> t.Optional[Put]:
+def _alone(put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str) -> t.Optional[Put]:
     """The write after which nobody else is on record for the object, the given one or one for that alone."""
     theirs = others(actual, manager)
     if not theirs:

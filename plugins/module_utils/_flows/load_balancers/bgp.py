@@ -15,20 +15,22 @@ from ..._loadbalancers.bgp.values import NodeBgp, project_bgp, selected_nodes
 from ..._loadbalancers.identities import parse_provider_id
 from ..._loadbalancers.node_annotations import password_keys, plan_node_annotations
 from ..._loadbalancers.setup import Setup
-from ..._plan.plan import Change, Plan
+from ..._plan.plan import Change, Plan, Refusal
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
 from ..fabric import node_annotations as nodes_flow
 
 
 class Facts(t.NamedTuple):
-    """Nodes that may speak, their private networks, every node's name, whether all selected nodes are known, the prefix limit."""
+    """Nodes that may speak, their private networks, every node's name, whether all selected nodes are known, the prefix limit, and the
+    refusals of nodes whose facts are known and not granted."""
 
     nodes: t.List[NodeBgp]
     private: t.Dict[str, str]
     alive: t.FrozenSet[str]
     whole: bool
     limit: t.Optional[int]
+    refused: t.Tuple[Refusal, ...] = ()
 
 
 def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
@@ -59,11 +61,15 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
         except ValueRefused as error:
             failed = True
             plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
-    kept, refused = check_bgp_claims(found, setup.grants)
-    for refusal in refused:
-        plan.refuse(refusal.object.replace("node ", "node {0}/".format(setup.cluster), 1), refusal.reason, refusal.message)
+    kept, claims = check_bgp_claims(found, setup.grants)
+    refused = tuple(
+        Refusal(row.object.replace("node ", "node {0}/".format(setup.cluster), 1), row.reason,
+                row.message.replace("the grants", "bgp_grants in load_balancers_settings"))
+        for row in claims
+    )  # fmt: skip
+    plan.refused += refused
     private = {node.name: private[node.name] for node in kept if node.name in private}
-    return Facts(kept, private, frozenset(state.nodes), not failed, limit)
+    return Facts(kept, private, frozenset(state.nodes), not failed, limit, refused)
 
 
 def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:

@@ -16,7 +16,7 @@ from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused
-from .backends import Found
+from .backends import BackendState
 from .converge import guarded, read_setups
 from .read import NODES, State, make_provider
 from .run import Report, nothing
@@ -52,7 +52,7 @@ def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
     plan, shown, puts, gone = Plan(), {}, t.cast(t.List[Put], []), t.cast(t.List[Put], [])
-    provider = make_provider(setup, State("", [], {}, {}, Found(setup.balancer)), "", float(request.get("timeout") or 120.0))
+    provider = make_provider(setup, State("", [], {}, {}, BackendState(setup.balancer)), "", float(request.get("timeout") or 120.0))
     devices = provider.list_devices()  # complete, or nothing happens: what is missing in half a list is not gone
     variant, mapped = variant_of(request), request.get("node_devices") or {}
     nodes = client.list(NODES).items

@@ -31,7 +31,7 @@ from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import control_plane_absent, control_plane_service
-from .backends import Found
+from .backends import BackendState
 from .converge import LEASE, guarded, read_setups
 from .ledger_store import keep_ledger, read_ledger
 from .read import State, make_provider
@@ -122,7 +122,7 @@ class Pass:
         return self.setup.given.get("on_duplicate_reservation") or "refuse"
 
     def _provider(self) -> t.Tuple[State, t.Any]:
-        state = State("", [], {}, {}, Found(self.setup.balancer))
+        state = State("", [], {}, {}, BackendState(self.setup.balancer))
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
         self.before = dict(state.ledger)

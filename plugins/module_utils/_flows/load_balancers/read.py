@@ -24,7 +24,7 @@ SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/nam
 class State:
     """As it was read. ``objects`` by ``namespace/name``."""
 
-    def __init__(self, uid: str, services: t.List[Service], objects: t.Dict[str, t.Any], nodes: t.Dict[str, t.Any], backend: backends.Found) -> None:
+    def __init__(self, uid: str, services: t.List[Service], objects: t.Dict[str, t.Any], nodes: t.Dict[str, t.Any], backend: backends.BackendState) -> None:
         self.uid, self.services, self.objects, self.nodes, self.backend = uid, services, objects, nodes, backend
         self.ledger: Ledger = {}
         self.ledger_name = ""
@@ -34,7 +34,7 @@ class State:
 def read_state(client: Client, setup: Setup) -> State:
     """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record."""
     if not setup.balancer.enabled:
-        return State("", [], {}, {}, backends.Found(setup.balancer))
+        return State("", [], {}, {}, backends.BackendState(setup.balancer))
     manager_field = ("spec", "loadBalancerIP")
     uid = str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
     objects, services = {}, []

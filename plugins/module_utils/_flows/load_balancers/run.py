@@ -92,7 +92,7 @@ class Run:
 
     def report(self) -> Report:
         """Do all of it."""
-        told = backends.Told([], [], [], frozenset())
+        told = backends.BackendPlan([], [], [], frozenset())
         cost = CostPlan([], [], 0, 0, None, [], {}, orphans(None, [], self._context(None)))
         if self.setup.balancer.enabled:
             facts = bgp_facts.gather(self.setup, self.provider, self.state, self.mode, self.dry, self.plan)
@@ -279,7 +279,7 @@ class Run:
         self.plan.refused += done.refused
         self.failed += done.failed
 
-    def _tell(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.Told:
+    def _tell(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
         networks: t.Dict[_KEY, str] = {}
         gone: t.List[_KEY] = []
         if self.mode in ("sync", "add"):
@@ -289,8 +289,12 @@ class Run:
         elif self.mode == "remove":
             gone = [t.cast(_KEY, tuple(key.split("/", 1))) for key in self.request.get("services") or ()]
         reserved = frozenset(item.network for item in self.held if item.address)
-        wanted = backends.Wanted(self.mode, networks, self.nodes, facts.alive, facts.whole, reserved, tuple(gone))
-        told = backends.tell(self.client, self.setup, self.state.backend, wanted, self.request, self.manager)
+        refused = (*self.refusals.values(), *facts.refused)
+        wanted = backends.BackendRequest(
+            self.mode, networks, self.nodes, facts.alive, facts.whole, reserved, tuple(gone), refused,
+            bool(self.request.get("adopt")), self.request.get("max_deletes"), self.setup.cluster in (self.request.get("confirm_empty") or ()),
+        )  # fmt: skip
+        told = backends.plan_backend(self.client, self.setup, self.state.backend, wanted, self.manager)
         self.plan.refused += told.refused
         self.plan.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in told.notes]
         self._write(told.puts)
@@ -298,7 +302,7 @@ class Run:
 
     # -- what nobody uses any more -----------------------------------------------------------------------------------
 
-    def _release(self, cost: CostPlan, told: backends.Told) -> None:
+    def _release(self, cost: CostPlan, told: backends.BackendPlan) -> None:
         context, actions = self._context(None), t.cast(t.List[Action], [])
         notes: t.List[str] = []
         confirmed = self.setup.cluster in (self.request.get("confirm_empty") or ())
@@ -351,7 +355,7 @@ class Run:
                 del self.ledger[ident]  # somebody else released it
         self._keep_ledger()
 
-    def _unmapped(self, releases: t.Sequence[Action], told: backends.Told) -> t.List[Action]:
+    def _unmapped(self, releases: t.Sequence[Action], told: backends.BackendPlan) -> t.List[Action]:
         """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
         networks = {item.id: item.network for item in self.held}
         left = [action for action in releases if networks.get(action.id) not in told.mapped]
@@ -395,7 +399,7 @@ class Run:
         gone = set(self.request.get("services") or ()) if self.mode == "remove" else set()
         return {network for key, network in mapped_networks(cost).items() if key not in gone}
 
-    def _shown(self, cost: CostPlan, told: backends.Told) -> t.Dict[str, t.Any]:
+    def _shown(self, cost: CostPlan, told: backends.BackendPlan) -> t.Dict[str, t.Any]:
         owner, rows, served = self.setup.owner(self.state.uid), [], t.cast(t.List[Row], [])
         mapped = mapped_networks(cost) if self.mode in ("sync", "add") else {}
         given = self.setup.given

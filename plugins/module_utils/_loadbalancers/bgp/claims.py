@@ -45,26 +45,28 @@ def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> t.Tuple[t
 def _check(node: NodeBgp, grants: BgpGrants) -> None:
     for asn, granted, which in ((node.local_asn, grants.local_asns, "local"), (node.peer_asn, grants.peer_asns, "peer")):
         # 23456 stands for what does not fit, the last of each range is reserved (RFC 7607, 6793, 7300)
-        if asn in (0, 23456, 65535, 2**32 - 1) or not 0 < asn < 2**32 or (granted and asn not in granted):
-            raise ValueRefused("outside_grant", "the {0} autonomous system {1} is not granted".format(which, asn))
+        if asn in (0, 23456, 65535, 2**32 - 1) or not 0 < asn < 2**32:
+            raise ValueRefused("outside_grant", "the {0} autonomous system {1} is nobody's".format(which, asn))
+        if granted and asn not in granted:
+            raise ValueRefused("outside_grant", "the {0} autonomous system {1} is not granted by {0}_asns of the grants".format(which, asn))
     if not node.peers or len(node.peers) > 16:
         raise ValueRefused("no_ipv4_neighbor", "{0} routers are named".format(len(node.peers)))
-    _check_address(node.source_ip, grants.sources, ())
+    _check_address(node.source_ip, grants.sources, (), "sources")
     for peer in node.peers:
-        _check_address(peer, grants.peers, ("link_local",))
+        _check_address(peer, grants.peers, ("link_local",), "peers")
     if node.source_ip in node.peers or len(set(node.peers)) < len(node.peers):
         raise ValueRefused("claimed_twice", "an address stands twice among the routers and the source")
     if not node.password.isprintable() or not node.password.isascii() or len(node.password) > 80:
         raise ValueRefused("bad_format", "the password is not up to 80 printable characters")
 
 
-def _check_address(text: str, granted: t.Tuple[Network, ...], may_be: t.Container[str]) -> None:
+def _check_address(text: str, granted: t.Tuple[Network, ...], may_be: t.Container[str], option: str) -> None:
     address = parse_address(text)
     kind = special_kind(address)
     if kind is not None and kind not in may_be:
         raise ValueRefused("special_address", "{0} is {1}".format(quoted(text), kind))
     if granted and address not in PrefixSet.of(granted):
-        raise ValueRefused("outside_grant", "{0} is in no granted range".format(quoted(text)))
+        raise ValueRefused("outside_grant", "{0} is in no range of {1} of the grants".format(quoted(text), option))
 
 
 def prefix_limit(granted: t.Optional[int], provider: t.Optional[int]) -> t.Optional[int]:

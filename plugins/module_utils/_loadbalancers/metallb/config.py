@@ -108,15 +108,18 @@ class Config:
         self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()
     ) -> None:
         """Exactly these Services: others of ours go first, so that an address can change hands. Networks must be good ones."""
-        known = {user for pool in self._pools() for user in pool_users(pool)}
         spelling = self.options.spelling
-        gone = {tuple(user.split("/", 1)) for user in known}
+        gone = {tuple(user.split("/", 1)) for user in self.users()}
         gone |= {key for peer in self._peers() for key in spelling.services(peer.get(SELECTORS) or [])}
         for key in sorted(gone - set(services)):
             self.remove_service(t.cast(ServiceKey, key))
         nodes = list(nodes)
         for key in sorted(services):
             self.add_service(key, services[key], nodes, reserved)
+
+    def users(self) -> t.Set[str]:
+        """The Services (``namespace/name``) of our pools."""
+        return {user for pool in self._pools() for user in pool_users(pool)}
 
     def _pools(self) -> t.List[t.Dict[str, t.Any]]:
         return self.document.get(POOLS) or []
@@ -145,6 +148,21 @@ class Config:
         rows = list(nodes)
         for node in rows:
             self._ensure_node(node, {key} if key else set())
+        self._drop_peers(self._stale(rows, cluster_nodes))
+        self.managed &= {(node.name, router) for node in rows for router in node.peers}
+
+    def stale_peers(self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Optional[t.Container[str]] = None) -> t.List[t.FrozenSet[str]]:
+        """The node of each peer that sync_nodes would take away; none where peers go with Services."""
+        if self.options.tracking == SERVICE:
+            return []
+        stale = self._stale(list(nodes), cluster_nodes)
+        return [frozenset([node]) for peer, node in self._owned_peers() if stale(node, str(peer.get("peer-address")), peer[SELECTORS])]
+
+    def count_peers(self) -> int:
+        """How many peers are ours."""
+        return len(self._owned_peers())
+
+    def _stale(self, rows: t.Sequence[NodeBgp], cluster_nodes: t.Optional[t.Container[str]]) -> t.Callable[[str, str, t.List[t.Any]], bool]:
         current = {(node.name, router) for node in rows for router in node.peers}
         alive = cluster_nodes if cluster_nodes is not None else {node.name for node in rows}
 
@@ -153,8 +171,7 @@ class Config:
                 return False
             return node not in alive or (node, router) in self.managed or bool(self.options.spelling.services(selectors))
 
-        self._drop_peers(stale)
-        self.managed &= current
+        return stale
 
     def _ensure_node(self, node: NodeBgp, services: t.Set[ServiceKey]) -> None:
         spelling = self.options.spelling
@@ -203,18 +220,15 @@ class Config:
             self.document[PEERS] = [other for other in self._peers() if other is not peer]
 
     def _drop_peers(self, gone: t.Callable[[str, str, t.List[t.Any]], bool]) -> None:
+        dropped = [peer for peer, node in self._owned_peers() if gone(node, str(peer.get("peer-address")), peer[SELECTORS])]
+        if dropped:
+            self.document[PEERS] = [peer for peer in self._peers() if not any(peer is other for other in dropped)]
+
+    def _owned_peers(self) -> t.List[t.Tuple[t.Dict[str, t.Any], str]]:
+        """Our peers, each with its node."""
         spelling = self.options.spelling
-
-        def keeps(peer: t.Mapping[str, t.Any]) -> bool:
-            selectors = peer.get(SELECTORS)
-            if not isinstance(selectors, list) or not spelling.is_ours(selectors):
-                return True
-            return not gone(spelling.node_of(selectors[0]), str(peer.get("peer-address")), selectors)
-
-        peers = self._peers()
-        kept = [peer for peer in peers if keeps(peer)]
-        if len(kept) < len(peers):
-            self.document[PEERS] = kept
+        ours = [peer for peer in self._peers() if spelling.is_ours(peer.get(SELECTORS))]
+        return [(peer, spelling.node_of(peer[SELECTORS][0])) for peer in ours]
 
     def _peers(self) -> t.List[t.Dict[str, t.Any]]:
         return self.document.get(PEERS) or []

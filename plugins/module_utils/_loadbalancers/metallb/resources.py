@@ -197,6 +197,18 @@ class Resources:
             if name not in made and self.options.peers != NONE:
                 self._delete_peer(name)
 
+    def stale_peers(self, nodes: t.Iterable[NodeBgp]) -> t.List[t.FrozenSet[str]]:
+        """The nodes of each peer that sync_nodes would take away; none where peers go with Services. Raises as add_service."""
+        if self.options.peers == NONE or self.options.tracking == SERVICE:
+            return []
+        wanted, spelling = {row[0] for row in self._rows(list(nodes), True)}, self.options.spelling
+        stale = [self._spec(PEER, name).get("nodeSelectors") or () for name in self._ours(PEER) if name not in wanted]
+        return [frozenset(spelling.node_of(selector) for selector in selectors) - {""} for selectors in stale]
+
+    def count_peers(self) -> int:
+        """How many peers are ours."""
+        return len(self._ours(PEER))
+
     def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
         """Peers of these nodes, beside those that are there. Raises as add_service."""
         self._ensure(self._rows(list(nodes), False), set())
