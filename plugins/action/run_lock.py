@@ -21,6 +21,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import check_choice
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 display = Display()
@@ -30,7 +32,8 @@ def argument_spec() -> t.Dict[str, t.Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},
-        "clusters": {"type": "list", "elements": "dict", "options": access_spec(), "default": []},
+        "clusters": {"type": "list", "elements": "dict", "options": access_spec()},
+        "clusters_group": {"type": "str", "default": "clusters"},
         "scope": {"type": "str", "choices": ["controller", "fabric", "none"], "default": "controller"},
         "wait": {"type": "float", "default": 600.0},
         "namespace": {"type": "str", "default": "kube-system"},
@@ -75,8 +78,15 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        try:
+            check_choice(self, "multicluster_lock", "run_lock_scope", self._task.args.get("scope", "controller"), variables)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
         unused, options = self.validate_argument_spec(argument_spec())
-        wrong = self._misspelt(task_vars or {})
+        if options["clusters"] is None:
+            options["clusters"] = inventory.cluster_access(variables.get("hostvars") or {}, variables.get("groups") or {}, options["clusters_group"])
+        wrong = self._misspelt(variables)
         if wrong:
             raise AnsibleActionFail(wrong)
         if self._task.check_mode or options["scope"] == "none":

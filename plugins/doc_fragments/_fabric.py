@@ -29,10 +29,16 @@ options:
     description: Name of a capability to the result of its module in check mode.
     type: dict
     default: {}
+  hosts:
+    description: >-
+      Hosts of the inventory that stand for nodes. What plays registered about them and about the clusters is taken in place of O(nodes),
+      O(node_plans), O(plans) and, where the module has it, the mesh. A host without a result is kept, as one that did not answer.
+    type: list
+    elements: str
+    default: []
   packed:
     description: >-
-      O(nodes), O(node_plans), O(plans) and, where the module has it, the mesh as one text, by
-      P(multicluster.network.status_facts#filter). It wins over them.
+      The same as one text, made of O(hosts) on the way to the module. It wins over them.
       Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.
     type: str
 """

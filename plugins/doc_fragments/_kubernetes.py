@@ -102,6 +102,14 @@ options:
     default: 120
 """
 
+    #: Of modules whose action plugins take the clusters from the inventory.
+    INVENTORY = DOCUMENTATION.replace("    required: true\n    suboptions:", "    suboptions:", 1) + r"""
+  clusters_group:
+    description: Group of the inventory whose hosts are the clusters, with their access as variables, where O(clusters) is not given.
+    type: str
+    default: clusters
+"""
+
     OWNER = r"""
 options:
   fabric:

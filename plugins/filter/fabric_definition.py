@@ -45,29 +45,15 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
-
-#: What a node's host may carry for this collection.
-NODE_VARIABLES = ("multicluster_cluster", "node_name")
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 
 
 def fabric_definition(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.Dict[str, t.Any]:
-    """Pick the variables that concern us; the names of all others travel along without values, to find misspelt ones."""
+    """See DOCUMENTATION."""
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("fabric_definition: use it as hostvars | fabric_definition(groups)")
-    access, clusters, nodes = [], {}, {}
-    for host in sorted(groups.get(clusters_group, ())):
-        given = hostvars[host]
-        access.append({"name": str(host), **{name: given[name] for name in ACCESS_OPTIONS if name != "name" and name in given}})
-        clusters[str(host)] = {
-            name: given[name] if name in CLUSTER_VARIABLES else None for name in given if not name.startswith("ansible_")
-        }
-    for host in sorted({host for members in groups.values() for host in members}):
-        given = hostvars[host]
-        if "multicluster_cluster" in given:
-            nodes[str(host)] = {name: given[name] for name in NODE_VARIABLES if name in given}
-    return {"clusters": access, "definition": {"clusters": clusters, "nodes": nodes}}
+    definition = inventory.fabric_definition(hostvars, groups, clusters_group)
+    return {"clusters": inventory.cluster_access(hostvars, groups, clusters_group), "definition": definition}
 
 
 class FilterModule:

@@ -51,109 +51,14 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.spans import parse_span
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
-from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings, wrong_types
+from ansible_collections.multicluster.network.plugins.plugin_utils import load_balancer_settings as inventory
 
 
 def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
     """See DOCUMENTATION."""
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("load_balancer_settings: use it as hostvars | load_balancer_settings(groups)")
-    found = _Inventory()
-    for host in sorted({host for members in groups.values() for host in members}):
-        if "multicluster_cluster" in hostvars[host]:
-            found.add_node(str(host), hostvars[host])
-    clusters = [str(host) for host in sorted(groups.get(clusters_group, ()))]
-    for host in clusters:
-        found.add_cluster(host, hostvars[host])
-    rows = [found.settings(host, hostvars[host].get(VARIABLE)) for host in clusters]
-    return [row for row in rows if row]
-
-
-class _Inventory:
-    """What the hosts of the inventory say, by cluster: BGP facts, speakers, reserved ranges, pools, and what is wrong with their variables."""
-
-    def __init__(self) -> None:
-        self.facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-        self.speakers: t.Dict[str, t.List[str]] = {}
-        self.reserved: t.Dict[str, t.List[str]] = {}
-        self.pools: t.Dict[str, t.List[str]] = {}
-        self.wrong: t.Dict[str, t.List[str]] = {}
-
-    def add_node(self, host: str, given: t.Any) -> None:
-        """A node's routers, addresses, and what it says over BGP."""
-        cluster, neighbors = str(given["multicluster_cluster"]), given.get("bgp_speaker_neighbors") or ()
-        if not isinstance(neighbors, (list, tuple)) or not all(isinstance(one, t.Mapping) and one.get("address") for one in neighbors):
-            text = "bgp_speaker_neighbors of {0}: write a list of routers, such as [{{address: 10.0.0.1, asn: 65530}}]"
-            self.wrong.setdefault(cluster, []).append(text.format(host))
-            neighbors = ()
-        self._reserve("routers of cluster {0} (bgp_speaker_neighbors)".format(cluster), *[one["address"] for one in neighbors])
-        self._reserve("nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(cluster),
-                      given.get("ansible_host"), given.get("bgp_speaker_source_ip"))  # fmt: skip
-        if not neighbors:
-            return
-        name = given.get("node_name") or host
-        self.speakers.setdefault(cluster, []).append(name)
-        if "bgp_speaker_source_ip" not in given:
-            return
-        first = neighbors[0]
-        row = {"name": name, "source_ip": given["bgp_speaker_source_ip"], "peers": [one["address"] for one in neighbors], "peer_asn": first.get("asn"),
-               "password": first.get("password"), "multihop": bool(first.get("multihop")), "local_asn": given.get("bgp_speaker_asn") or None}  # fmt: skip
-        self.facts.setdefault(cluster, []).append({key: value for key, value in row.items() if value is not None})
-
-    def add_cluster(self, host: str, given: t.Any) -> None:
-        """A cluster's ranges, its pool, its control plane's address. What cannot be read of them reserves nothing, and fails this cluster."""
-        settings = given.get(VARIABLE)
-        if settings:
-            self.wrong.setdefault(host, []).extend("{0} of {1}: {2}".format(VARIABLE, host, text) for text in wrong_settings(settings))
-        for name in GRANTS:
-            self.reserved.update(self._ranges("{0} of cluster {1}".format(name, host), host, given.get(name), "{0} of {1}".format(name, host)))
-        self._reserve("control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
-        self.pools.update(self._ranges(host, host, settings.get("pool") if isinstance(settings, t.Mapping) else None))
-
-    def settings(self, host: str, given: t.Any) -> t.Dict[str, t.Any]:
-        """The entry of one cluster; nothing for one that has neither settings nor anything wrong."""
-        theirs = {"pool of cluster " + name: texts for name, texts in self.pools.items() if name != host}
-        if given and not self.wrong.get(host):
-            row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []), "reserved_ranges": {**self.reserved, **theirs}},
-                       **dict(given, cluster=host))  # fmt: skip
-            wrong = ["bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {0}: {1}".format(host, text) for text in wrong_types(row)]
-            if not wrong:
-                return row
-            self.wrong[host] = wrong
-        if not self.wrong.get(host):
-            return {}
-        row = {"cluster": host, "wrong": "; ".join(self.wrong[host]), "pool": self.pools.get(host, [])}
-        provider = given.get("provider") if isinstance(given, t.Mapping) else None
-        if provider:  # one that is misspelt is not that of one's own pool
-            row["provider"] = provider if provider in PROVIDERS else EQUINIX
-        return row
-
-    def _reserve(self, label: str, *texts: t.Any) -> None:
-        """Those that are addresses: a host may be reached by a name as well, or not at all."""
-        for text in texts:
-            try:
-                address = str(parse_address(str(text)))
-            except ValueRefused:
-                continue
-            if address not in self.reserved.setdefault(label, []):
-                self.reserved[label].append(address)
-
-    def _ranges(self, key: str, host: str, given: t.Any, variable: str = "") -> t.Dict[str, t.List[str]]:
-        """The readable ones of some ranges under a key, or nothing; with ``variable`` the others are what is wrong with it."""
-        readable = []
-        for text in given if isinstance(given, (list, tuple)) else [given] if given else []:
-            try:
-                parse_span(str(text))
-                readable.append(str(text))
-            except ValueRefused as error:
-                if variable:
-                    self.wrong.setdefault(host, []).append("{0}: {1}".format(variable, error.message))
-        return {key: readable} if readable else {}
+    return inventory.load_balancer_settings(hostvars, groups, clusters_group)
 
 
 class FilterModule:

@@ -19,15 +19,15 @@ description:
     cluster's ranges, programs in the clusters that do the same job, and clusters whose Services would get addresses that nobody announces.
   - It changes nothing.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._fabric
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
   definition:
-    description: The fabric as the inventory says it, C(definition) of P(multicluster.network.fabric_definition#filter).
+    description: >-
+      The variables of C(clusters) and C(nodes), and C(findings) about them. What is not given comes from the inventory, as O(load_balancers) does then.
     type: dict
-    required: true
   mesh:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where it could not be planned.
     type: dict
@@ -37,8 +37,7 @@ options:
     type: dict
   load_balancers:
     description:
-      - For each cluster with load balancing C(cluster), and of its settings C(load_balancer), C(bgp_speakers) and C(announced_by), as
-        P(multicluster.network.load_balancer_settings#filter) gives them.
+      - For each cluster with load balancing C(cluster), and of its settings C(load_balancer), C(bgp_speakers) and C(announced_by).
     type: list
     elements: dict
     default: []
@@ -124,7 +123,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import preflight as fabric_preflight
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
@@ -133,12 +132,13 @@ def main() -> None:
     module = KubeModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "definition": {"type": "dict", "required": True},
+            "definition": {"type": "dict"},
             "mesh": {"type": "dict", "default": {}},
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
             "packed": {"type": "str"},
+            "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
             "services": {"type": "dict", "options": {
@@ -148,7 +148,7 @@ def main() -> None:
             }},
             "max_skew": {"type": "float", "default": 30},
             "fail_on_errors": {"type": "bool", "default": True},
-            **clusters_spec(),
+            **inventory_spec(),
         },
         supports_check_mode=True,
     )

@@ -17,7 +17,7 @@ description:
   - The page is one file without any reference to another. It needs no server, and shows the same without its script.
   - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._fabric
   - multicluster.network._attributes
 options:
@@ -149,7 +149,7 @@ files:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import status as fabric_status
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
@@ -169,10 +169,11 @@ def main() -> None:
             "outside": {"type": "list", "elements": "str", "default": []},
             "unasked": {"type": "list", "elements": "str", "default": []},
             "packed": {"type": "str"},
+            "hosts": {"type": "list", "elements": "str", "default": []},
             "page": {"type": "path"},
             "document": {"type": "path"},
             "metrics": {"type": "path"},
-            **clusters_spec(),
+            **inventory_spec(),
         },
         supports_check_mode=True,
     )

@@ -20,7 +20,7 @@ description:
     confirmed state. Peers of a cluster that cannot be read completely are marked to be left as they are.
   - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
@@ -30,10 +30,9 @@ options:
     required: true
   definition:
     description:
-      - The fabric as the inventory says it, C(clusters) with each cluster's variables and C(nodes) with each node's,
-        as P(multicluster.network.fabric_definition#filter) gives it.
+      - The fabric, C(clusters) with each cluster's variables and C(nodes) with each node's. The default is what the inventory says.
+        Hosts outside C(--limit) take part then, because the topology is the inventory's and not that of the running play.
     type: dict
-    required: true
   mode:
     description:
       - V(semaphore) gives every node a device for each remote cluster.
@@ -46,11 +45,16 @@ options:
     type: str
   reported:
     description:
-      - What hosts said of themselves in this run, annotations by host, as P(multicluster.network.host_reports#filter) gives it.
+      - What hosts said of themselves in this run, annotations by host.
       - A host's own word counts instead of what its cluster says of it, and decides between nodes that claim one thing where a node
         does not know from its last confirmed state who holds it.
     type: dict
     default: {}
+  reported_by:
+    description: Hosts of the play whose results of M(multicluster.network.node_dataplane) are taken for O(reported).
+    type: list
+    elements: str
+    default: []
   validate_only:
     description: Validate the inventory and ask no cluster.
     type: bool
@@ -71,10 +75,6 @@ EXAMPLES = r"""
 - name: Plan the mesh of the inventory
   multicluster.network.mesh_plan:
     fabric: demo
-    clusters: "{{ fabric.clusters }}"
-    definition: "{{ fabric.definition }}"
-  vars:
-    fabric: "{{ hostvars | multicluster.network.fabric_definition(groups) }}"
   delegate_to: localhost
   run_once: true
   register: plan
@@ -121,7 +121,7 @@ stats:
 import json
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
@@ -131,13 +131,14 @@ def main() -> None:
     module = KubeModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "definition": {"type": "dict", "required": True},
+            "definition": {"type": "dict"},
             "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
             "mesh_id": {"type": "str"},
             "reported": {"type": "dict", "default": {}},
+            "reported_by": {"type": "list", "elements": "str", "default": []},
             "validate_only": {"type": "bool", "default": False},
             "plan_file": {"type": "path"},
-            **clusters_spec(),
+            **inventory_spec(),
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,

@@ -43,10 +43,13 @@ options:
   clusters:
     description:
       - The clusters, with the options of M(multicluster.network.mesh_plan). Two runs on one controller are of one fabric when its name
-        and its clusters are the same.
+        and its clusters are the same. The default is what the inventory has.
     type: list
     elements: dict
-    default: []
+  clusters_group:
+    description: Group of the inventory whose hosts are the clusters, where O(clusters) is not given.
+    type: str
+    default: clusters
 attributes:
   check_mode:
     description: Takes no lock.

@@ -18,7 +18,7 @@ description:
     or hexadecimal digits. Known are the credentials of the clusters, secret variables of the inventory, and O(secrets).
   - Addresses and names stay, since nothing can be understood without them.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._fabric
   - multicluster.network._attributes
 options:
@@ -27,9 +27,8 @@ options:
     type: path
     required: true
   definition:
-    description: The fabric as the inventory says it, C(definition) of P(multicluster.network.fabric_definition#filter).
+    description: The variables of C(clusters) and C(nodes). The default is what the inventory says.
     type: dict
-    default: {}
   files:
     description: Names in the archive to files on the host that runs the module, such as those of M(multicluster.network.fabric_status).
     type: dict
@@ -88,7 +87,7 @@ redacted:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import support_bundle
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
@@ -98,15 +97,16 @@ def main() -> None:
         argument_spec={
             "fabric": {"type": "str", "required": True},
             "path": {"type": "path", "required": True},
-            "definition": {"type": "dict", "default": {}},
+            "definition": {"type": "dict"},
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
             "packed": {"type": "str"},
+            "hosts": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "dict", "default": {}},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "versions": {"type": "dict", "default": {}},
-            **clusters_spec(),
+            **inventory_spec(),
         },
         supports_check_mode=True,
     )

@@ -81,16 +81,16 @@ def _plain(value: t.Any) -> t.Any:
 
 
 class ControllerAction(ActionBase):
-    """A module with ``argument_spec()`` and ``run(module)``; its action plugin names it in ``module``."""
+    """A module; its action plugin names it in ``module`` where it has ``argument_spec()`` and ``run(module)``, to run here."""
 
     TRANSFERS_FILES = False
     _supports_async = True
-    module: types.ModuleType
+    module: t.Optional[types.ModuleType] = None
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
-        if not self._is_here(task_vars or {}):
+        if self.module is None or not self._is_here(task_vars or {}):
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
             self.module.run(Frame(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))

@@ -13,9 +13,9 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.multicluster.network.plugins.filter.fabric_definition import fabric_definition
-from ansible_collections.multicluster.network.plugins.filter.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import cluster_access, fabric_definition
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 
 
 def read(sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Tuple[t.Any, t.Dict[str, t.List[str]]]:
@@ -41,10 +41,9 @@ def validate(
 ) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.List[str], t.Dict[str, t.Any]]:
     """(errors, warnings, mesh) of the playbook `validate`; mesh is empty where there are errors."""
     hostvars, groups = read(sources, command_line)
-    read_in = fabric_definition(hostvars, groups)
-    definition = dict(read_in["definition"], findings=inventory_findings(hostvars, groups))
+    definition = dict(fabric_definition(hostvars, groups), findings=inventory_findings(hostvars, groups))
     try:
-        result = mesh_plan.run({"fabric": fabric, "clusters": read_in["clusters"], "definition": definition, "validate_only": True})
+        result = mesh_plan.run({"fabric": fabric, "clusters": cluster_access(hostvars, groups), "definition": definition, "validate_only": True})
     except mesh_plan.InventoryRefused as refused:
         return refused.findings, [], {}
     return [], result["warnings"], result["mesh"]

@@ -50,6 +50,11 @@ def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:
     }
 
 
+def inventory_spec() -> t.Dict[str, t.Any]:
+    """As clusters_spec, for modules whose action plugins take from the inventory what a task does not give."""
+    return {"clusters_group": {"type": "str", "default": "clusters"}, **clusters_spec(required=False)}
+
+
 def owner_spec() -> t.Dict[str, t.Any]:
     """Options of modules that write objects of one fabric."""
     return {

@@ -21,9 +21,16 @@ PLANS = {
 }
 #: The same of the mesh, whose role registers on nodes.
 NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
+#: Where a node's own role registers.
+NODE = "__node_dataplane_r_converge"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers")
+
+
+def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> t.Dict[str, t.Mapping[str, t.Any]]:
+    """Host -> what was registered there as ``variable``, without the hosts that have no such result."""
+    return {str(host): hostvars[host][variable] for host in hosts if variable in hostvars[host]}
 
 
 def part(result: t.Mapping[str, t.Any]) -> Data:
@@ -49,7 +56,7 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
     for host in hosts:
         given = hostvars[host]
         probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
-        drift = given["__node_dataplane_r_converge"] if "__node_dataplane_r_converge" in given else {}
+        drift = given[NODE] if NODE in given else {}
         if "pings" in probe:
             found[str(host)] = {"drift": part(drift), "probe": {name: value for name, value in probe.items() if name in _PROBE}}
         else:
@@ -106,3 +113,37 @@ def told(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
         for name, row in (given["__verify_applied"] if "__verify_applied" in given else {}).items():
             written.setdefault(str(name), row["written"])
     return {"capabilities": capabilities, "applied": written}
+
+
+def status(
+    hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Sequence[str], register: str, on: t.Sequence[str] = (), limit: str = "",
+    asked: t.Iterable[str] = (),
+) -> Data:  # fmt: skip
+    """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, silent, limit, outside, unasked}.
+
+    hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
+    a limit, as outside of it. register: the variable with the result of node_status. on: the capabilities that the inventory asks for;
+    asked: the hosts that the limit left.
+    """
+    found: Data = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}, "limit": limit, "outside": [], "unasked": []}
+    for host in hosts:
+        given = hostvars[host]
+        if host in clusters or "multicluster_cluster" not in given:
+            continue
+        result = given[register] if register in given else {}
+        found["nodes"][str(host)] = result.get("node")
+        if limit and register not in given:
+            found["outside"].append(str(host))  # who was asked and was silent has a result that says so
+            continue
+        if result.get("node") is None:
+            found["silent"][str(host)] = said(result)
+        converge = given[NODE] if NODE in given else {}
+        if "plan" in converge or converge.get("refused"):
+            found["node_plans"][str(host)] = part(converge)
+    nodes = list(found["nodes"])
+    found["mesh"] = mesh(hostvars, nodes)
+    found["probes"] = {host: row["probe"] for host, row in verifications(hostvars, nodes).items() if "probe" in row}
+    found["plans"] = plans(hostvars, nodes, clusters)
+    if limit and not set(asked).intersection(clusters):
+        found["unasked"] = [name for name in on if name not in found["plans"]]
+    return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from ansible_collections.multicluster.network.plugins.filter import applied_results, mesh_report, status_facts
+from ansible_collections.multicluster.network.plugins.filter import applied_results, mesh_report
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_status"))
 
@@ -100,9 +101,9 @@ def test_status_collects_the_same_evidence():
     given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
     del given["gcp-2"]["__mesh_r_probe"]
     given["gcp-1"].pop("__status_r_node", None)
-    limited = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS, on=["service_mirror"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
+    limited = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node", on=["service_mirror"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
-    found = status_facts.status_facts(given, list(verified.HOSTS), CLUSTERS)
+    found = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node")
     assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {"devices": []}
     assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(verified.CAPABILITIES)
     assert found["plans"]["load_balancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]

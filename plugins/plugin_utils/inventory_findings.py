@@ -1,56 +1,15 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory as a whole has that no variable of one host can tell."""
+
+# Private to this collection: may change at any time.
+"""What is wrong with an inventory as a whole: names that nothing reads, values that nothing takes, hosts that are claimed twice."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-name: inventory_findings
-short_description: Find names that nothing knows, inventories that overrule each other, and clusters without hosts
-version_added: 0.1.0
-author:
-  - multicluster.network authors (@multicluster-network)
-description:
-  - Looks at the names of all variables of all hosts. One that begins as the collection's variables do and is none of them would
-    have no effect. What was set by a task is left aside, and so is what C(multicluster_foreign_variables) names.
-  - Looks at the values of variables that have choices, such as C(multicluster_capabilities), which must be the same for all, and of
-    those that are seconds, a group, a list of names, or yes or no.
-  - Finds clusters without hosts, groups that are named like a cluster's host, nodes under two names, and, where several inventories
-    are given, hosts that two of them claim and hosts whose own inventory is overruled by another one.
-  - Gives findings for the option C(definition.findings) of M(multicluster.network.mesh_plan). It asks nobody.
-options:
-  _input:
-    description: The variable C(hostvars).
-    type: dict
-    required: true
-  groups:
-    description: The variable C(groups).
-    type: dict
-    required: true
-  clusters_group:
-    description: Name of the group whose hosts are the clusters.
-    type: str
-    default: clusters
-"""
-
-EXAMPLES = r"""
-- name: What has the inventory that nothing knows
-  ansible.builtin.debug:
-    msg: "{{ hostvars | multicluster.network.inventory_findings(groups) | map(attribute='message') }}"
-"""
-
-RETURN = r"""
-_value:
-  description: Findings, each with C(where), C(variable), C(reason), C(message) and C(level).
-  type: list
-  elements: dict
-"""
 
 import json
 import typing as t
 
-from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.groups import (
     check_capabilities,
@@ -116,9 +75,12 @@ class _Names:
 
 
 def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
-    """See DOCUMENTATION."""
-    if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
-        raise AnsibleFilterError("inventory_findings: use it as hostvars | inventory_findings(groups)")
+    """Rows ``{where, variable, reason, message, level}`` for everything that is wrong with the inventory as such. Asks nobody.
+
+    Names of all variables of all hosts: one that begins as the collection's do and is none of them would have no effect. What a task set
+    is left aside, and so is what ``multicluster_foreign_variables`` names. Values of variables that have choices or a type. Clusters
+    without hosts, groups named like a cluster's host, nodes under two names, and, of several inventories, hosts that two of them claim.
+    """
     known = known_variables()
     names = _Names(hostvars, groups, known)
     members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
@@ -140,10 +102,3 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
         found += [Finding("clusters/" + host, VARIABLE, "bad_setting", text) for text in (wrong_settings(settings) if settings else ())]
     return [finding._asdict() for finding in found]
 
-
-class FilterModule:
-    """Ansible's way to find the filter."""
-
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        """Name to function."""
-        return {"inventory_findings": inventory_findings}

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""fabric_preflight of the inventory's fabric, and of what its nodes said."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import load_balancer_settings
+
+#: Of a cluster's settings what is judged: the others have passwords.
+_JUDGED = ("cluster", "load_balancer", "bgp_speakers", "announced_by")
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """The definition with what is wrong in it, the nodes' facts, and who announces addresses."""
+        if "definition" not in options:
+            options["definition"] = dict(self.definition(), findings=inventory_findings(self.hostvars, self.groups, self.clusters_group))
+            rows = load_balancer_settings(self.hostvars, self.groups, self.clusters_group)
+            options.setdefault("load_balancers", [{key: row[key] for key in _JUDGED if key in row} for row in rows])
+        self.pack_facts(options, "__preflight_r_node")

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""mesh_plan of the inventory's fabric, with what hosts said of themselves."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """The definition, what is wrong with the inventory where only that is asked, and hosts' own word."""
+        if "mode" in options:
+            check_choice(self, "multicluster_mesh", "mesh_mode", options["mode"], variables)
+        if "definition" not in options:
+            options["definition"] = self.definition()
+            if boolean(options.get("validate_only", False)):
+                options["definition"]["findings"] = inventory_findings(self.hostvars, self.groups, self.clusters_group)
+        if options.get("reported_by") and "reported" not in options:
+            options["reported"] = host_reports(collected.results(self.hostvars, options["reported_by"], collected.NODE))

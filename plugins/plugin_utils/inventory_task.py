@@ -1,0 +1,65 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""Modules that look at a whole fabric: what a task does not give them comes from the inventory, and from what plays registered on hosts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status.packed import pack
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
+from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
+
+
+class InventoryAction(ControllerAction):
+    """Its action plugins say in ``fill`` what more they take from the inventory than the clusters."""
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """See DOCUMENTATION of the module."""
+        given, variables = self._task.args, task_vars or {}
+        self.hostvars, self.groups = variables.get("hostvars") or {}, variables.get("groups") or {}
+        self.clusters_group = str(given.get("clusters_group") or "clusters")
+        options = dict(given)
+        if "clusters" not in options:
+            options["clusters"] = inventory.cluster_access(self.hostvars, self.groups, self.clusters_group)
+        try:
+            self.fill(options, variables)
+            self._task.args = options
+            return super().run(tmp, task_vars)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
+        finally:
+            self._task.args = given  # a retry begins with what was written
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """Complete ``options`` of the module. ``variables``: the task's. A ValueError is the task's failure."""
+
+    def definition(self) -> t.Dict[str, t.Any]:
+        """The option of that name, as the inventory has it."""
+        return inventory.fabric_definition(self.hostvars, self.groups, self.clusters_group)
+
+    def pack_facts(self, options: t.Dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()) -> None:
+        """Set ``packed`` to what plays registered about ``hosts``. register: the variable with the result of node_status."""
+        hosts = options.get("hosts")
+        if hosts and not options.get("packed"):
+            on = [str(name) for name in options.get("capabilities") or ()]
+            clusters = self.groups.get(self.clusters_group, ())
+            options["packed"] = pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
+
+
+def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]) -> None:
+    """Refuse a value that is none of a variable's choices, under the name by which the user wrote it.
+
+    variable: one of the run, with choices. setting: the role's own, whose default it is. Raises ValueError.
+    """
+    written = variable if action._templar.template(variables.get(variable)) == value else setting
+    for row in check_choices([(variable, value, ())], known_variables(), lambda unused: ""):
+        raise ValueError("{0}: {1} [{2}]".format(written, row.message, row.reason))

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What tasks do not give comes from the inventory: plays of the collection's own roles, by ansible-playbook."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tarfile
+
+import pytest
+
+INVENTORY = {
+    "clusters": {"hosts": {
+        "aws": {"kubeconfig": "/nowhere/aws", "pod_cidrs": ["10.2.0.0/16"], "token": "hunter2-of-aws"},
+        "gcp": {"kubeconfig": "/nowhere/gcp", "pod_cidrs": ["10.4.0.0/16"], "load_balancers_settings": {"load_balancer": "empty://"}},
+    }},
+    "aws_nodes": {"hosts": {"aws-1": {}}, "vars": {"multicluster_cluster": "aws", "vpn_password": "correct-horse"}},
+    "gcp_nodes": {"hosts": {"gcp-1": {"node_name": "n1"}}, "vars": {"multicluster_cluster": "gcp"}},
+    "all": {"vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}},
+}  # fmt: skip
+
+
+def role(name, tasks_from="main", **variables):
+    return {"name": name, "ansible.builtin.include_role": {"name": "multicluster.network." + name, "tasks_from": tasks_from}, "vars": variables}
+
+
+def run(folder, tasks, *arguments, hosts="all:!clusters", inventory=None):
+    """(code, what was printed) of a play with these tasks."""
+    (folder / "hosts.yml").write_text(json.dumps(inventory or INVENTORY), "utf-8")
+    (folder / "book.yml").write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": tasks}]), "utf-8")
+    environment = dict(os.environ, ANSIBLE_HOME=str(folder / "ansible"), ANSIBLE_NOCOLOR="1")
+    command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), str(folder / "book.yml"), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def kept(path, variable):
+    """A task that keeps a registered result."""
+    return {"name": "keep", "ansible.builtin.copy": {"content": "{{ " + variable + " | to_json }}", "dest": str(path)}, "run_once": True}
+
+
+@pytest.mark.parametrize("name, tasks_from, written, value, meant", [
+    ("mesh", "plan", "multicluster_mesh", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
+    ("mesh", "validate", "multicluster_mesh", "semaphor", "semaphore, kubespan; did you mean semaphore?"),
+    ("mesh", "plan", "mesh_mode", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
+    ("run_lock", "main", "multicluster_lock", "fabrik", "controller, fabric, none; did you mean fabric?"),
+    ("run_lock", "main", "run_lock_scope", "fabrik", "controller, fabric, none; did you mean fabric?"),
+])  # fmt: skip
+def test_a_wrong_choice_is_told_by_the_name_of_the_variable_that_was_written(tmp_path, name, tasks_from, written, value, meant):
+    where = INVENTORY if name == "run_lock" else dict(INVENTORY, all={"vars": dict(INVENTORY["all"]["vars"], **{written: value})})
+    arguments = ["-e", "{0}={1}".format(written, value)] if name == "run_lock" else []
+    code, shown = run(tmp_path, [role(name, tasks_from)], *arguments, inventory=where)
+    assert code == 2 and "{0}: '{1}' is none of {2} [bad_choice]".format(written, value, meant) in shown.replace('"', "'").replace("\\'", "'"), shown
+
+
+def test_the_fabric_is_that_of_the_inventory_whatever_the_limit(tmp_path):
+    code, shown = run(tmp_path, [role("mesh", "validate"), kept(tmp_path / "found.json", "__mesh_r_validate")], "--limit", "aws-1")
+    assert code == 0, shown
+    mesh = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]
+    assert {host: (node["cluster"], node["node_name"]) for host, node in mesh["nodes"].items()} == {"aws-1": ("aws", "aws-1"), "gcp-1": ("gcp", "n1")}
+
+
+def test_validate_looks_at_names_and_a_plan_does_not(tmp_path):
+    misspelt = dict(INVENTORY, all={"vars": dict(INVENTORY["all"]["vars"], mesh_adpot=True)})
+    code, shown = run(tmp_path, [role("mesh", "validate")], inventory=misspelt)
+    assert code == 2 and "did you mean mesh_adopt?" in shown
+    code, shown = run(tmp_path, [role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan")], inventory=misspelt)
+    assert code == 0 and "mesh_adopt" not in shown, shown
+    failed = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]["failures"]
+    assert [row["cluster"] for row in failed] == ["aws", "gcp"]  # each was asked by the access that its host's variables give
+
+
+def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_path):
+    tasks = [role("preflight", preflight_fail_on_errors=False), kept(tmp_path / "found.json", "__preflight_r")]
+    code, shown = run(tmp_path, tasks, hosts="all")
+    assert code == 0, shown
+    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    said = {where: " ".join(row["message"] for row in found["findings"] if row["where"] == where) for where in ("aws", "gcp", "aws-1", "gcp-1")}
+    assert all(said.values()) and "load_balancers_settings" in said["gcp"] and "load_balancers_settings" not in said["aws"], found["findings"]
+
+
+def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
+    answered = {"name": "node", "ansible.builtin.set_fact": {"__status_r_node": {"node": {"devices": []}}}, "when": "multicluster_cluster is defined"}
+    tasks = [answered, role("status", status_fail_on_findings=False, status_page="", status_document="", status_metrics=""),
+             kept(tmp_path / "found.json", "__status_r")]  # fmt: skip
+    code, shown = run(tmp_path, tasks, "--limit", "aws-1")
+    assert code == 0, shown
+    scope = json.loads((tmp_path / "found.json").read_text("utf-8"))["scope"]
+    assert (scope["limit"], scope["nodes"], scope["judged"], scope["not_asked"]["nodes"]) == ("aws-1", 2, 1, ["gcp-1"])
+
+
+def test_a_bundle_has_no_secret_of_any_host(tmp_path):
+    node = {"node": {"log": "the word is correct-horse, the other hunter2-of-aws, mine is tell-nobody"}}
+    tasks = [{"name": "node", "ansible.builtin.set_fact": {"__support_bundle_r_node": node}, "when": "multicluster_cluster is defined"},
+             role("support_bundle", support_bundle_path=str(tmp_path / "bundle.tar.gz"), support_bundle_secrets=["tell-nobody"])]  # fmt: skip
+    code, shown = run(tmp_path, tasks, hosts="all")
+    assert code == 0, shown
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
+        texts = {member.name: archive.extractfile(member).read().decode("utf-8") for member in archive.getmembers() if member.isfile()}
+    assert any("the word is" in text for text in texts.values()) and any("10.4.0.0/16" in text for text in texts.values())
+    assert not [name for name, text in texts.items() if any(word in text for word in ("correct-horse", "hunter2-of-aws", "tell-nobody"))]
