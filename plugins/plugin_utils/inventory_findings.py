@@ -101,4 +101,3 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
         settings = hostvars[host].get(VARIABLE)
         found += [Finding("clusters/" + host, VARIABLE, "bad_setting", text) for text in (wrong_settings(settings) if settings else ())]
     return [finding._asdict() for finding in found]
-

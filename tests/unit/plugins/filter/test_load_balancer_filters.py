@@ -11,10 +11,10 @@ import json
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.filter.load_balancer_settings import load_balancer_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import wrong_types
 from hypothesis import given, settings, strategies as st
 
