@@ -32,11 +32,12 @@ import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, token_file  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, kubeconfig  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits, Resource  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock_file import LockFile  # noqa: E402
@@ -656,7 +657,7 @@ def test_kubeconfigs_are_private_and_replaced_in_one_step(tmp_path: t.Any) -> No
     path.write_bytes(b"old")
     path.chmod(0o644)
     with path.open("rb") as reader:
-        token_file.write_private(str(path), b"new")
+        kubeconfig.write_private(str(path), b"new")
         assert reader.read() == b"old", "who reads it meanwhile has all of the old one"
     assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o600 and [one.name for one in tmp_path.iterdir()] == [path.name]
 

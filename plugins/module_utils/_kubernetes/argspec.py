@@ -8,8 +8,8 @@ import typing as t
 import urllib.parse
 
 from .access import ALLOWABLE
-from .client import BUILT_IN_SECONDS, Limits
 from .kubeconfig import secret_leaves
+from .session import BUILT_IN_SECONDS, Limits
 
 _OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "name": {"type": "str", "required": True},

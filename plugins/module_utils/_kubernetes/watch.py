@@ -8,19 +8,18 @@ What it costs is bounded: one LIST, then one WATCH in every ``seconds``; outages
 
 from __future__ import annotations
 
+import contextlib
 import random
-import socket
 import threading
 import time
 import typing as t
-import urllib.parse
 
 from .._values.refused import quoted
 from .access import AccessRefused, parse_access
-from .client import Client, Limits
+from .client import Client
 from .decode import decode
 from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
-from .transport import library, within
+from .session import Limits, Request
 
 Data = t.Dict[str, t.Any]
 #: resource -> (kind, paths; the first one that the server has counts, kinds may differ between them)
@@ -158,43 +157,22 @@ class Follower:
 def rows(client: Client, path: str, selector: str, version: str, seconds: float) -> t.Iterator[Data]:
     """The rows of one WATCH from a resource version on, after an empty one as soon as the server answers; ends when the server
     ends it. Raises KubeErrors, Expired for 410."""
-    operation = "watch " + path
     query = {
         "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
         "timeoutSeconds": str(max(1, int(seconds))),
     }  # fmt: skip
     if selector:
         query["labelSelector"] = selector
-    transport = client._connected()  # pylint: disable=protected-access
-    urllib3 = library(client.cluster)
-    keep_alive(transport.pool, urllib3)
-    with client._lock:  # pylint: disable=protected-access
-        client.stats["watch"] = client.stats.get("watch", 0) + 1
-    deadline = time.monotonic() + seconds + 15.0
-    answer = None
-    try:
-        with within(deadline):
-            answer = transport.pool.request(
-                "GET", client.access.server + path + "?" + urllib.parse.urlencode(query), headers=transport.headers.copy(),
-                redirect=False, retries=False, preload_content=False,
-                timeout=urllib3.Timeout(connect=client.limits.connect_seconds, read=seconds + 15.0),
-            )  # fmt: skip
-            if answer.status != 200:
-                payload = client._read(answer, operation, time.monotonic() + 10.0)  # pylint: disable=protected-access
-                client._judge(answer, payload, operation)  # pylint: disable=protected-access
-                raise BadAnswer(client.cluster, operation, "HTTP status {0}".format(answer.status))
-            yield {}
-            yield from _lines(client, answer, operation)
-    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        raise client._broken(error, operation, seconds, urllib3) from None  # pylint: disable=protected-access
-    finally:
-        if answer is not None:
-            answer.close()
+    request = Request("watch", "GET", path, query)
+    with contextlib.closing(client.stream(request, seconds + 15.0)) as parts:
+        next(parts, b"")
+        yield {}
+        yield from _lines(client, parts, request.operation)
 
 
-def _lines(client: Client, answer: t.Any, operation: str) -> t.Iterator[Data]:
+def _lines(client: Client, parts: t.Iterable[bytes], operation: str) -> t.Iterator[Data]:
     rest = b""
-    for part in answer.stream(65536, decode_content=False):
+    for part in parts:
         rest += part
         while b"\n" in rest:
             line, rest = rest.split(b"\n", 1)
@@ -223,13 +201,3 @@ def _decoded(line: bytes, depth: int) -> t.Any:
         return decode(line, depth)
     except ValueError:
         return None
-
-
-def keep_alive(pool: t.Any, urllib3: t.Any) -> None:
-    """Let the kernel find connections whose other end vanished: a watch may hear nothing for minutes and be well."""
-    options = list(urllib3.connection.HTTPConnection.default_socket_options)
-    options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    pool.connection_pool_kw["socket_options"] = options

@@ -15,7 +15,7 @@ from ..._kubernetes.access import Access
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import BadAnswer
-from ..._kubernetes.token_file import File, read_token_file, remove_token_file, write_private
+from ..._kubernetes.kubeconfig import KubeconfigFile, read_kubeconfig_file, remove_kubeconfig_file, write_private
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._values.ascii_text import is_alnum
@@ -45,21 +45,21 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[flo
     return result
 
 
-def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, File]:
+def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, KubeconfigFile]:
     """The files as they are. Nothing is asked of a cluster."""
-    found: t.Dict[str, File] = {}
+    found: t.Dict[str, KubeconfigFile] = {}
     for name in clusters.clients:
         # the name becomes a file name: no slash, no dot
         parse_cluster_name(name)
         path = os.path.abspath(os.path.expanduser(request["path"].replace("{cluster}", name)))
         if path in [one.path for one in found.values()]:
             raise ValueRefused("path_invalid", "path needs {cluster} in it when there are several clusters")
-        found[name] = read_token_file(path)
+        found[name] = read_kubeconfig_file(path)
     return found
 
 
 def plan(
-    request: t.Mapping[str, t.Any], clusters: Clusters, files: t.Mapping[str, File], now: float
+    request: t.Mapping[str, t.Any], clusters: Clusters, files: t.Mapping[str, KubeconfigFile], now: float
 ) -> t.Tuple[Plan, t.List[str]]:
     """Which clusters need a new token. Diffs show when the old one expires, never a token."""
     whole, renew = Plan(), []
@@ -114,7 +114,7 @@ def token_claims(token: t.Optional[str]) -> t.Dict[str, t.Any]:
     return claims if isinstance(claims, dict) else {}
 
 
-def _shown(one: File) -> t.Dict[str, t.Any]:
+def _shown(one: KubeconfigFile) -> t.Dict[str, t.Any]:
     token = _token(one.content)
     claims = token_claims(token)
     shown: t.Dict[str, t.Any] = {"mode": "{0:04o}".format(one.mode)}
@@ -128,7 +128,7 @@ def _shown(one: File) -> t.Dict[str, t.Any]:
     return shown
 
 
-def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: File, now: float) -> t.Optional[str]:
+def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: KubeconfigFile, now: float) -> t.Optional[str]:
     """None when the file is good for longer than ``renew_before``."""
     if not one.exists:
         return "there is none"
@@ -171,7 +171,7 @@ def kubeconfig(request: t.Mapping[str, t.Any], access: Access, token: str) -> t.
 def apply(
     request: t.Mapping[str, t.Any],
     clusters: Clusters,
-    files: t.Mapping[str, File],
+    files: t.Mapping[str, KubeconfigFile],
     whole: Plan,
     renew: t.Sequence[str],
 ) -> None:
@@ -181,7 +181,7 @@ def apply(
         content = kubeconfig(request, clusters.clients[name].access, token)
         write_private(files[name].path, json.dumps(content, indent=1).encode("utf-8") + b"\n")
     for change in whole.of("delete"):
-        remove_token_file(change.id)
+        remove_kubeconfig_file(change.id)
     failed = {files[name].path for name in renew if name not in tokens}
     whole.changes = [change for change in whole.changes if change.id not in failed]
 

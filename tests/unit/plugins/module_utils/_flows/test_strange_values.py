@@ -85,9 +85,10 @@ class World:
     def install(self, monkeypatch: t.Any) -> None:
         world = self
 
-        def once(client: t.Any, verb: str, operation: str, method: str, path: str, *unused: t.Any) -> t.Any:
-            assert method == "GET", operation
-            if verb == "list":
+        def send(client: t.Any, request: t.Any, *unused: t.Any) -> t.Any:
+            path, operation = request.path, request.operation
+            assert request.method == "GET", operation
+            if request.verb == "list":
                 answer = {"metadata": {"resourceVersion": "1"}, "items": world.objects[client.cluster].get(path.rpartition("/")[2], [])}
             elif path == "/api/v1/namespaces/kube-system":
                 answer = {"metadata": {"uid": "uid-" + client.cluster}}
@@ -103,7 +104,7 @@ class World:
             plural = "endpoints" if kind == "Endpoints" else kind.lower() + "s"
             return Resource(version, kind, plural, kind not in ("Node", "GlobalNetworkSet", "Peer"), frozenset(("list", "get", "create", "patch", "delete")))
 
-        monkeypatch.setattr(Client, "_once", once)
+        monkeypatch.setattr(Client, "send", send)
         monkeypatch.setattr(Client, "resource", resource)
         monkeypatch.setattr(Client, "server_version", lambda client: (1, 30))
 

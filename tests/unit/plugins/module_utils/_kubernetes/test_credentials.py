@@ -18,7 +18,8 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 from test_hostile_servers import HostileServer, make_certificate
 
 TOKEN = "t0ken-of-the-program"

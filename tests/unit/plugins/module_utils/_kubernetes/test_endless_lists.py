@@ -14,8 +14,9 @@ import sys
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import MIB, Client, Limits, scaled
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import memory_of
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import MIB, Limits, scaled
 from test_hostile_servers import HostileServer, make_certificate
 
 SHAPES = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "endless_lists.json").read_text("utf-8"))["pages"]
@@ -25,7 +26,8 @@ CHILD = """
 import json, sys
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 given = json.load(sys.stdin)
 limits = Limits(request_seconds=120, list_seconds=300, objects=10**9)
 if given["unbounded"]:

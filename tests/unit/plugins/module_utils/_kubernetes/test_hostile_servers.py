@@ -17,10 +17,11 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import client as client_of, errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, session
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import fan_out
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 
 TOKEN = "s3cret-token-of-the-double"
 QUICK = Limits(connect_seconds=2, request_seconds=2, list_seconds=3, tries=3, retry_seconds=0.05)
@@ -284,7 +285,7 @@ def test_slow_drip_ends_at_the_deadline(hostile, answer):
     ({"request_seconds": 2, "list_seconds": 0.6}, 30.0, " s, which was left of the 0.6 s that the option timeout allows for a list"),
 ], ids=["the user's", "built in", "what was left"])  # fmt: skip
 def test_a_time_that_passed_says_whose_limit_it_was(hostile, monkeypatch, limits, most, words):
-    monkeypatch.setattr(client_of, "BUILT_IN_SECONDS", most)
+    monkeypatch.setattr(session, "BUILT_IN_SECONDS", most)
     client, server = hostile(silent, QUICK._replace(**limits))
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")

@@ -14,8 +14,9 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Unreachable
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.transport import tls_context
 from urllib3.util.ssl_ import ALPN_PROTOCOLS
 

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, watch
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 
 HOSTILE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "watch"
 
@@ -20,19 +20,9 @@ class Client:
     cluster, limits = "aws", Limits()
 
 
-class Answer:
-    """A body that arrives in parts of seven bytes."""
-
-    def __init__(self, body):
-        self.body = body
-
-    def stream(self, unused, decode_content):
-        for start in range(0, len(self.body), 7):
-            yield self.body[start : start + 7]
-
-
 def lines(body):
-    return list(watch._lines(Client(), Answer(body), "watch x"))
+    """Of a body that arrives in parts of seven bytes."""
+    return list(watch._lines(Client(), [body[start : start + 7] for start in range(0, len(body), 7)], "watch x"))
 
 
 @pytest.mark.parametrize("name, word", [
