@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_span
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.spans import parse_span
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

@@ -47,12 +47,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cluster_uids import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reserved_ranges import Reserved  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import Reserved, parse_pool  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines  # noqa: E402

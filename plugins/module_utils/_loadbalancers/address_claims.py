@@ -9,10 +9,9 @@ import typing as t
 from .._plan.plan import Refusal
 from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused, quoted
+from .pools import Pool, Reserved, refuse_foreign
 from .reservations import Owner, Reservation, is_ours, service_tag
-from .reserved_ranges import Reserved
 from .services import Service, address_of, counts
-from .static_pool import Pool, refuse_foreign
 
 
 class AddressRules(t.NamedTuple):

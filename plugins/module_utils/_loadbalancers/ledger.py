@@ -13,9 +13,8 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.json_text import parse_json
 from .._values.refused import ValueRefused, quoted
+from .pools import Pool, Reserved, refuse_foreign
 from .reservations import CREATED, Assignment, Reservation
-from .reserved_ranges import Reserved
-from .static_pool import Pool, refuse_foreign
 
 NAMESPACE = "kube-system"
 #: etcd takes 1.5 MiB; an entry has about 400 bytes.

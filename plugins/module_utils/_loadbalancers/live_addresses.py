@@ -15,9 +15,9 @@ from .._values.ascii_text import lower
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .address_claims import AddressRules
+from .pools import Pool
 from .reservations import Reservation, is_ours, matches_of
 from .services import Service, address_of, annotated_address, counts
-from .static_pool import Pool
 
 
 class Settling(t.NamedTuple):

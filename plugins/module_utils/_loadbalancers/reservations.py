@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reservations and the tags by which their owner is known (ccm 9.1, 9.6; decisions 24 and 39).
+"""Reservations and the tags by which their owner is known, also once the owner is gone (ccm 9.1, 9.6, 9.7; decisions 24 and 39).
 
 Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,
 never enough to release one.
@@ -128,3 +128,25 @@ def reservation_of(
             ", ".join(quoted(item.id) for item in found[:10]), namespace, name
         ),
     )
+
+
+class Sweep(t.NamedTuple):
+    """Ids: to release, to keep, and blocked since they still point at a device."""
+
+    release: t.List[str]
+    keep: t.List[str]
+    blocked: t.List[str]
+
+
+def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = False) -> Sweep:
+    """What a gone cluster left. Raises ValueRefused ``missing_cluster_uid``."""
+    _tag = owner.cluster_tag  # refuses at once, also for an empty list
+    found = Sweep([], [], [])
+    for item in reservations:
+        if not is_ours(item, owner):
+            found.keep.append(item.id)
+        elif item.assignments and not force:
+            found.blocked.append(item.id)
+        else:
+            found.release.append(item.id)
+    return found

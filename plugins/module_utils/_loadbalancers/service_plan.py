@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What follows for a Service from the reservations and the address it has (ccm 9.3 to 9.5).
+"""What follows for Services from the reservations and the addresses they have, and what a run orders and gives back (ccm 4, 9.3 to 9.5).
 
 An address that is in use is never changed: where another one is reserved, or where only the status has it, that is told.
 
@@ -14,11 +14,41 @@ import typing as t
 
 from .._plan.pending import Pending
 from .._values.addresses import parse_address, parse_network
-from .._values.refused import ValueRefused
-from .locations import Places, location_of
+from .._values.refused import ValueRefused, quoted
+from .identities import DEFAULT_DOMAIN
+from .pools import Pool
 from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, reservation_of, service_tag, service_tags
 from .services import Service, address_of, addresses_in_use, annotates, counts, left_alone, opted_out, retains
-from .static_pool import Pool
+
+METRO, FACILITY = "metro", "facility"
+
+
+class Places(t.NamedTuple):
+    """What is configured. ``host_facility`` is what the host's metadata says, the seed's last resort."""
+
+    metro: str = ""
+    facility: str = ""
+    host_facility: str = ""
+    metro_annotation: str = DEFAULT_DOMAIN + "/eip-metro"
+    facility_annotation: str = DEFAULT_DOMAIN + "/eip-facility"
+
+
+def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) -> t.Dict[str, str]:
+    """``{"metro": code}`` or ``{"facility": code}``. Raises ValueRefused ``no_location``."""
+    given = annotations or {}
+    for kind, text in (
+        (METRO, given.get(places.metro_annotation)),
+        (FACILITY, given.get(places.facility_annotation)),
+        (METRO, places.metro),
+        (FACILITY, places.facility),
+        (FACILITY, places.host_facility),
+    ):
+        if text:
+            if not isinstance(text, str) or len(text) > 63 or not text.isascii() or not text.isprintable():
+                raise ValueRefused("no_location", "{0} is no {1}".format(quoted(text), kind))
+            return {kind: text}
+    raise ValueRefused("no_location", "no metro or facility is known; set metro in load_balancers_settings, or annotate the Service")
+
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
 DELETE, RETAIN = "delete", "retain"
@@ -233,3 +263,58 @@ def orphans(
         actions += releases
         actions += [Action(CLEAR_ADDRESS, other.key, item.address) for other in former if other.address and other.address == item.address]
     return Outcome(actions, notes=tuple(notes))
+
+
+class CostPlan(t.NamedTuple):
+    """``after`` counts the prefixes announced once all is done; ``limit`` None: not known."""
+
+    orders: t.List[t.Dict[str, t.Any]]
+    releases: t.List[t.Dict[str, str]]
+    before: int
+    after: int
+    limit: t.Optional[int]
+    refused: t.List[t.Tuple[str, str, str]]
+    outcomes: t.Dict[str, Outcome]
+    orphans: Outcome
+
+
+def cost_plan(
+    services: t.Optional[t.Sequence[Service]], reservations: t.Sequence[Reservation], context: Context, confirm_empty: bool = False
+) -> CostPlan:
+    """The whole run for all Services of a cluster: one that fails does not stop the others, all failures are told.
+
+    ``services`` None: they could not be read; nothing follows then. Orders come in the order of the Services' names, so
+    that the same ones are refused in every run when the limit does not allow for all.
+    """
+    refused: t.List[t.Tuple[str, str, str]] = []
+    outcomes: t.Dict[str, Outcome] = {}
+    known = sorted((item for item in services or () if counts(item, context.our_class)), key=lambda item: item.key)
+    brought = users_addresses(known, reservations, context)
+    ordered = 0
+    for service in known:
+        try:
+            outcomes[service.key] = wanted_by(service, reservations, context, brought + ordered)
+            ordered += any(action.action == RESERVE for action in outcomes[service.key].actions)
+        except ValueRefused as error:
+            refused.append((service.key, error.reason, error.message))
+    swept = orphans(services, reservations, context, confirm_empty)
+    orders = [
+        {"service": key, "request": action.request}
+        for key, outcome in outcomes.items()
+        for action in outcome.actions
+        if action.action == RESERVE
+    ]
+    releases = [{"id": action.id, "address": str(action.address)} for action in swept.actions if action.action == RELEASE]
+    before = len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
+    after = before + len(orders) - len(releases)
+    return CostPlan(orders, releases, before, after, context.max_prefixes, refused, outcomes, swept)
+
+
+def mapped_networks(plan: CostPlan) -> t.Dict[str, str]:
+    """``namespace/name`` -> network, for all that are to be in the back end; Pending ones are left out."""
+    return {
+        key: action.address
+        for key, outcome in plan.outcomes.items()
+        for action in outcome.actions
+        if action.action == MAP and isinstance(action.address, str)
+    }

@@ -13,15 +13,12 @@ from .bgp.values import NodeBgp
 from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
 from .ledger import Ledger
 from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, known_load_balancer, parse_load_balancer
-from .locations import Places
 from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
+from .pools import Pool, Reserved, Span, address_at, parse_pool, readable_spans
 from .reservations import Owner
-from .reserved_ranges import Reserved
-from .service_plan import Context
+from .service_plan import Context, Places
 from .settings import Settings, read_settings
-from .spans import Span, address_at, readable_spans
-from .static_pool import Pool, parse_pool
 
 STATIC, EQUINIX = "static", "equinix_metal"
 PROVIDERS = (STATIC, EQUINIX)

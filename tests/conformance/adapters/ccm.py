@@ -26,18 +26,16 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     equinix_records,
-    garbage,
     identities,
     instances,
     load_balancer_setting,
-    locations,
     node_annotations,
+    pools,
     reservations,
     service_plan,
     services,
     settings,
     setup,
-    static_pool,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
@@ -76,9 +74,9 @@ def config_precedence(data: Input) -> Answer:
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
     host = data.get("metadata_facility") or ""
-    places = locations.Places(str(values["metro"]), str(values["facility"]), ccm_services.facility_of_host(host))
+    places = service_plan.Places(str(values["metro"]), str(values["facility"]), ccm_services.facility_of_host(host))
     if seed and places.host_facility:
-        values["facility"] = locations.location_of({}, places).get("facility", "")
+        values["facility"] = service_plan.location_of({}, places).get("facility", "")
     for name in ("annotation_peer_asn", "annotation_peer_ip") if seed else ():
         values[name + "s"] = values[name]  # the seed's names of these two
     if seed:  # the seed's default; 0 is ours, which finds the same
@@ -93,7 +91,7 @@ def _overrides(values: Input) -> t.Dict[str, str]:
 
 
 def eip_location(data: Input) -> Answer:
-    return locations.location_of(data.get("service_annotations"), ccm_services.places(data.get("config") or {}))
+    return service_plan.location_of(data.get("service_annotations"), ccm_services.places(data.get("config") or {}))
 
 
 def lb_setting_parse(data: Input) -> Answer:
@@ -249,7 +247,7 @@ def _instance(data: Input) -> Answer:
 
 def garbage_collection(data: Input) -> Answer:
     rows = ccm_services.reservations_of(data["reservations"])
-    found = garbage.sweep(rows, ccm_services.owner(data), bool(data.get("force")))
+    found = reservations.sweep(rows, ccm_services.owner(data), bool(data.get("force")))
     shown = found._asdict()
     if not data.get("confirm"):
         shown.update(release=[], would_release=found.release)
@@ -302,7 +300,7 @@ def provider_contract(data: Input) -> Answer:
     held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item["tags"])) for item in data.get("existing") or ()]
     answers = []
     for request in data["requests"] if "requests" in data else [data["request"]]:
-        made, new = static_pool.reserve(static_pool.parse_pool(data["pool"]), held, request["tags"])
+        made, new = pools.reserve(pools.parse_pool(data["pool"]), held, request["tags"])
         held += [made] if new else []
         answers.append({"address": made.address, "cidr": made.cidr, "state": made.state, "tags": list(made.tags)})
     return dict(answers[-1], addresses=[answer["address"] for answer in answers])

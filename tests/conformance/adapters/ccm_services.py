@@ -17,7 +17,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     external_service,
     identities,
     load_balancer_setting,
-    locations,
     provider,
     reservations,
     service_plan,
@@ -31,10 +30,10 @@ Answer = t.Any
 NO_ANSWER = ("timeout", "refused")
 
 
-def places(config: Input) -> locations.Places:
+def places(config: Input) -> service_plan.Places:
     names = {"metro": "metro", "facility": "facility", "metro_annotation": "annotation_eip_metro", "facility_annotation": "annotation_eip_facility"}
     given = {field: config[name] for field, name in names.items() if config.get(name)}
-    return locations.Places(host_facility=facility_of_host(config.get("metadata_facility")), **given)
+    return service_plan.Places(host_facility=facility_of_host(config.get("metadata_facility")), **given)
 
 
 def facility_of_host(facility: t.Any) -> str:

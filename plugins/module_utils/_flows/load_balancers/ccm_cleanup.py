@@ -9,9 +9,8 @@ import typing as t
 from ..._io.settings_source import environment, read_text
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._loadbalancers.garbage import sweep
 from ..._loadbalancers.load_balancer_setting import parse_load_balancer
-from ..._loadbalancers.reservations import Owner, Reservation
+from ..._loadbalancers.reservations import Owner, Reservation, sweep
 from ..._loadbalancers.setup import EQUINIX, Setup, parse_setup
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused

@@ -21,16 +21,16 @@ from ..._kubernetes.clusters import contained
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
+from ..._loadbalancers.failover_hysteresis import FailureRecord, Hysteresis, may_move
 from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
-from ..._loadbalancers.patience import Patience, Record, may_move
+from ..._loadbalancers.pools import refuse_foreign
 from ..._loadbalancers.reservations import Reservation
 from ..._loadbalancers.setup import Setup
-from ..._loadbalancers.static_pool import refuse_foreign
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import control_plane_absent, control_plane_service
+from . import control_plane_service
 from .backends import BackendState
 from .converge import LEASE, guarded, read_setups
 from .ledger_store import keep_ledger, read_ledger
@@ -115,7 +115,7 @@ class Pass:
 
     def leave(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
-        control_plane_absent.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
+        control_plane_service.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
     @property
     def _duplicates(self) -> str:
@@ -175,17 +175,17 @@ class Pass:
         self.shown.update(holder=holder, healthy=decision.healthy is not False or decision.moves, moved=decision.moves)
         entry = next((one for one in state.ledger.values() if one.address == eip.address), None)
         if decision.moves and eip.assignments and not event.node and entry is not None and entry.time:
-            record = Record(self._patience.failures - 1, _seconds(entry.time))
-            if not may_move(record, self._patience, time.time()):
+            record = FailureRecord(self._hysteresis.failures - 1, _seconds(entry.time))
+            if not may_move(record, self._hysteresis, time.time()):
                 self.plan.refuse("control plane of " + self.setup.cluster, "resting", "{0} was moved {1}, and stays for {2:.0f} s after a move".format(
-                    eip.address, entry.time, self._patience.rest_s))  # fmt: skip
+                    eip.address, entry.time, self._hysteresis.rest_s))  # fmt: skip
                 self.shown.update(holder=decision.holder, healthy=False, moved=False)
                 return None
         return decision
 
     @property
-    def _patience(self) -> Patience:
-        return Patience(int(self.request.get("probe_failures") or 1), float(self.request.get("rest_seconds") or 0))
+    def _hysteresis(self) -> Hysteresis:
+        return Hysteresis(int(self.request.get("probe_failures") or 1), float(self.request.get("rest_seconds") or 0))
 
     def _event(self, nodes: t.Sequence[rules_of.Node], eip: t.Any, prefixes: t.Sequence[str]) -> rules_of.Event:
         """A holder that was cordoned gives the address away while others could take it."""
@@ -197,15 +197,15 @@ class Pass:
                 return rules_of.Event(rules_of.UPDATE, node.name, True)
         return rules_of.Event()
 
-    def _drive(self, steps: t.Any, probe: HealthProbe, patient: bool) -> rules_of.Decision:
+    def _drive(self, steps: t.Any, probe: HealthProbe, holder_first: bool) -> rules_of.Decision:
         """Answer the probes; the first one asks the holder, and one failure of it means nothing yet."""
-        first = patient
+        first = holder_first
         try:
             url = next(steps)
             while True:
                 status = probe(url)
                 if first:
-                    for unused in range(self._patience.failures - 1):
+                    for unused in range(self._hysteresis.failures - 1):
                         if status == 200:
                             break
                         time.sleep(float(self.request.get("probe_interval") or 0))

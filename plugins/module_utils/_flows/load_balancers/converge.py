@@ -19,7 +19,7 @@ from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers.cluster_uids import check_uids, unproven
 from ..._loadbalancers.ledger import NAMESPACE
-from ..._loadbalancers.reserved_ranges import Reserved
+from ..._loadbalancers.pools import Reserved
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan

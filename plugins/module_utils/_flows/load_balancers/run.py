@@ -10,15 +10,13 @@ from ..._io.host_metadata import host_facility
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, check_address_claims
-from ..._loadbalancers.address_states import states
-from ..._loadbalancers.announcing import NAMED, Row, sentences, silence, unannounced
+from ..._loadbalancers.address_states import NAMED, Row, sentences, silence, states, unannounced
 from ..._loadbalancers.bgp.values import NodeBgp
-from ..._loadbalancers.cost_plan import CostPlan, cost_plan, mapped_networks
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.live_addresses import Settling, give_up, parse_given, settle
 from ..._loadbalancers.load_balancer_setting import EMPTY
 from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
-from ..._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, orphans, removal_of
+from ..._loadbalancers.service_plan import RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, CostPlan, cost_plan, mapped_networks, orphans, removal_of
 from ..._loadbalancers.services import LOAD_BALANCER, Service, address_of, counts, left_alone, retains
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
@@ -415,7 +413,7 @@ class Run:
                 has = str(change.after.get("address", has))
             served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
             found = states(has, mine, told.mapped)
-            rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.word,
+            rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
                              reservation=mine.id if mine is not None else ""))  # fmt: skip
         announce = sorted(self._announced(cost)) if self.setup.balancer.type == EMPTY else []
         return {

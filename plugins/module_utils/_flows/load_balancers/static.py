@@ -12,9 +12,9 @@ import typing as t
 from ..._loadbalancers import provider as interface
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger
+from ..._loadbalancers.pools import reserve
 from ..._loadbalancers.reservations import Assignment, Reservation
 from ..._loadbalancers.setup import Setup
-from ..._loadbalancers.static_pool import reserve
 from ..._values.refused import ValueRefused
 
 

@@ -16,7 +16,7 @@ from ..._values.refused import ValueRefused
 from ..bgp.peer_selectors import ServiceKey, Spelling
 from ..bgp.values import NodeBgp
 from ..identities import DEFAULT_DOMAIN
-from ..spans import parse_span
+from ..pools import parse_span
 
 NODE, SERVICE = "node", "service"
 WITHHOLD, PLAIN = "withhold", "plain"

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, external_service as ext, patience
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, external_service as ext
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.failover_hysteresis import FailureRecord, Hysteresis, may_move
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
     Assignment,
     Reservation,
@@ -127,17 +128,17 @@ def test_whoever_wins_is_healthy_whatever_the_order(nodes, healthy):
 
 
 def test_patience():
-    calm = patience.Patience(3, 60)
-    record = patience.Record()
+    calm = Hysteresis(3, 60)
+    record = FailureRecord()
     moves = []
     for now, healthy in enumerate([False, False, True, False, False, False]):
-        if not healthy and patience.may_move(record, calm, now):
+        if not healthy and may_move(record, calm, now):
             moves.append(now)
-        record = patience.Record(0 if healthy else record.failures + 1)
+        record = FailureRecord(0 if healthy else record.failures + 1)
     assert moves == [5]
-    assert not patience.may_move(patience.Record(9, 100.0), calm, 130.0) and patience.may_move(patience.Record(9, 100.0), calm, 160.0)
-    assert patience.may_move(patience.Record(9, 100.0), calm, 1.0)
-    assert patience.may_move(patience.Record(), patience.Patience(1, 0), 0.0)
+    assert not may_move(FailureRecord(9, 100.0), calm, 130.0) and may_move(FailureRecord(9, 100.0), calm, 160.0)
+    assert may_move(FailureRecord(9, 100.0), calm, 1.0)
+    assert may_move(FailureRecord(), Hysteresis(1, 0), 0.0)
 
 
 PORTS = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]

@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import claims as bgp_claims
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import live_addresses as live, reservations, service_plan, services
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cost_plan import cost_plan, mapped_networks
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.static_pool import parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan, mapped_networks
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 

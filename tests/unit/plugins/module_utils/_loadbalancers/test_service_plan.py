@@ -9,13 +9,11 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_states,
-    cost_plan,
-    garbage,
     reservations,
     service_plan,
     services,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.locations import Places
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
@@ -158,12 +156,12 @@ def test_cost_plan_and_the_limit():
     all_services = [service(name) for name in ("c", "b", "a")] + [service("byo", "198.51.100.7"), service("bad", "x")]
     held = [reserved("a"), reserved("gone", "192.0.2.9")]
     context = CONTEXT._replace(max_prefixes=5, release_unrecorded=True)
-    plan = cost_plan.cost_plan(all_services, held, context)
+    plan = service_plan.cost_plan(all_services, held, context)
     assert [row["service"] for row in plan.orders] == ["default/b"]
     assert [(row[0], row[1]) for row in plan.refused] == [("default/bad", "bad_address"), ("default/c", "prefix_limit")]
     assert plan.releases == [{"id": "r-gone", "address": "192.0.2.9"}] and (plan.before, plan.after, plan.limit) == (4, 4, 5)
-    assert cost_plan.mapped_networks(plan) == {"default/a": "192.0.2.1/32", "default/byo": "198.51.100.7/32"}
-    nothing = cost_plan.cost_plan(None, held, context)
+    assert service_plan.mapped_networks(plan) == {"default/a": "192.0.2.1/32", "default/byo": "198.51.100.7/32"}
+    nothing = service_plan.cost_plan(None, held, context)
     assert not nothing.orders and not nothing.releases and not nothing.outcomes
 
 
@@ -172,26 +170,26 @@ def test_cost_plan_and_the_limit():
 def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limit):
     held = [reserved(name, "192.0.2.{0}".format(ord(name))) for name in held_names]
     context = CONTEXT._replace(max_prefixes=limit, release_unrecorded=True)
-    plan = cost_plan.cost_plan([service(name) for name in wanted], held, context)
+    plan = service_plan.cost_plan([service(name) for name in wanted], held, context)
     assert len(held) + len(plan.orders) <= max(limit, len(held))
     assert {row["id"] for row in plan.releases} == ({"r-" + name for name in set(held_names) - set(wanted)} if wanted else set())
     held = [item for item in held if item.id not in {row["id"] for row in plan.releases}]
     held += [reserved(row["service"].split("/")[1], "203.0.113.{0}".format(n)) for n, row in enumerate(plan.orders)]
     addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in wanted}
     settled = [service(name, rows[0].address) for name, rows in addresses.items() if rows]
-    again = cost_plan.cost_plan(settled, held, context)
+    again = service_plan.cost_plan(settled, held, context)
     assert not again.orders and not again.releases and not again.refused
 
 
 def test_states_and_garbage():
-    assert address_states.states("192.0.2.1", reserved(), ["192.0.2.1/32"]).word == "Mapped"
-    assert address_states.states("", reserved(address="", state="pending"), []).word == "Requested"
+    assert address_states.states("192.0.2.1", reserved(), ["192.0.2.1/32"]).state == "Mapped"
+    assert address_states.states("", reserved(address="", state="pending"), []).state == "Requested"
     assert not address_states.states("", None, []).ready
     rows = [reserved(), reserved("b", assignments=(reservations.Assignment("a1"),)), reserved("c", owner=OWNER._replace(cluster_uid="x"))]
-    assert garbage.sweep(rows, OWNER) == (["r-web"], ["r-c"], ["r-b"])
-    assert garbage.sweep(rows, OWNER, force=True).release == ["r-web", "r-b"]
+    assert reservations.sweep(rows, OWNER) == (["r-web"], ["r-c"], ["r-b"])
+    assert reservations.sweep(rows, OWNER, force=True).release == ["r-web", "r-b"]
     with pytest.raises(ValueRefused, match="missing_cluster_uid"):
-        garbage.sweep([], OWNER._replace(cluster_uid=""))
+        reservations.sweep([], OWNER._replace(cluster_uid=""))
 
 
 def test_services_of_ipv6():

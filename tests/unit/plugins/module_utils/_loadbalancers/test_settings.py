@@ -12,10 +12,9 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     identities,
     load_balancer_setting,
-    locations,
+    pools,
+    service_plan,
     settings,
-    spans,
-    static_pool,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -154,18 +153,18 @@ def test_any_provider_id(text):
 
 
 def test_locations():
-    places = locations.Places("da", "ams1", "ny5")
-    assert locations.location_of({"metal.equinix.com/eip-metro": ""}, places) == {"metro": "da"}
-    assert locations.location_of(None, places._replace(metro="")) == {"facility": "ams1"}
-    assert locations.location_of({"metal.equinix.com/eip-facility": "sv1"}, places) == {"facility": "sv1"}
-    assert locations.location_of(None, locations.Places(host_facility="ny5")) == {"facility": "ny5"}
-    assert word_of(locations.location_of, {}, locations.Places()) == "no_location"
+    places = service_plan.Places("da", "ams1", "ny5")
+    assert service_plan.location_of({"metal.equinix.com/eip-metro": ""}, places) == {"metro": "da"}
+    assert service_plan.location_of(None, places._replace(metro="")) == {"facility": "ams1"}
+    assert service_plan.location_of({"metal.equinix.com/eip-facility": "sv1"}, places) == {"facility": "sv1"}
+    assert service_plan.location_of(None, service_plan.Places(host_facility="ny5")) == {"facility": "ny5"}
+    assert word_of(service_plan.location_of, {}, service_plan.Places()) == "no_location"
 
 
 @given(st.text(max_size=40))
 def test_any_span(text):
     try:
-        found = spans.parse_span(text)
+        found = pools.parse_span(text)
     except ValueRefused as refused:
         assert refused.reason == "bad_cidr"
         return
@@ -174,22 +173,22 @@ def test_any_span(text):
 
 @given(st.lists(st.integers(0, 7), unique=True))
 def test_a_pool_hands_out_the_lowest_free_address_once(taken):
-    pool = static_pool.parse_pool(["203.0.113.8/30", "203.0.113.20-203.0.113.23"])
+    pool = pools.parse_pool(["203.0.113.8/30", "203.0.113.20-203.0.113.23"])
     every = ["203.0.113.{0}".format(n) for n in (8, 9, 10, 11, 20, 21, 22, 23)]
     held = [Reservation(every[n], every[n], tags=("t{0}".format(n),)) for n in taken]
     free = [address for n, address in enumerate(every) if n not in taken]
     if not free:
-        assert word_of(static_pool.reserve, pool, held, ["new"]) == "quota"
+        assert word_of(pools.reserve, pool, held, ["new"]) == "quota"
         return
-    made, new = static_pool.reserve(pool, held, ["new"])
+    made, new = pools.reserve(pool, held, ["new"])
     assert new and made.address == free[0] and made.address in pool
-    assert static_pool.reserve(pool, held + [made], ["new"]) == (made, False)
+    assert pools.reserve(pool, held + [made], ["new"]) == (made, False)
 
 
 def test_pools_that_overlap_are_refused():
-    assert word_of(static_pool.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
-    assert word_of(static_pool.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
-    assert static_pool.reserve(static_pool.parse_pool(["2001:db8::/126"]), [], ["t"], 6)[0].network == "2001:db8::/128"
+    assert word_of(pools.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
+    assert word_of(pools.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
+    assert pools.reserve(pools.parse_pool(["2001:db8::/126"]), [], ["t"], 6)[0].network == "2001:db8::/128"
 
 
 def test_settings_come_back_from_their_own_text():
