@@ -42,14 +42,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import resolve_endpoint as resolve
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import flat_node
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
 def resolve_endpoint(node: t.Any, port: int = 0) -> t.Any:
     """See DOCUMENTATION."""
     try:
-        found = resolve(flat_node(node), int(port))
+        found = resolve(parse_node(node), int(port))
         return {"endpoint": found.text, "source": found.source}
     except ValueRefused as err:
         # the message begins with the reason word

@@ -46,7 +46,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.nodes import validate_node as validate
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import flat_node
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
@@ -55,12 +55,12 @@ def validate_node(node: t.Any, entry: t.Any, endpoint_policy: str = "require") -
     if not isinstance(entry, dict):
         raise AnsibleFilterError("validate_node: the entry is no dictionary")
     try:
-        flat = flat_node(node)
-        validate(flat, entry, endpoint_policy)
+        parsed = parse_node(node)
+        validate(parsed, entry, endpoint_policy)
     except ValueRefused as err:
         # the message begins with the reason word
         raise AnsibleFilterError(str(err)) from err
-    return flat["name"]
+    return parsed.name
 
 
 class FilterModule:

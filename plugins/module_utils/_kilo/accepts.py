@@ -16,7 +16,7 @@ from .._values.addresses import special_kind
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
 from .endpoints import ANY, doubtful, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
-from .values import KEY, Entry, Node, annotation, canonical_cidr, cidr_or_none, ip_or_none
+from .values import KEY, Entry, Node, canonical_cidr, cidr_or_none, ip_or_none
 
 MALFORMED, UNRESOLVED = "key_malformed", "endpoint_unresolved"
 #: Reasons of check_node: what stands is right, and only what would be written now is not.
@@ -65,10 +65,10 @@ def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: 
 
     ``keys``, ``endpoints``: which of both to check. ``resolved`` {DNS name: addresses} of those that were looked up.
     """
-    label = 'node "{0}"'.format(node.get("name"))
+    label = 'node "{0}"'.format(node.name)
     if keys:
         try:
-            parse_key(annotation(node, KEY))
+            parse_key(node.annotation(KEY))
         except ValueRefused as error:
             raise ValueRefused(MALFORMED, "{0}: {1}; Kilo takes no Peer with it".format(label, error.message)) from None
     if not endpoints:
@@ -108,8 +108,7 @@ def plain_ranges(entry: Entry) -> Entry:
 
 def plain_pods(node: Node) -> Node:
     """The node with its pod ranges as they are printed."""
-    pods = node.get("podCIDRs")
-    return dict(node, podCIDRs=[canonical_cidr(text) for text in pods]) if isinstance(pods, (list, tuple)) else node
+    return node._replace(pod_cidrs=tuple(canonical_cidr(text) for text in node.pod_cidrs))
 
 
 def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[str]:

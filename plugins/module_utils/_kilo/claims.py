@@ -24,19 +24,7 @@ from .._values.refused import ValueRefused, quoted
 from .endpoints import doubtful, parse_endpoint, resolve_endpoint
 from .nodes import is_typed, networks_of
 from .peers import ALWAYS, DECLARED, NEVER, all_cidrs, endpoint_addresses
-from .values import (
-    KEY,
-    WIREGUARD_IP,
-    Entry,
-    Node,
-    addresses,
-    annotation,
-    cidr_contains,
-    cidr_or_none,
-    host_route,
-    parse_cidr,
-    pod_cidrs,
-)
+from .values import KEY, WIREGUARD_IP, Entry, Node, cidr_contains, cidr_or_none, host_route, parse_cidr
 
 
 class Source(t.NamedTuple):
@@ -100,16 +88,16 @@ def check_kilo(
     malformed: t.Dict[str, str] = {}
     for source in sorted(sources, key=_cluster):
         for node in source.nodes:
-            name = str(node["name"])
+            name = node.name
             label = label_of(source.cluster, name)
             try:
-                key = _key(annotation(node, KEY), label, malformed, checked.warnings)
+                key = _key(node.annotation(KEY), label, malformed, checked.warnings)
                 endpoints[label] = _endpoint(node, source, label, checked, resolved or {})
             except ValueRefused as error:
                 checked.refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
                 continue
-            pods = [parse_cidr(text) for text in pod_cidrs(node) if cidr_or_none(text)]
-            routes = [str(pod.network) for pod in pods] + [parse_cidr(annotation(node, WIREGUARD_IP)).host_route]
+            pods = [parse_cidr(text) for text in node.pod_cidrs if cidr_or_none(text)]
+            routes = [str(pod.network) for pod in pods] + [parse_cidr(node.annotation(WIREGUARD_IP)).host_route]
             claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
         claims.extend(_kept_claims(source))
     grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
@@ -149,11 +137,11 @@ def _declared(source: Source) -> t.List[Network]:
 def _overlay_of(source: Source) -> t.Iterator[Network]:
     """The ranges in which no node has an address. A flat entry has no roles: one that holds a node's address but no
     node's pod range or WireGuard address is a range of hosts."""
-    hosts = [address for node in source.nodes for dummy, address in addresses(node, "InternalIP")]
+    hosts = [address for node in source.nodes for address in node.internal_ips]
     inside: t.List[t.Union[Network, Address]] = []
     for node in source.nodes:
-        inside.extend(cidr.network for cidr in map(cidr_or_none, pod_cidrs(node)[:1]) if cidr is not None)
-        inside.append(parse_cidr(annotation(node, WIREGUARD_IP)).host)
+        inside.extend(cidr.network for cidr in map(cidr_or_none, node.pod_cidrs[:1]) if cidr is not None)
+        inside.append(parse_cidr(node.annotation(WIREGUARD_IP)).host)
     for entry in source.entries:
         if is_typed(entry):
             texts = list(entry.get("podCIDRs") or ()) + [entry.get("wireguardCIDR"), entry.get("serviceCIDR")]
@@ -198,7 +186,7 @@ def _endpoint(
     endpoint = parse_endpoint(resolved.text)
     found = endpoint_addresses(endpoint, names)
     for address in found:
-        problem = checked.routed(source.cluster, str(node["name"]), address)
+        problem = checked.routed(source.cluster, node.name, address)
         if problem is not None:
             raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
     doubt = doubtful(endpoint)
@@ -262,11 +250,11 @@ def _internal_routes(
     for source in sources if announce != NEVER else ():
         granted = PrefixSet.of(_declared(source))
         for node in source.nodes:
-            name = str(node["name"])
+            name = node.name
             if (source.cluster, name) in checked.refused:
                 continue
             live = frozenset((source.live.get(name) or {}).get("allowedIPs") or ())
-            for dummy, address in addresses(node, "InternalIP"):
+            for address in node.internal_ips:
                 route = host_route(address)
                 if announce == DECLARED and address not in granted:
                     continue

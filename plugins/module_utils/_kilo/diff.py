@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .peers import Peer
 from .values import MESH_LABEL, SOURCE_LABEL
-
-Peer = t.Mapping[str, t.Any]
-
-#: Seconds until the next run makes sense, by how this one ended (kilo 15).
-DELAYS = {"done": 0, "bootstrap": 30, "synced": 300}
 
 
 class PeerDiff(t.NamedTuple):
@@ -21,11 +17,6 @@ class PeerDiff(t.NamedTuple):
     update: t.Dict[str, t.Dict[str, t.Any]]
     delete: t.List[str]
     held: t.Dict[str, str]
-
-
-def next_delay(state: str, error: bool = False) -> int:
-    """Seconds after which to run again, 0 for no timer; errors are left to whoever repeats runs."""
-    return 0 if error else DELAYS.get(state, 0)
 
 
 def same_spec(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> bool:
@@ -56,12 +47,6 @@ def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) 
     return sorted(name for name in set(one) | set(other) if one.get(name) != other.get(name))
 
 
-def labels_of(peer: Peer) -> t.Mapping[str, t.Any]:
-    """A Peer's labels."""
-    labels = peer.get("labels")
-    return labels if isinstance(labels, dict) else {}
-
-
 class Existing:
     """The Peers of one target, found by mesh and source and by key. Read it once, ask it for every source."""
 
@@ -70,16 +55,9 @@ class Existing:
         self._keys: t.Dict[t.Any, t.List[Peer]] = {}
         own, keys = self._own, self._keys
         for peer in sorted(peers, key=_name):
-            labels = labels_of(peer)
-            group = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
-            if group not in own:
-                own[group] = {}
-            own[group][str(peer["name"])] = peer
-            key = peer["spec"].get("publicKey")
-            if key in keys:
-                keys[key].append(peer)
-            else:
-                keys[key] = [peer]
+            group = peer.labels.get(MESH_LABEL), peer.labels.get(SOURCE_LABEL)
+            own.setdefault(group, {})[peer.name] = peer
+            keys.setdefault(peer.spec.get("publicKey"), []).append(peer)
 
     def own(self, mesh: str, source: str) -> t.Mapping[str, Peer]:
         """The Peers that carry both labels, by name."""
@@ -91,41 +69,40 @@ class Existing:
 
     def holder(self, key: t.Any, going: t.Container[str] = ()) -> t.Optional[Peer]:
         """The Peer that has a key, the first by name; those in ``going`` do not count."""
-        return next((peer for peer in self._keys.get(key, ()) if peer["name"] not in going), None)
+        return next((peer for peer in self._keys.get(key, ()) if peer.name not in going), None)
 
 
 def diff_peers(
     mesh: str,
     source: str,
-    existing: t.Union[Existing, t.Iterable[Peer]],
+    existing: Existing,
     desired: t.Sequence[Peer],
     leaving: t.AbstractSet[str] = frozenset(),
 ) -> PeerDiff:
-    """What makes a target hold the desired Peers of (mesh, source). Peers are {name, labels, spec}; sorted by name.
+    """What makes a target hold the desired Peers of (mesh, source). Sorted by name.
 
     WireGuard has one entry for a key, so a Peer that is to be made while another name holds its key is not made but noted
     in ``held``. Peers of our own that are about to go (and those ``leaving`` anyway) hold nothing. Peers of other meshes
     and sources are never deleted or changed.
     """
-    index = existing if isinstance(existing, Existing) else Existing(existing)
-    own = index.own(mesh, source)
+    own = existing.own(mesh, source)
     diff = PeerDiff([], {}, [], {})
-    wanted = {str(peer["name"]): peer for peer in desired}
+    wanted = {peer.name: peer for peer in desired}
     diff.delete.extend(sorted(name for name in own if name not in wanted))
     going = leaving | set(diff.delete)
     for name in sorted(wanted):
         peer = wanted[name]
         if name in own:
-            if not same_spec(own[name]["spec"], peer["spec"]):
-                diff.update[name] = dict(peer["spec"])
+            if not same_spec(own[name].spec, peer.spec):
+                diff.update[name] = dict(peer.spec)
             continue
-        holder = index.holder(peer["spec"].get("publicKey"), going)
-        if holder is None or holder["name"] == name:
+        holder = existing.holder(peer.spec.get("publicKey"), going)
+        if holder is None or holder.name == name:
             diff.create.append(peer)
-            continue
-        diff.held[name] = str(holder["name"])
+        else:
+            diff.held[name] = holder.name
     return diff
 
 
 def _name(peer: Peer) -> str:
-    return str(peer["name"])
+    return peer.name

@@ -13,17 +13,7 @@ from .._values.ascii_text import is_digits, lower
 from .._values.json_text import parse_json
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
-from .values import (
-    CLUSTERMESH_ENDPOINT,
-    DEFAULT_PORT,
-    DISCOVERED_ENDPOINTS,
-    ENDPOINT,
-    FORCE_ENDPOINT,
-    Node,
-    addresses,
-    annotation,
-    ip_or_none,
-)
+from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, DISCOVERED_ENDPOINTS, ENDPOINT, FORCE_ENDPOINT, Node, ip_or_none
 
 INVALID, NONE = "NodeEndpointInvalid", "NodeNoEndpoint"
 SOURCES = ((CLUSTERMESH_ENDPOINT, "clustermesh-endpoint"), (FORCE_ENDPOINT, "force-endpoint"))
@@ -33,8 +23,6 @@ NO_KILO, PUBLIC, ANY = "never", "public", "any"
 #: Bytes and entries of one node's discovered-endpoints that are looked at (threat T21).
 MAX_DISCOVERED_TEXT, MAX_DISCOVERED = 1 << 20, 20000
 
-#: The key of a flattened node under which its Kilo endpoint stands.
-REACHED_AT = "reached_at"
 _PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")))
 
 _DIGITS = re.compile(r"[0-9]+\Z", re.ASCII)
@@ -104,20 +92,17 @@ def resolve_endpoint(node: Node, port: object = 0) -> Resolved:
     what ``with_kilo_endpoint`` found.
     """
     for key, source in SOURCES:
-        text = annotation(node, key)
+        text = node.annotation(key)
         if text:
             split_host_port(text)
             return Resolved(text, source)
     number = port or DEFAULT_PORT
-    found = list(addresses(node, "ExternalIP"))
-    chosen = next((text for text, address in found if address.version == 4), found[0][0] if found else None)
-    if chosen is None and node.get(REACHED_AT):
-        return Resolved(node[REACHED_AT], KILO)
+    found = [one for one in node.addresses if one.kind == "ExternalIP"]
+    chosen = next((one.text for one in found if one.address.version == 4), found[0].text if found else None)
+    if chosen is None and node.reached_at:
+        return Resolved(node.reached_at, KILO)
     if chosen is None:
-        message = 'node "{0}" has neither {1} nor {2} nor an ExternalIP'.format(
-            node.get("name"), CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT
-        )
-        raise ValueRefused(NONE, message)
+        raise ValueRefused(NONE, 'node "{0}" has neither {1} nor {2} nor an ExternalIP'.format(node.name, CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT))
     return Resolved(join_host_port(chosen, number), EXTERNAL_IP)
 
 
@@ -126,18 +111,15 @@ def with_kilo_endpoint(node: Node, which: str) -> Node:
 
     ``which``: never; public: unless it is a private address, which other clusters may not reach; any.
     """
-    text = annotation(node, ENDPOINT)
-    found = dict(node)
-    found.pop(REACHED_AT, None)
+    text = node.annotation(ENDPOINT)
     if which == NO_KILO or not text:
-        return found
+        return node._replace(reached_at="")
     try:
         address = endpoint_address(parse_endpoint(text))
     except ValueRefused:
-        return found
-    if which == ANY or address is None or not any(address in network for network in _PRIVATE if network.version == address.version):
-        found[REACHED_AT] = text
-    return found
+        return node._replace(reached_at="")
+    private = address is not None and any(address in network for network in _PRIVATE if network.version == address.version)
+    return node._replace(reached_at="" if private and which != ANY else text)
 
 
 def join_host_port(host: str, port: object) -> str:
@@ -184,7 +166,7 @@ def collect_discovered(nodes: t.Iterable[Node]) -> t.Dict[str, str]:
     """
     found: t.Dict[str, str] = {}
     for node in nodes:
-        text = annotation(node, DISCOVERED_ENDPOINTS)
+        text = node.annotation(DISCOVERED_ENDPOINTS)
         if not text or len(text) > MAX_DISCOVERED_TEXT:
             continue
         try:

@@ -8,22 +8,8 @@ import typing as t
 
 from .._values.prefix_sets import RangeOwners
 from .nodes import ranges_of
-from .peers import NO_INTERNAL_IP
-from .values import (
-    FORCE_INTERNAL_IP,
-    GRANULARITY,
-    GROUP,
-    LOCATION,
-    WIREGUARD_IP,
-    Entry,
-    Node,
-    addresses,
-    annotation,
-    as_kilo_sends,
-    cidr_contains,
-    cidr_or_none,
-    pod_cidrs,
-)
+from .peers import without_internal_ip
+from .values import GRANULARITY, GROUP, LOCATION, WIREGUARD_IP, Entry, Node, as_kilo_sends, cidr_contains, cidr_or_none
 
 LEADER = GROUP + "/leader"
 #: Where a node has no annotation, Kilo takes its location from this label.
@@ -32,17 +18,14 @@ REGION_LABEL = "topology.kubernetes.io/region"
 
 def by_location(nodes: t.Iterable[Node]) -> bool:
     """True for a cluster whose Kilo says that it connects locations and not nodes."""
-    return any(annotation(node, GRANULARITY) == "location" for node in nodes)
+    return any(node.annotation(GRANULARITY) == "location" for node in nodes)
 
 
 def announced(node: Node, all_pod_cidrs: bool) -> Node:
     """The node with what its Peer announces: one or all of its pod ranges, and the internal address that Kilo sends from."""
     node = as_kilo_sends(node)
-    found = pod_cidrs(node)
-    if len(found) < 2:
-        return node
-    rest = [text for text in found[1:] if cidr_or_none(text) is not None] if all_pod_cidrs else []
-    return dict(node, podCIDRs=[found[0], *rest])
+    rest = [text for text in node.pod_cidrs[1:] if cidr_or_none(text) is not None] if all_pod_cidrs else []
+    return node._replace(pod_cidrs=(*node.pod_cidrs[:1], *rest))
 
 
 class Grouped(t.NamedTuple):
@@ -64,22 +47,22 @@ def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mappin
     ranges = ranges_of(entry)
     locations: t.Dict[str, t.List[Node]] = {}
     for node in nodes:
-        if next(addresses(node, "InternalIP"), None) is not None:  # without one, a node is a location of its own
+        if node.internal_ips:  # without one, a node is a location of its own
             locations.setdefault(_location(node), []).append(node)
     led: t.Dict[str, t.List[Node]] = {}
     led_by: t.Dict[str, str] = {}
     twice = _claimed_twice(nodes, live)
     for location in locations.values():
-        leaders = [node for node in location if annotation(node, WIREGUARD_IP)]
-        others = [node for node in location if not annotation(node, WIREGUARD_IP) and _may_be_announced(node, ranges.pods)]
-        others = [node for node in others if str(node["name"]) not in twice]
+        leaders = [node for node in location if node.annotation(WIREGUARD_IP)]
+        others = [node for node in location if not node.annotation(WIREGUARD_IP) and _may_be_announced(node, ranges.pods)]
+        others = [node for node in others if node.name not in twice]
         if leaders and others:
-            texts = {str(text) for node in others for text in pod_cidrs(node)}
-            leaders.sort(key=lambda node: (-_carried(node, texts, live), annotation(node, LEADER) == "", str(node["name"])))
-            led[str(leaders[0]["name"])] = others
-            led_by.update((str(node["name"]), str(leaders[0]["name"])) for node in others)
-    staying = [node for node in nodes if str(node["name"]) not in led_by and str(node["name"]) not in twice]
-    return Grouped([_leader(node, led.get(str(node["name"]), ())) for node in staying], led_by, twice)
+            texts = {str(text) for node in others for text in node.pod_cidrs}
+            leaders.sort(key=lambda node: (-_carried(node, texts, live), node.annotation(LEADER) == "", node.name))
+            led[leaders[0].name] = others
+            led_by.update((node.name, leaders[0].name) for node in others)
+    staying = [node for node in nodes if node.name not in led_by and node.name not in twice]
+    return Grouped([_leader(node, led.get(node.name, ())) for node in staying], led_by, twice)
 
 
 def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
@@ -87,11 +70,11 @@ def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, 
     carried = {str(route) for spec in live.values() for route in spec.get("allowedIPs") or ()}
     rows = []
     for node in nodes:
-        for text in pod_cidrs(node):
+        for text in node.pod_cidrs:
             cidr = cidr_or_none(text)
             if cidr is not None:
-                leads = bool(annotation(node, WIREGUARD_IP))
-                rows.append((not leads, str(text) not in carried, str(node["name"]), str(text), cidr.network))
+                leads = bool(node.annotation(WIREGUARD_IP))
+                rows.append((not leads, str(text) not in carried, node.name, str(text), cidr.network))
     spans: RangeOwners[str] = RangeOwners()
     found: t.Dict[str, str] = {}
     for follows, dummy, name, text, network in sorted(rows, key=_rank):
@@ -106,29 +89,26 @@ def _rank(row: t.Tuple[bool, bool, str, str, t.Any]) -> t.Tuple[bool, bool, str,
 
 
 def _location(node: Node) -> str:
-    labels = node.get("labels")
-    label = labels.get(REGION_LABEL) if isinstance(labels, dict) else None
-    return annotation(node, LOCATION) or (label if isinstance(label, str) else "")
+    return node.annotation(LOCATION) or node.labels.get(REGION_LABEL, "")
 
 
 def _may_be_announced(node: Node, ranges: t.Sequence[t.Any]) -> bool:
-    cidrs = [cidr_or_none(text) for text in pod_cidrs(node)]
+    cidrs = [cidr_or_none(text) for text in node.pod_cidrs]
     return bool(cidrs) and all(
         cidr is not None and any(cidr_contains(network, cidr.network) for network in ranges) for cidr in cidrs
     )
 
 
 def _carried(node: Node, texts: t.Set[str], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:
-    return len(texts.intersection(map(str, (live.get(str(node["name"])) or {}).get("allowedIPs") or ())))
+    return len(texts.intersection(map(str, (live.get(node.name) or {}).get("allowedIPs") or ())))
 
 
 def _leader(node: Node, members: t.Sequence[Node]) -> Node:
     if not members:
         return node
-    ranges, hosts = list(pod_cidrs(node)), list(node.get("addresses") or ())
+    ranges, hosts = list(node.pod_cidrs), list(node.addresses)
     for member in members:
-        ranges.extend(text for text in pod_cidrs(member) if text not in ranges)
-        notes = member.get("annotations")
-        if not isinstance(notes, dict) or notes.get(FORCE_INTERNAL_IP, "none") not in NO_INTERNAL_IP:
-            hosts.extend({"type": "InternalIP", "address": str(address)} for dummy, address in addresses(member, "InternalIP"))
-    return dict(node, podCIDRs=ranges, addresses=hosts)
+        ranges.extend(text for text in member.pod_cidrs if text not in ranges)
+        if not without_internal_ip(member):
+            hosts.extend(one for one in member.addresses if one.kind == "InternalIP")
+    return node._replace(pod_cidrs=tuple(ranges), addresses=tuple(hosts))

@@ -9,7 +9,7 @@ import typing as t
 from .._values.addresses import Network
 from .._values.refused import ValueRefused, quoted
 from .endpoints import INVALID, resolve_endpoint
-from .values import KEY, WIREGUARD_IP, Cidr, Entry, Node, annotation, cidr_contains, cidr_or_none, host_route, parse_cidr, pod_cidrs as pod_cidrs_of
+from .values import KEY, WIREGUARD_IP, Cidr, Entry, Node, cidr_contains, cidr_or_none, host_route, parse_cidr
 
 DUPLICATE = "WGIPDuplicate"
 #: Reasons that pass by themselves; every other, also an unknown one, stays until somebody acts.
@@ -52,15 +52,15 @@ def ranges_of(entry: Entry) -> Ranges:
 
 def wireguard_address(node: Node, ranges: Ranges) -> Cidr:
     """The node's WireGuard address. Raises NodeNoWireguardIP, WGIPInvalid or WGIPOutOfRange, in this order."""
-    text = annotation(node, WIREGUARD_IP)
+    text = node.annotation(WIREGUARD_IP)
     if not text:
-        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(node.get("name"), WIREGUARD_IP))
+        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(node.name, WIREGUARD_IP))
     cidr = cidr_or_none(text)
     if cidr is None:
-        message = 'node "{0}" has an invalid {1}: {2}'.format(node.get("name"), WIREGUARD_IP, quoted(text))
+        message = 'node "{0}" has an invalid {1}: {2}'.format(node.name, WIREGUARD_IP, quoted(text))
         raise ValueRefused("WGIPInvalid", message)
     if not any(cidr_contains(network, cidr.host) for network in ranges.wireguard):
-        message = 'node "{0}" has the WireGuard IP {1} outside {2}'.format(node.get("name"), quoted(text), ranges.shown)
+        message = 'node "{0}" has the WireGuard IP {1} outside {2}'.format(node.name, quoted(text), ranges.shown)
         raise ValueRefused("WGIPOutOfRange", message)
     return cidr
 
@@ -68,7 +68,7 @@ def wireguard_address(node: Node, ranges: Ranges) -> Cidr:
 def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Optional[Ranges] = None) -> None:
     """Raise ValueRefused with the first reason why a node gets no Peer; duplicates are found before (find_duplicates)."""
     ranges = ranges or ranges_of(entry)
-    name, cidrs = node.get("name"), pod_cidrs_of(node)
+    name, cidrs = node.name, node.pod_cidrs
     if not cidrs:
         raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
     try:
@@ -81,7 +81,7 @@ def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Opt
         message = 'node "{0}" has the PodCIDR {1} outside the declared {2}'.format(name, quoted(cidrs[0]), shown or "nothing")
         raise ValueRefused("NodePodCIDROutOfRange", message)
     wireguard_address(node, ranges)
-    if not annotation(node, KEY):
+    if not node.annotation(KEY):
         raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
     try:
         resolve_endpoint(node, entry.get("wireguardPort"))
@@ -101,13 +101,13 @@ def find_duplicates(nodes: t.Iterable[Node], holders: t.Optional[t.Mapping[str, 
     """
     nodes = list(nodes)
     owners: t.Dict[str, object] = {}
-    claims = {node.get("name"): _claimed(node) for node in nodes}
+    claims = {node.name: _claimed(node) for node in nodes}
     for address, name in (holders or {}).items():
         if name in claims and claims[name] in ("", address):
             owners[address] = name
     found: t.Dict[str, str] = {}
     for node in nodes:
-        label, claim = str(node.get("name")), _claimed(node)
+        label, claim = node.name, _claimed(node)
         if claim and owners.setdefault(claim, label) != label:
             found[label] = DUPLICATE
     return found
@@ -118,7 +118,7 @@ def _claimed(node: Node) -> str:
 
     So a bare address, which is invalid, is still in the way of its proper form.
     """
-    text = annotation(node, WIREGUARD_IP)
+    text = node.annotation(WIREGUARD_IP)
     cidr = cidr_or_none(text)
     return text if cidr is None else str(cidr.host)
 
@@ -153,7 +153,7 @@ def filter_nodes(
     ranges = ranges_of(entry)
     result = Filtered([], {}, {})
     for node in nodes:
-        name = str(node.get("name"))
+        name = node.name
         if name in duplicates:
             result.skipped[name] = DUPLICATE
             result.messages[name] = "node {0} has duplicate WireGuard IP".format(name)
@@ -176,7 +176,7 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
     """
     by_route: t.Dict[str, t.List[str]] = {}
     for node in filtered.valid:
-        by_route.setdefault(wireguard_route(node) or "", []).append(str(node["name"]))
+        by_route.setdefault(wireguard_route(node) or "", []).append(node.name)
     waiting: t.Dict[str, str] = {}
     todo = list(kept)
     while todo:
@@ -190,7 +190,7 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
                         todo.append(name)
     if not waiting:
         return filtered
-    result = Filtered([node for node in filtered.valid if str(node["name"]) not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    result = Filtered([node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages))
     text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what stands stays until both agree"
     for name, holder in waiting.items():
         result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, holder)
@@ -199,5 +199,5 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
 
 def wireguard_route(node: Node) -> t.Optional[str]:
     """Host route of a node's WireGuard address, None when it has no valid one."""
-    cidr = cidr_or_none(annotation(node, WIREGUARD_IP))
+    cidr = cidr_or_none(node.annotation(WIREGUARD_IP))
     return None if cidr is None else host_route(cidr.host)

@@ -8,9 +8,9 @@ import typing as t
 
 from .._plan.objects import owners
 from .nodes import ROAM
-from .peers import NO_INTERNAL_IP, endpoint_addresses, peer_endpoint
+from .peers import endpoint_addresses, peer_endpoint, without_internal_ip
 from .sources import Gathered, Settings, SourcePlan, Sources
-from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, annotation, cidr_or_none
+from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, cidr_or_none
 
 KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
 #: {cluster: {node: {key: value}}}
@@ -25,19 +25,19 @@ def wanted_notes(sources: Sources, gathered: Gathered, settings: Settings, warni
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
     for cluster, number in seconds.items():
         if number:
-            nodes = {str(node["name"]): node for node in gathered.nodes[cluster]}
+            nodes = {node.name: node for node in gathered.nodes[cluster]}
             if settings.node_keepalive:
                 for name in nodes:
                     _note(wanted, cluster, name, PERSISTENT_KEEPALIVE, str(number))
             else:
-                silent = sorted(name for name, node in nodes.items() if annotation(node, PERSISTENT_KEEPALIVE) in ("", "0"))
+                silent = sorted(name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0"))
                 _say(warnings, _KEEPALIVE, cluster, silent, number)
     blind: t.Dict[str, t.Set[str]] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=_first):
         for name, node in source.nodes.items():
-            off = isinstance(node.get("annotations"), dict) and node["annotations"].get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP
+            off = without_internal_ip(node)
             if settings.force_internal_ip and off:
-                _note(wanted, cluster, name, FORCE_INTERNAL_IP, node["annotations"][FORCE_INTERNAL_IP])
+                _note(wanted, cluster, name, FORCE_INTERNAL_IP, node.annotation(FORCE_INTERNAL_IP))
             elif not off and _sends_from_its_endpoint(node, source):
                 if settings.force_internal_ip:
                     _note(wanted, cluster, name, FORCE_INTERNAL_IP, "-")
@@ -81,7 +81,7 @@ def _keepalive(source: SourcePlan) -> int:
 
 
 def _sends_from_its_endpoint(node: Node, source: SourcePlan) -> bool:
-    cidr = cidr_or_none(annotation(node, INTERNAL_IP))
+    cidr = cidr_or_none(node.annotation(INTERNAL_IP))
     if cidr is None:
         return False  # Kilo then sends from the WireGuard address
     endpoint = peer_endpoint(node, source.entry, source.knobs.policy)[0]

@@ -22,20 +22,17 @@ from .values import (
     Cidr,
     Entry,
     Node,
-    addresses,
-    annotation,
     cidr_contains,
     cidr_or_none,
     host_route,
     ip_or_none,
     parse_cidr,
-    pod_cidrs,
-)
+)  # fmt: skip
 
 MAX_NAME, CUT_NAME, HASH_DIGITS = 253, 236, 16
 ALWAYS, DECLARED, NEVER = "always", "declared", "never"
 #: Values of force-internal-ip by which Kilo's users say that a node's internal address is not for the mesh.
-NO_INTERNAL_IP = ("", "-")
+_NO_INTERNAL_IP = ("", "-")
 
 _NAME_CHARACTERS = frozenset(string.ascii_lowercase + string.digits + ".-")
 
@@ -54,6 +51,19 @@ class Knobs(t.NamedTuple):
     roaming_keepalive: int = 25
     all_pod_cidrs: bool = False
     resolved: t.Mapping[str, t.Sequence[str]] = {}
+
+
+class Peer(t.NamedTuple):
+    """A Peer: its name, the labels that say of which mesh and source it is, and its spec as Kilo has it."""
+
+    name: str
+    labels: t.Mapping[str, str]
+    spec: t.Mapping[str, t.Any]
+
+    def manifest(self) -> t.Dict[str, t.Any]:
+        """As it is applied."""
+        metadata = {"name": self.name, "labels": dict(self.labels)}
+        return {"apiVersion": API_VERSION, "kind": "Peer", "metadata": metadata, "spec": self.spec}
 
 
 #: The knobs with which a Peer is what the original builds.
@@ -108,9 +118,9 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
     rest: t.List[t.Tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
     covered: t.Set[int] = set()
     for node in valid:
-        stands_for: t.List[t.Any] = [address for dummy, address in addresses(node, "InternalIP")]
-        wireguard = cidr_or_none(annotation(node, WIREGUARD_IP))
-        pods = cidr_or_none(next(iter(pod_cidrs(node)), None))
+        stands_for: t.List[t.Any] = list(node.internal_ips)
+        wireguard = cidr_or_none(node.annotation(WIREGUARD_IP))
+        pods = cidr_or_none(next(iter(node.pod_cidrs), None))
         if wireguard is not None:
             stands_for.append(wireguard.host)
         if pods is not None:
@@ -128,7 +138,7 @@ def choose_anchor(valid: t.Sequence[Node], live: t.Optional[str] = None, ready: 
 
     ``live`` is the node whose Peer has them already; ``ready`` holds the names of Ready nodes.
     """
-    names = [str(node["name"]) for node in valid]
+    names = [node.name for node in valid]
     if live in names:
         return live
     if not valid:
@@ -153,35 +163,32 @@ def build_peer(
     keepalive: int = 0,
     knobs: Knobs = ORIGINAL,
     left_out: t.Container[str] = (),
-) -> t.Dict[str, t.Any]:
-    """The Peer of one node: ``{name, labels, spec}``. Raises ValueRefused with the reason of kilo 8.1.
+) -> Peer:
+    """The Peer of one node. Raises ValueRefused with the reason of kilo 8.1.
 
     ``left_out`` holds routes that the claims stage refused this node.
     """
-    name = node.get("name")
-    key, text = annotation(node, KEY), annotation(node, WIREGUARD_IP)
+    name = node.name
+    key, text = node.annotation(KEY), node.annotation(WIREGUARD_IP)
     if not key:
         raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
     if not text:
         raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(name, WIREGUARD_IP))
     wireguard = parse_cidr(text, "WGIPInvalid")
-    pods = pod_cidrs(node)
+    pods = node.pod_cidrs
     if not pods:
         raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
     endpoint = peer_endpoint(node, entry, knobs.policy)[0]
     spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, knobs, left_out)}
-    return {
-        "name": peer_name(mesh, str(entry.get("name", "")), str(name)),
-        "labels": peer_labels(mesh, str(entry.get("name", ""))),
-        "spec": with_endpoint(spec, endpoint, keepalive, entry, knobs),
-    }
+    cluster = str(entry.get("name", ""))
+    return Peer(peer_name(mesh, cluster, name), peer_labels(mesh, cluster), with_endpoint(spec, endpoint, keepalive, entry, knobs))
 
 
 def peer_routes(
     node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], knobs: Knobs, left_out: t.Container[str] = ()
 ) -> t.List[str]:
     """Every range of a node's Peer, whatever its endpoint is. The node has a pod range; ``wireguard`` is its address."""
-    pods = pod_cidrs(node)
+    pods = node.pod_cidrs
     routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
     routes.append(wireguard.host_route)
     routes.extend(internal_routes(node, entry, knobs))
@@ -240,18 +247,21 @@ def endpoint_addresses(endpoint: t.Optional[PeerEndpoint], resolved: t.Mapping[s
     return [address for address in map(ip_or_none, texts) if address is not None]
 
 
+def without_internal_ip(node: Node) -> bool:
+    """True for a node whose internal address is not for the mesh."""
+    return node.annotations.get(FORCE_INTERNAL_IP, "none") in _NO_INTERNAL_IP
+
+
 def internal_routes(node: Node, entry: Entry, knobs: Knobs) -> t.List[str]:
     """Host routes of the node's internal addresses: what its host-network pods and daemons send from."""
     if knobs.internal_ip_routes == NEVER:
         return []
-    annotations = node.get("annotations")
-    if not knobs.own_endpoint_routes and isinstance(annotations, dict):
-        if annotations.get(FORCE_INTERNAL_IP, "none") in NO_INTERNAL_IP:
-            return []
+    if not knobs.own_endpoint_routes and without_internal_ip(node):
+        return []
     declared = [cidr.network for cidr in map(cidr_or_none, all_cidrs(entry)) if cidr is not None]
     return [
         host_route(address)
-        for dummy, address in addresses(node, "InternalIP")
+        for address in node.internal_ips
         if knobs.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared)
     ]
 
@@ -265,27 +275,17 @@ def desired_peers(
     anchor: t.Optional[str] = None,
     left_out: t.Optional[t.Mapping[str, t.Container[str]]] = None,
     extras: t.Optional[t.Sequence[str]] = None,
-) -> t.List[t.Dict[str, t.Any]]:
+) -> t.List[Peer]:
     """The Peers of one source in the order of its nodes. ``anchor`` names the node with the cluster-wide ranges.
 
     ``extras`` are these ranges, where they are not simply those of anchor_cidrs.
     """
     if anchor is None and valid:
-        anchor = str(valid[0]["name"])
+        anchor = valid[0].name
     extras = anchor_cidrs(entry, valid) if extras is None else extras
     peers = []
     for node in valid:
-        name = str(node["name"])
+        name = node.name
         extra = extras if name == anchor else ()
         peers.append(build_peer(mesh, entry, node, extra, keepalive, knobs, (left_out or {}).get(name, ())))
     return peers
-
-
-def manifest(peer: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """A Peer as it is applied."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Peer",
-        "metadata": {"name": peer["name"], "labels": dict(peer["labels"])},
-        "spec": peer["spec"],
-    }

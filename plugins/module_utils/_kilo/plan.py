@@ -10,16 +10,17 @@ from .._mesh.fabric.claims import label_of
 from .._plan.budget import check_budget, why_refused
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others
+from .._values.addresses import Address
 from .accepts import endpoint_name, refused_by_kilo
 from .diff import changed_fields, diff_peers, same_spec
 from .endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .meshes import mesh_id
 from .nodes import DUPLICATE
 from .notes import Notes, wanted_notes
-from .peers import manifest, peer_endpoint, with_endpoint, without
+from .peers import Peer, peer_endpoint, with_endpoint, without
 from .sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .status import Outcome
-from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT, annotation
+from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
 
 RELEASE = "release"
 KIND = "Peer"
@@ -79,24 +80,24 @@ class _Run:
         self.kept: t.List[Kept] = []
         self.adoptable: t.Dict[str, int] = {}
 
-    def create(self, target: Target, peer: t.Mapping[str, t.Any], reason: str) -> None:
-        ident = "{0}/{1}".format(target.name, peer["name"])
-        change = Change(CREATE, KIND, ident, None, dict(peer["spec"], labels=peer["labels"], reason=reason))
+    def create(self, target: Target, peer: Peer, reason: str) -> None:
+        ident = "{0}/{1}".format(target.name, peer.name)
+        change = Change(CREATE, KIND, ident, None, dict(peer.spec, labels=peer.labels, reason=reason))
         self.writes[target.name].append(
-            PeerWrite(change, CREATE, peer["name"], reason, manifest(peer), None, None, self.settings.adopt)
+            PeerWrite(change, CREATE, peer.name, reason, peer.manifest(), None, None, self.settings.adopt)
         )
 
-    def update(self, target: Target, peer: t.Mapping[str, t.Any], reason: str) -> None:
+    def update(self, target: Target, peer: Peer, reason: str) -> None:
         """A Peer of ours, or one to take over. Another's key for the tunnel (presharedKey) is never touched."""
-        name = peer["name"]
+        name = peer.name
         obj = target.objects[name]
         metadata, before = obj["metadata"], dict(peer_spec(obj))
-        shown = dict(peer["spec"])
+        shown = dict(peer.spec)
         if "presharedKey" in before:
             before["presharedKey"] = shown["presharedKey"] = "(not shown)"
         change = Change(UPDATE, KIND, "{0}/{1}".format(target.name, name), before, shown)
         self.writes[target.name].append(
-            PeerWrite(change, UPDATE, name, reason, manifest(peer), metadata.get("uid"), metadata.get("resourceVersion"), True)
+            PeerWrite(change, UPDATE, name, reason, peer.manifest(), metadata.get("uid"), metadata.get("resourceVersion"), True)
         )
 
     def remove(self, target: Target, name: str, reason: str, action: str = DELETE, early: bool = False) -> None:
@@ -164,7 +165,7 @@ def _key(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
 def _lonely(source: SourcePlan, gathered: Gathered) -> str:
     cluster = source.entry["name"]
     names = sorted(name for name, reason in source.reasons.items() if reason == NONE)
-    found = {str(node["name"]): annotation(node, ENDPOINT) for node in gathered.nodes[cluster]}
+    found = {node.name: node.annotation(ENDPOINT) for node in gathered.nodes[cluster]}
     private = [found[name] for name in names if found.get(name)]
     text = (
         "none of the {0} nodes of cluster {1} gets a Peer, since other clusters could not reach one: no node has an endpoint. Write it with "
@@ -178,7 +179,7 @@ def _lonely(source: SourcePlan, gathered: Gathered) -> str:
 def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Container[t.Any]) -> None:
     mine = [mesh for mesh in sources.meshes if any(entry["name"] == target.name for entry in mesh["clusters"])]
     observed = collect_discovered(run.gathered.nodes.get(target.name, ()))
-    desired: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+    desired: t.Dict[t.Tuple[str, str], t.List[Peer]] = {}
     for mesh in mine:
         for entry in mesh["clusters"]:
             source = sources.plans.get((mesh["name"], entry["name"]))
@@ -191,9 +192,8 @@ def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Contain
         for name, source_name in target.existing.groups():
             if name == mesh["name"] and (target.name not in entries or source_name not in entries or source_name == target.name):
                 _purge_group(run, target, name, source_name, "its cluster is not in the mesh any more")
-    ghosts = [group for group in target.existing.groups() if group[0] and group[0] not in defined]
-    for name, source_name in ghosts:
-        if run.settings.purge_meshes:
+    for name, source_name in target.existing.groups() if run.settings.purge_meshes else ():
+        if name and name not in defined:
             _purge_group(run, target, name, source_name, "its mesh is gone")
     leaving = frozenset(write.name for write in run.writes[target.name])
     for key, peers in desired.items():
@@ -217,79 +217,79 @@ def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: st
     run.purge(target, str(source), doomed, len(doomed), 0)
 
 
-def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], sources: Sources) -> t.List[t.Dict[str, t.Any]]:
+def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], sources: Sources) -> t.List[Peer]:
     """The source's Peers as this target gets them: with what its own nodes learnt about where they are (kilo 11)."""
     peers = list(source.peers.values())
-    held: t.List[t.Any] = []
+    held: t.List[Address] = []
     if not observed or run.settings.learnt_endpoints == "never":
         return peers
     for index, (name, peer) in enumerate(source.peers.items()):
-        learnt = observed.get(peer["spec"]["publicKey"])
+        learnt = observed.get(peer.spec["publicKey"])
         if learnt is None:
             continue
         resolved = peer_endpoint(source.nodes[name], source.entry, source.knobs.policy)[1]
         annotated = resolved is not None and resolved.source in [item[1] for item in SOURCES]
         if annotated and run.settings.learnt_endpoints != "before_annotations":
             continue  # decision 9: what somebody wrote beats what a node saw
-        configured = peer["spec"].get("endpoint")
+        configured = peer.spec.get("endpoint")
         endpoint = enrich_endpoint(configured, learnt)
         address = endpoint_address(endpoint)
         if endpoint is configured or address is None or sources.checked.routed(source.entry["name"], name, address) is not None:
             continue
         held.append(address)
-        spec = with_endpoint(dict(peer["spec"], allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.knobs)
-        if resolved is None and "persistentKeepalive" in peer["spec"]:
-            spec["persistentKeepalive"] = peer["spec"]["persistentKeepalive"]  # it still roams
-        peers[index] = dict(peer, spec=spec)
+        spec = with_endpoint(dict(peer.spec, allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.knobs)
+        if resolved is None and "persistentKeepalive" in peer.spec:
+            spec["persistentKeepalive"] = peer.spec["persistentKeepalive"]  # it still roams
+        peers[index] = peer._replace(spec=spec)
     if held and source.extras and not source.knobs.own_endpoint_routes:
         # what one node carries for its whole cluster makes way for the endpoint of each of its nodes
         names = list(source.peers)
         if source.anchor in names:
             index = names.index(source.anchor)
-            routes = without(peers[index]["spec"]["allowedIPs"], held)
-            peers[index] = dict(peers[index], spec=dict(peers[index]["spec"], allowedIPs=routes))
+            routes = without(peers[index].spec["allowedIPs"], held)
+            peers[index] = peers[index]._replace(spec=dict(peers[index].spec, allowedIPs=routes))
     return peers
 
 
 def _one_owner(
-    target: Target, desired: t.Mapping[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]]
-) -> t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]]:
+    target: Target, desired: t.Mapping[t.Tuple[str, str], t.List[Peer]]
+) -> t.Dict[t.Tuple[str, str], t.List[Peer]]:
     """One Peer for a key that several meshes want, with the ranges of all of them (gap G13).
 
     The Peer that exists keeps the key, else the first by name has it.
     """
-    by_key: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    by_key: t.Dict[str, t.List[Peer]] = {}
     for peers in desired.values():
         for peer in peers:
-            by_key.setdefault(peer["spec"]["publicKey"], []).append(peer)
-    winners: t.Dict[str, t.Dict[str, t.Any]] = {}
+            by_key.setdefault(peer.spec["publicKey"], []).append(peer)
+    winners: t.Dict[str, Peer] = {}
     for key, peers in by_key.items():
         if len(peers) > 1:
-            ranked = sorted(peers, key=lambda peer: (peer["name"] not in target.objects, peer["name"]))
-            union = dict.fromkeys(route for peer in ranked for route in peer["spec"]["allowedIPs"])
-            winners[key] = dict(ranked[0], spec=dict(ranked[0]["spec"], allowedIPs=list(union)))
-    found: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+            ranked = sorted(peers, key=lambda peer: (peer.name not in target.objects, peer.name))
+            union = dict.fromkeys(route for peer in ranked for route in peer.spec["allowedIPs"])
+            winners[key] = ranked[0]._replace(spec=dict(ranked[0].spec, allowedIPs=list(union)))
+    found: t.Dict[t.Tuple[str, str], t.List[Peer]] = {}
     for group, peers in desired.items():
         found[group] = []
         for peer in peers:
-            winner = winners.get(peer["spec"]["publicKey"])
-            if winner is None or winner["name"] == peer["name"]:
+            winner = winners.get(peer.spec["publicKey"])
+            if winner is None or winner.name == peer.name:
                 found[group].append(winner or peer)
     return found
 
 
 def _plan_source(
-    run: _Run, target: Target, source: SourcePlan, peers: t.Sequence[t.Mapping[str, t.Any]], leaving: t.AbstractSet[str]
+    run: _Run, target: Target, source: SourcePlan, peers: t.Sequence[Peer], leaving: t.AbstractSet[str]
 ) -> None:
     mesh, cluster = source.mesh["name"], source.entry["name"]
     own = target.existing.own(mesh, cluster)
     diff = diff_peers(mesh, cluster, target.existing, peers, leaving=leaving)
-    created = {peer["name"] for peer in diff.create}
+    created = {peer.name for peer in diff.create}
     strict = run.settings.strict_keys and run.settings.strict_endpoints
     for peer in peers:
-        name = peer["name"]
+        name = peer.name
         label = "Peer {0}/{1}".format(target.name, name)
-        problem = refused_by_kilo(peer["spec"]) if strict else None
+        problem = refused_by_kilo(peer.spec) if strict else None
         if problem is not None:
             run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what stands stays")
             continue
@@ -306,11 +306,11 @@ def _plan_source(
     _plan_deletes(run, target, source, own, diff.delete, len(peers))
 
 
-def _compare(run: _Run, target: Target, peer: t.Mapping[str, t.Any], existing: t.Mapping[str, t.Any], label: str) -> None:
-    name, spec = peer["name"], existing["spec"]
+def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) -> None:
+    name, spec = peer.name, existing.spec
     if "presharedKey" in spec:
         spec = {field: value for field, value in spec.items() if field != "presharedKey"}
-    same = same_spec(spec, peer["spec"])
+    same = same_spec(spec, peer.spec)
     # the owner is only asked for where it matters: most Peers of most runs are as wanted, and ours alone
     beside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
     if same and beside and target.ours(name):
@@ -324,17 +324,17 @@ def _compare(run: _Run, target: Target, peer: t.Mapping[str, t.Any], existing: t
         run.remove(target, name, reason, early=True)
         run.create(target, peer, reason)
     elif target.ours(name):
-        run.update(target, peer, "differs in " + ", ".join(changed_fields(spec, peer["spec"])))
+        run.update(target, peer, "differs in " + ", ".join(changed_fields(spec, peer.spec)))
     elif run.settings.adopt:
-        run.update(target, peer, "taken over; differs in " + ", ".join(changed_fields(spec, peer["spec"])))
+        run.update(target, peer, "taken over; differs in " + ", ".join(changed_fields(spec, peer.spec)))
     else:
         run.adoptable[target.name] = run.adoptable.get(target.name, 0) + 1
         message = "was made by somebody else and differs in {0}; set adopt to take it over"
-        run.plan.refuse(label, "adoptable", message.format(", ".join(changed_fields(spec, peer["spec"]))))
+        run.plan.refuse(label, "adoptable", message.format(", ".join(changed_fields(spec, peer.spec))))
 
 
 def _plan_deletes(
-    run: _Run, target: Target, source: SourcePlan, own: t.Mapping[str, t.Any], surplus: t.Sequence[str], wanted: int
+    run: _Run, target: Target, source: SourcePlan, own: t.Mapping[str, Peer], surplus: t.Sequence[str], wanted: int
 ) -> None:
     if not surplus:
         return

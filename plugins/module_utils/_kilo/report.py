@@ -10,7 +10,7 @@ from .endpoints import collect_discovered
 from .plan import MeshPlan
 from .sources import Gathered, Settings, Target, peer_spec
 from .status import conditions
-from .values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, annotation
+from .values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, Node
 
 
 def report(
@@ -67,10 +67,9 @@ def _pending(gathered: Gathered, plan: MeshPlan) -> t.Dict[str, int]:
     return found
 
 
-def _handshakes(target: Target, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+def _handshakes(target: Target, nodes: t.Sequence[Node]) -> t.Optional[t.Dict[str, t.Any]]:
     """Which Peers some node of the target has heard of; None where Kilo does not publish it."""
-    nodes = list(nodes)
-    if not any(annotation(node, DISCOVERED_ENDPOINTS) for node in nodes):
+    if not any(node.annotation(DISCOVERED_ENDPOINTS) for node in nodes):
         return None
     seen = collect_discovered(nodes)
     silent = [name for name, obj in sorted(target.objects.items()) if peer_spec(obj).get("publicKey") not in seen]
@@ -82,7 +81,7 @@ def force_endpoints(gathered: Gathered) -> t.Dict[str, t.Dict[str, str]]:
     found: t.Dict[str, t.Dict[str, str]] = {}
     for cluster in sorted(gathered.nodes):
         for node in gathered.nodes[cluster]:
-            value = annotation(node, FORCE_ENDPOINT)
-            if value and annotation(node, CLUSTERMESH_ENDPOINT) in ("", value):
-                found.setdefault(cluster, {})[str(node["name"])] = value
+            value = node.annotation(FORCE_ENDPOINT)
+            if value and node.annotation(CLUSTERMESH_ENDPOINT) in ("", value):
+                found.setdefault(cluster, {})[node.name] = value
     return found

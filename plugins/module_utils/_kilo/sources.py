@@ -7,10 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from .._mesh.fabric.claims import label_of
-from .._plan.objects import is_ours
+from .._plan.objects import is_ours, labels_of
 from .._plan.plan import Refusal
 from .._values.addresses import Address
-from .._values.refused import ValueRefused, quoted
+from .._values.refused import ValueRefused
 from .accepts import WORDS, check_node, plain_pods, plain_ranges
 from .claims import Checked, Source, check_kilo
 from .diff import Existing
@@ -20,6 +20,7 @@ from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
 from .peers import (
     Knobs,
+    Peer,
     anchor_cidrs,
     choose_anchor,
     desired_peers,
@@ -29,8 +30,8 @@ from .peers import (
     peer_name,
     peer_routes,
     without,
-)
-from .values import WIREGUARD_IP, Node, annotation, ip_or_none, parse_cidr
+)  # fmt: skip
+from .values import WIREGUARD_IP, Node, ip_or_none, parse_cidr
 
 
 class Settings(t.NamedTuple):
@@ -68,7 +69,7 @@ class Settings(t.NamedTuple):
 
 
 class Gathered(t.NamedTuple):
-    """What was read: flattened nodes of each cluster in the order of names, Peers of each target, why others failed.
+    """What was read: the nodes of each cluster in the order of names, Peers of each target, why others failed.
 
     A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` says why. ``objects``
     has the Nodes of each cluster by name, as listed.
@@ -91,7 +92,7 @@ class Target:
         for obj in objects:
             ident = str(obj["metadata"].get("name"))
             self.objects[ident] = obj
-            rows.append({"name": ident, "labels": _texts(obj["metadata"].get("labels")), "spec": peer_spec(obj)})
+            rows.append(Peer(ident, labels_of(obj), peer_spec(obj)))
         self.existing = Existing(rows)
         self._ours: t.Dict[str, bool] = {}
 
@@ -113,12 +114,6 @@ def peer_spec(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return dict(spec, publicKey=str(key), allowedIPs=[str(item) for item in allowed] if isinstance(allowed, list) else [])
 
 
-def _texts(labels: t.Any) -> t.Dict[str, str]:
-    if not isinstance(labels, dict):
-        return {}
-    return labels if all(isinstance(value, str) for value in labels.values()) else {k: str(v) for k, v in labels.items()}
-
-
 class SourcePlan(t.NamedTuple):
     """One source of one mesh, ready for every target.
 
@@ -130,7 +125,7 @@ class SourcePlan(t.NamedTuple):
     entry: t.Mapping[str, t.Any]
     knobs: Knobs
     keepalive: int
-    peers: t.Dict[str, t.Dict[str, t.Any]]
+    peers: t.Dict[str, Peer]
     nodes: t.Dict[str, Node]
     node_of: t.Dict[str, str]
     led_by: t.Dict[str, str]
@@ -150,7 +145,7 @@ class SourcePlan(t.NamedTuple):
         """Every range of a node's Peer, those that its configured endpoint kept out included."""
         node = self.nodes[name]
         extras = self.extras if name == self.anchor else ()
-        wireguard = parse_cidr(annotation(node, WIREGUARD_IP))
+        wireguard = parse_cidr(node.annotation(WIREGUARD_IP))
         return peer_routes(node, self.entry, wireguard, extras, self.knobs, self.left_out.get(name, ()))
 
 
@@ -163,26 +158,6 @@ class Sources(t.NamedTuple):
     refused: t.List[Refusal]
     warnings: t.List[str]
     checked: Checked
-
-
-def _dict(value: object) -> t.Dict[str, t.Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def flat_node(node: t.Any) -> t.Dict[str, t.Any]:
-    """A Node object in the form that the rules take: name, annotations, labels, podCIDRs, addresses. Such a form passes as it is."""
-    if not isinstance(node, dict):
-        raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
-    metadata, spec, status = (_dict(node.get(key)) for key in ("metadata", "spec", "status"))
-    if "name" in node:
-        return dict(node)
-    return {
-        "name": metadata.get("name"),
-        "annotations": metadata.get("annotations") or {},
-        "labels": metadata.get("labels") or {},
-        "podCIDRs": spec.get("podCIDRs") or [],
-        "addresses": status.get("addresses") or [],
-    }
 
 
 def usable_meshes(
@@ -227,8 +202,8 @@ def plan_sources(
     for (dummy, cluster), draft in sorted(drafts.items(), key=_first):
         source = by_cluster.setdefault(cluster, Source(cluster, [], [], {}, []))
         source.entries.append(draft.entry)
-        known = {str(node["name"]) for node in source.nodes}
-        source.nodes.extend(node for node in draft.filtered.valid if str(node["name"]) not in known)
+        known = {node.name for node in source.nodes}
+        source.nodes.extend(node for node in draft.filtered.valid if node.name not in known)
         source.live.update(draft.live)
         source.kept.extend(name for name in draft.kept if name not in source.kept)
     checked = check_kilo(
@@ -262,7 +237,7 @@ def _draft(
     settings: Settings,
 ) -> _Draft:
     knobs = settings.knobs(mesh, entry)
-    node_of = {peer_name(mesh["name"], entry["name"], str(node["name"])): str(node["name"]) for node in nodes}
+    node_of = {peer_name(mesh["name"], entry["name"], node.name): node.name for node in nodes}
     live: t.Dict[str, t.Mapping[str, t.Any]] = {}
     for name in sorted(targets):
         if len(live) == len(nodes):
@@ -271,7 +246,7 @@ def _draft(
         for ident, peer in own.items():
             node = node_of.get(ident)
             if node is not None and node not in live and (settings.adopt or targets[name].ours(ident)):
-                live[node] = peer["spec"]
+                live[node] = peer.spec
     holders: t.Dict[str, str] = {}
     for node, spec in live.items():
         for route in spec.get("allowedIPs") or ():
@@ -303,7 +278,7 @@ def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: S
         try:
             check_node(node, entry, settings.strict_keys, settings.strict_endpoints, settings.resolved)
         except ValueRefused as error:
-            name = str(node["name"])
+            name = node.name
             result.skipped[name], result.messages[name] = error.reason, error.message
         else:
             result.valid.append(node)
@@ -349,10 +324,10 @@ def _finish(
 ) -> SourcePlan:
     cluster, mesh = draft.entry["name"], draft.mesh
     refused = {name: refusal for (where, name), refusal in checked.refused.items() if where == cluster}
-    valid = [node for node in draft.filtered.valid if str(node["name"]) not in refused]
+    valid = [node for node in draft.filtered.valid if node.name not in refused]
     reasons = dict(draft.filtered.skipped)
-    reasons.update((str(node["name"]), refused[str(node["name"])].reason) for node in draft.filtered.valid if node not in valid)
-    anchor = str(valid[0]["name"]) if valid else None
+    reasons.update((node.name, refused[node.name].reason) for node in draft.filtered.valid if node not in valid)
+    anchor = valid[0].name if valid else None
     extras = carried(draft, valid, warnings)
     if settings.anchor_choice == "sticky":
         wanted = frozenset(extras)
@@ -365,7 +340,7 @@ def _finish(
     peers = desired_peers(
         mesh["name"], draft.entry, valid, keepalive, draft.knobs, anchor, checked.left_out.get(cluster), extras
     )
-    names = [str(node["name"]) for node in valid]
+    names = [node.name for node in valid]
     return SourcePlan(
         mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
         reasons, frozenset(draft.kept), anchor, extras, checked.left_out.get(cluster, {}), draft.filtered.bootstrapping,
@@ -377,6 +352,6 @@ def _refusals(draft: _Draft, checked: Checked) -> t.Iterator[Refusal]:
     for name, reason in draft.filtered.skipped.items():
         yield Refusal(label_of(cluster, name), reason, draft.filtered.messages[name])
     for node in draft.filtered.valid:
-        refusal = checked.refused.get((cluster, str(node["name"])))
+        refusal = checked.refused.get((cluster, node.name))
         if refusal is not None:
             yield refusal

@@ -13,6 +13,13 @@ READY, OVERLAP, SKIPPED, REACHABLE = "Ready", "NetworksOverlap", "NodesSkipped",
 MAX_MESSAGE = 32 * 1024
 
 DONE, BOOTSTRAP, SYNCED = "done", "bootstrap", "synced"
+#: Seconds until the next run makes sense, by how this one ended (kilo 15).
+_DELAYS = {DONE: 0, BOOTSTRAP: 30, SYNCED: 300}
+
+
+def next_delay(state: str, error: bool = False) -> int:
+    """Seconds after which to run again, 0 for no timer; errors are left to whoever repeats runs."""
+    return 0 if error else _DELAYS.get(state, 0)
 
 
 class Steps(t.NamedTuple):

@@ -13,6 +13,7 @@ import ipaddress
 import re
 import typing as t
 
+from .._plan.objects import text_values
 from .._values.addresses import Address, Network, parse_address
 from .._values.refused import ValueRefused, quoted
 
@@ -33,7 +34,7 @@ DEFAULT_PORT = 51820
 
 _PREFIX = re.compile(r"[0-9]{1,32}\Z", re.ASCII)
 
-Node = t.Mapping[str, t.Any]
+#: One cluster of a ClusterMesh, in the form of that object.
 Entry = t.Mapping[str, t.Any]
 
 
@@ -124,27 +125,60 @@ def host_route(address: Address) -> str:
     return "{0}/{1}".format(address, address.max_prefixlen)
 
 
-def annotation(node: Node, key: str) -> str:
-    """A node's annotation; absent, empty and what is no text are all empty. Never trimmed."""
-    annotations = node.get("annotations")
-    value = annotations.get(key) if isinstance(annotations, dict) else None
-    return value if isinstance(value, str) else ""
+# -- nodes --------------------------------------------------------------------------------------------------------
 
 
-def pod_cidrs(node: Node) -> t.Sequence[t.Any]:
-    """spec.podCIDRs of a node; the singular podCIDR is not read."""
-    found = node.get("podCIDRs")
-    return found if isinstance(found, (list, tuple)) else ()
+class NodeAddress(t.NamedTuple):
+    """One of a node's addresses: its type in Kubernetes, its text, and the address."""
+
+    kind: str
+    text: str
+    address: Address
 
 
-def addresses(node: Node, kind: str) -> t.Iterator[t.Tuple[str, Address]]:
-    """(text, address) of the node's addresses of one type in list order; what is no address is skipped."""
-    found = node.get("addresses")
+class Node(t.NamedTuple):
+    """What the mesh knows of one node. ``annotations`` and ``labels``: those whose value is text.
+
+    ``pod_cidrs``: spec.podCIDRs as they stand there; the singular podCIDR is not read. ``reached_at``: the endpoint that Kilo
+    itself announces, for when nothing else is there.
+    """
+
+    name: str
+    annotations: t.Mapping[str, str] = {}
+    labels: t.Mapping[str, str] = {}
+    pod_cidrs: t.Tuple[t.Any, ...] = ()
+    addresses: t.Tuple[NodeAddress, ...] = ()
+    reached_at: str = ""
+
+    def annotation(self, key: str) -> str:
+        """An annotation, never trimmed; absent and empty are both empty."""
+        return self.annotations.get(key, "")
+
+    @property
+    def internal_ips(self) -> t.List[Address]:
+        """The addresses of the type InternalIP, in list order."""
+        return [one.address for one in self.addresses if one.kind == "InternalIP"]
+
+
+def parse_node(node: t.Any) -> Node:
+    """A Node object, or {name, annotations, labels, podCIDRs, addresses}. What is of a wrong type is as if it were not there."""
+    if not isinstance(node, dict):
+        raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
+    metadata, spec, status = (node, node, node) if "name" in node else (_dict(node.get(part)) for part in ("metadata", "spec", "status"))
+    pods, found = spec.get("podCIDRs"), status.get("addresses")
+    addresses = []
     for item in found if isinstance(found, (list, tuple)) else ():
-        if isinstance(item, dict) and item.get("type") == kind:
-            address = ip_or_none(item.get("address"))
-            if address is not None:
-                yield item["address"], address
+        address = ip_or_none(item.get("address")) if isinstance(item, dict) else None
+        if address is not None:
+            addresses.append(NodeAddress(str(item.get("type")), item["address"], address))
+    return Node(
+        str(metadata.get("name")), text_values(metadata.get("annotations")), text_values(metadata.get("labels")),
+        tuple(pods) if isinstance(pods, (list, tuple)) else (), tuple(addresses),
+    )  # fmt: skip
+
+
+def _dict(value: t.Any) -> t.Dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def as_kilo_sends(node: Node) -> Node:
@@ -152,14 +186,8 @@ def as_kilo_sends(node: Node) -> Node:
 
     Kilo announces it in ``internal-ip``; where it has not, the node stays as it is.
     """
-    cidr = cidr_or_none(annotation(node, INTERNAL_IP))
+    cidr = cidr_or_none(node.annotation(INTERNAL_IP))
     if cidr is None:
         return node
-    found = node.get("addresses")
-    kept = [{"type": "InternalIP", "address": str(cidr.host)}]
-    for item in found if isinstance(found, (list, tuple)) else ():
-        if isinstance(item, dict):
-            address = ip_or_none(item.get("address"))
-            if item.get("type") != "InternalIP" or address is None or address.version != cidr.host.version:
-                kept.append(item)
-    return dict(node, addresses=kept)
+    kept = [one for one in node.addresses if one.kind != "InternalIP" or one.address.version != cidr.host.version]
+    return node._replace(addresses=(NodeAddress("InternalIP", str(cidr.host), cidr.host), *kept))

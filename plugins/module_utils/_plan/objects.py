@@ -50,6 +50,25 @@ def record_of(obj: t.Mapping[str, t.Any]) -> t.Iterator[t.Mapping[str, t.Any]]:
             yield entry
 
 
+def labels_of(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
+    """The labels of an object that anybody may have written: those whose value is text."""
+    try:
+        labels = obj["metadata"]["labels"]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return {}
+    return text_values(labels)
+
+
+def text_values(given: t.Any) -> t.Dict[str, str]:
+    """What of a mapping is text."""
+    if not isinstance(given, dict):
+        return {}
+    for value in given.values():
+        if not isinstance(value, str):
+            return {key: value for key, value in given.items() if isinstance(value, str)}
+    return given
+
+
 def owned_tree(obj: t.Mapping[str, t.Any], manager: str, operation: t.Optional[str] = None) -> Tree:
     """The fields that the manager owns, as one fieldsV1 tree; {} when it owns none. Status writes do not count."""
     trees = [

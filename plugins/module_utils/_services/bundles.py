@@ -7,12 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key
+from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
 from .endpoints import endpoints_manifest
 from .exports import ENDPOINTS, ExportedSlice, Exports, Id, Listed, Options, ServiceExport, label_of
 from .global_services import CLUSTER_LABEL, DEFAULT_ZONES, Aggregate, ExportingCluster, aggregate, global_service, global_slice, precedence
-from .mirror_services import PREFIX_LABEL, Manifest, Object, labels_of, mirror_labels, mirror_service
+from .mirror_services import PREFIX_LABEL, Manifest, Object, mirror_labels, mirror_service
 from .names import collisions, keeper, mirror_name
 from .service_annotations import copied_metadata
 from .slices import SERVICE_NAME, mirror_slices

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches
 from .claims import Guard, check_groups, check_service
 from .endpoints import Group, from_endpoints, from_slice
 from .global_services import GLOBAL, MIRRORED_SLICE, ExportingCluster, exporting_cluster, service_of
-from .mirror_services import MIRRORED, Object, is_external_name, labels_of
+from .mirror_services import MIRRORED, Object, is_external_name
 from .service_annotations import chosen_clusters, chosen_name, narrowed
 from .slices import SERVICE_NAME
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.objects import labels_of
 from .._values.refused import ValueRefused
 from .endpoints import Group, endpoint_manifest
-from .mirror_services import Manifest, Object, copied_ports, is_headless, labels_of, service_manifest
+from .mirror_services import Manifest, Object, copied_ports, is_headless, service_manifest
 from .names import global_name, global_slice_name
 from .slices import MANAGED_BY, SERVICE_NAME
 

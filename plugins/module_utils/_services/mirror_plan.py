@@ -7,12 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key, Write
+from .._plan.objects import labels_of
 from .._plan.plan import Plan
 from .bundles import Bundle, Objects, global_bundles, mirror_bundles
 from .endpoints import aligned, not_ready
 from .exports import Exports, Listed, Options
 from .global_services import CLUSTER_LABEL, clusters_of
-from .mirror_services import PREFIX_LABEL, Manifest, Object, has_selector, is_mirror, labels_of, may_adopt, must_recreate
+from .mirror_services import PREFIX_LABEL, Manifest, Object, has_selector, is_mirror, may_adopt, must_recreate
 from .mirror_writes import Settled, owned, plan_release, plan_writes
 from .names import mirror_name
 from .slices import SERVICE_NAME

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.objects import labels_of
 from .names import mirror_name
 
 Object = t.Mapping[str, t.Any]
@@ -19,20 +20,6 @@ _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort")
 def mirror_labels(prefix: str) -> t.Dict[str, str]:
     """The labels by which a mirror is known."""
     return {MIRRORED: "true", PREFIX_LABEL: prefix}
-
-
-def labels_of(obj: t.Optional[Object]) -> t.Dict[str, str]:
-    """Labels of an object that anybody may have written."""
-    try:
-        labels = obj["metadata"]["labels"]  # type: ignore[index]
-    except (KeyError, TypeError):
-        return {}
-    if not isinstance(labels, dict):
-        return {}
-    for value in labels.values():
-        if not isinstance(value, str):
-            return {key: value for key, value in labels.items() if isinstance(value, str)}
-    return labels
 
 
 def is_mirror(labels: t.Mapping[str, str], prefix: t.Optional[str] = None) -> bool:

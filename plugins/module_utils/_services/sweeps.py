@@ -11,10 +11,11 @@ import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key
+from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .exports import Exports, Options
 from .global_services import CLUSTER_LABEL, GLOBAL, MIRRORED_SLICE
-from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror, labels_of
+from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror
 from .mirror_writes import Settled
 from .slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME
 

@@ -58,13 +58,21 @@ def listed(data: Input, name: str) -> t.Sequence[t.Any]:
     return data.get(name) or ()
 
 
-def shown(peer: t.Optional[t.Dict[str, t.Any]]) -> Answer:
+def nodes(data: Input, name: str) -> t.List[kilo_values.Node]:
+    return [kilo_values.parse_node(node) for node in listed(data, name)]
+
+
+def node(data: Input) -> kilo_values.Node:
+    return kilo_values.parse_node(dict({"name": None}, **data["node"]))
+
+
+def shown(peer: kilo_peers.Peer) -> Answer:
     """The vectors write a keepalive that the object omits as 0."""
-    return peer and dict(peer, spec=dict({"persistentKeepalive": 0}, **peer["spec"]))
+    return dict(peer._asdict(), spec=dict({"persistentKeepalive": 0}, **peer.spec))
 
 
 def resolve_endpoint(data: Input) -> Answer:
-    found = kilo_endpoints.resolve_endpoint(data["node"], data.get("port"))
+    found = kilo_endpoints.resolve_endpoint(node(data), data.get("port"))
     return {"endpoint": found.text, "source": found.source}
 
 
@@ -86,8 +94,8 @@ def cidr_relations(data: Input) -> Answer:
 
 
 def wireguard_ip(data: Input) -> Answer:
-    node = {"name": "node", "annotations": {kilo_values.WIREGUARD_IP: data.get("annotation")}}
-    return {"allowed_ip": kilo_nodes.wireguard_address(node, kilo_nodes.ranges_of(data["entry"])).host_route}
+    given = kilo_values.parse_node({"name": "node", "annotations": {kilo_values.WIREGUARD_IP: data.get("annotation")}})
+    return {"allowed_ip": kilo_nodes.wireguard_address(given, kilo_nodes.ranges_of(data["entry"])).host_route}
 
 
 def peer_name(data: Input) -> Answer:
@@ -101,7 +109,7 @@ def peer_labels(data: Input) -> Answer:
 def peer_build(data: Input) -> Answer:
     extras = listed(data, "extra_allowed_ips")
     keepalive = data.get("mesh_keepalive") or 0
-    return shown(kilo_peers.build_peer(data["mesh"], data["entry"], data["node"], extras, keepalive, knobs(data)))
+    return shown(kilo_peers.build_peer(data["mesh"], data["entry"], node(data), extras, keepalive, knobs(data)))
 
 
 def mesh_keepalive(data: Input) -> Answer:
@@ -110,7 +118,7 @@ def mesh_keepalive(data: Input) -> Answer:
 
 def node_validation(data: Input) -> Answer:
     try:
-        kilo_nodes.validate_node(data["node"], data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+        kilo_nodes.validate_node(node(data), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
     except ValueRefused as error:
         return {"skip": error.reason, "message": error.message}
     return {"valid": True}
@@ -121,13 +129,13 @@ def reason_transient(data: Input) -> Answer:
 
 
 def duplicates(data: Input) -> Answer:
-    return kilo_nodes.find_duplicates(listed(data, "nodes"))
+    return kilo_nodes.find_duplicates(nodes(data, "nodes"))
 
 
 def filter_nodes(data: Input) -> Answer:
-    found = kilo_nodes.filter_nodes(listed(data, "nodes"), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+    found = kilo_nodes.filter_nodes(nodes(data, "nodes"), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
     return {
-        "valid": [node["name"] for node in found.valid],
+        "valid": [one.name for one in found.valid],
         "skipped": found.skipped,
         "skipped_nodes": len(found.skipped),
         "transient_skipped": found.transient,
@@ -140,14 +148,14 @@ def all_cidrs(data: Input) -> Answer:
 
 
 def anchor_cidrs(data: Input) -> Answer:
-    return kilo_peers.anchor_cidrs(data["entry"], listed(data, "nodes"))
+    return kilo_peers.anchor_cidrs(data["entry"], nodes(data, "nodes"))
 
 
 def desired_peers(data: Input) -> Answer:
     options = knobs(dict({"endpoint_policy": kilo_nodes.ROAM}, **data))
     keepalive = data.get("mesh_keepalive") or 0
-    peers = kilo_peers.desired_peers(data["mesh"], data["entry"], listed(data, "valid_nodes"), keepalive, options)
-    return {"registered_peers": len(peers), "allowed_ips": {peer["name"]: peer["spec"]["allowedIPs"] for peer in peers}}
+    peers = kilo_peers.desired_peers(data["mesh"], data["entry"], nodes(data, "valid_nodes"), keepalive, options)
+    return {"registered_peers": len(peers), "allowed_ips": {peer.name: peer.spec["allowedIPs"] for peer in peers}}
 
 
 def mesh_validation(data: Input) -> Answer:
@@ -158,7 +166,7 @@ def mesh_validation(data: Input) -> Answer:
 
 
 def discovered_endpoints(data: Input) -> Answer:
-    return kilo_endpoints.collect_discovered(listed(data, "nodes"))
+    return kilo_endpoints.collect_discovered(nodes(data, "nodes"))
 
 
 def enrich_endpoint(data: Input) -> Answer:
@@ -166,14 +174,14 @@ def enrich_endpoint(data: Input) -> Answer:
 
 
 def reconcile_peers(data: Input) -> Answer:
-    existing, desired = listed(data, "existing"), listed(data, "desired")
-    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], existing, desired)
-    specs = {peer["name"]: peer["spec"] for peer in (*desired, *existing)}
+    existing, desired = ([kilo_peers.Peer(one["name"], one.get("labels") or {}, one["spec"]) for one in listed(data, name)] for name in ("existing", "desired"))
+    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], kilo_diff.Existing(existing), desired)
+    specs = {peer.name: peer.spec for peer in (*desired, *existing)}
     for name, holder in diff.held.items():
         if not set(specs[name]["allowedIPs"]) <= set(specs[holder]["allowedIPs"]):
             raise Ruled("39: a key that another Peer holds stays with it, and its ranges are that Peer's maker's")
     update = {name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()}
-    return {"create": [peer["name"] for peer in diff.create], "update": update, "delete": diff.delete}
+    return {"create": [peer.name for peer in diff.create], "update": update, "delete": diff.delete}
 
 
 def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.Any) -> t.List[str]:
@@ -201,7 +209,7 @@ def orphan_mesh_sweep(data: Input) -> Answer:
 
 
 def requeue(data: Input) -> Answer:
-    delay = kilo_diff.next_delay(data["state"], bool(data.get("error")))
+    delay = kilo_status.next_delay(data["state"], bool(data.get("error")))
     return {"requeue_after_seconds": delay, "error": bool(data.get("error"))}
 
 

@@ -8,11 +8,11 @@ import functools
 import typing as t
 
 from ..._kilo.accepts import names_of
-from ..._kilo.diff import next_delay
 from ..._kilo.notes import our_notes
 from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, PeerWrite, plan_mesh
 from ..._kilo.sources import Gathered, Settings
-from ..._kilo.values import PEERS
+from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
+from ..._kilo.values import PEERS, Node, parse_node
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import BadAnswer, Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
@@ -68,7 +68,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     noted, patches = plan_notes(plan, gathered, settings)
     done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
     done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
-    state = "bootstrap" if plan.bootstrapping else "synced" if staying else "done"
+    state = BOOTSTRAP if plan.bootstrapping else SYNCED if staying else DONE
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
     clusters.failures.extend(without_peers(plan))
     result = done.result()
@@ -140,7 +140,7 @@ def gather(
 
     answers = clusters.read("list nodes and peers", read)
     unreachable = {failure["cluster"]: failure["reason"] for failure in clusters.failures}
-    nodes: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    nodes: t.Dict[str, t.List[Node]] = {}
     peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
     ready: t.Dict[str, t.Set[str]] = {}
     objects: t.Dict[str, t.Dict[str, t.Any]] = {}
@@ -158,7 +158,7 @@ def gather(
                 unreachable[name] = listing.failure["reason"]
                 continue
             refused.extend(listing.refused)
-            nodes[name] = [listing.nodes[node] for node in sorted(listing.nodes)]
+            nodes[name] = [parse_node(listing.nodes[node]) for node in sorted(listing.nodes)]
             objects[name] = {str(node["metadata"].get("name")): node for node in answer[NODES].items if isinstance(node.get("metadata"), dict)}
             ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
     for name in _without_access(clusters, meshes, unreachable):

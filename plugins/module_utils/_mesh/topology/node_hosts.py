@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._kilo.values import addresses as addresses_of
+from ..._kilo.values import parse_node
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address, special_kind
 from ..._values.prefix_sets import PrefixSet
@@ -93,7 +93,7 @@ def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet) 
         return None
     if address_type == "Hostname":
         return str(node["name"])
-    claimed: t.List[Address] = [address for _text, address in addresses_of(node, address_type)]
+    claimed: t.List[Address] = [one.address for one in parse_node(node).addresses if one.kind == address_type]
     good = [address for address in claimed if address in ranges and special_kind(address) is None]
     if good:
         return str(good[0])

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import MeshPlan, plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered, Settings
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
 
 G = "kilo.squat.ai/"
 NUMBERS = {"eu": 20, "us": 30, "ap": 40}
@@ -66,8 +67,13 @@ def empty() -> t.Dict[str, t.List[t.Any]]:
     return {name: [] for name in NUMBERS}
 
 
+def gathered(found: t.Any, peers: t.Any, unreachable: t.Any = None) -> Gathered:
+    """What is read of these nodes and Peers."""
+    return Gathered({name: [parse_node(one) for one in rows] for name, rows in found.items()}, peers, unreachable or {})
+
+
 def planned(found: t.Any, peers: t.Any = None, meshes: t.Any = None, **settings: t.Any) -> MeshPlan:
-    return plan_mesh(meshes or MESHES, Gathered(found, peers or empty(), {}), SETTINGS._replace(**settings))
+    return plan_mesh(meshes or MESHES, gathered(found, peers or empty()), SETTINGS._replace(**settings))
 
 
 def reasons(plan: MeshPlan) -> t.Set[t.Tuple[str, str]]:

@@ -16,7 +16,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.accepts import names_of, refused_by_kilo
 from hypothesis import given, strategies as st
-from kilo_fabric import G, empty, entry, key_of, live, nodes, planned, reasons
+from kilo_fabric import G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
 # --- what the agent's own validation takes, told by its rules alone: none of our parsers is asked -------------------------------
 
@@ -167,7 +167,7 @@ def test_names_are_looked_up_in_turn_so_that_one_cluster_does_not_use_up_the_tim
     found["us"][2]["annotations"][G + "clustermesh-endpoint"] = "[u.example]:1"
     found["us"][1]["annotations"][G + "clustermesh-endpoint"] = "No.Name:1"
     peer = {"metadata": {"name": "p"}, "spec": {"endpoint": {"dnsOrIP": {"dns": "p.example"}, "port": 1}}}
-    assert names_of(found, {"ap": [peer, {"spec": 5}]}) == ["p.example", "e0.example", "u.example", "e1.example", "e2.example"]
+    assert names_of(gathered(found, {}).nodes, {"ap": [peer, {"spec": 5}]}) == ["p.example", "e0.example", "u.example", "e1.example", "e2.example"]
 
 
 # --- Kilo renumbers -----------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kilo import 
     meshes as kilo_meshes,
     nodes as kilo_nodes,
     peers as kilo_peers,
+    values as kilo_values,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -26,11 +27,11 @@ NODE = {"name": "n1", "annotations": {"kilo.squat.ai/wireguard-ip": "10.4.0.1/32
 def test_a_list_that_is_empty_does_not_choose_the_schema(empty: t.Any) -> None:
     entry = dict(TYPED, allowedNetworks=empty)
     assert kilo_peers.all_cidrs(entry) == ["10.0.0.0/16", "10.4.0.0/24", "10.96.0.0/12"]
-    assert kilo_peers.anchor_cidrs(entry, [NODE]) == ["10.96.0.0/12"]
-    kilo_nodes.validate_node(NODE, entry, kilo_nodes.ROAM)
+    assert kilo_peers.anchor_cidrs(entry, [kilo_values.parse_node(NODE)]) == ["10.96.0.0/12"]
+    kilo_nodes.validate_node(kilo_values.parse_node(NODE), entry, kilo_nodes.ROAM)
     with pytest.raises(ValueRefused, match="WGIPOutOfRange"):
         pods = {"kilo.squat.ai/wireguard-ip": "10.0.9.9/32"}
-        kilo_nodes.validate_node(dict(NODE, annotations=pods), entry, kilo_nodes.ROAM)
+        kilo_nodes.validate_node(kilo_values.parse_node(dict(NODE, annotations=pods)), entry, kilo_nodes.ROAM)
 
 
 def test_a_null_list_is_no_second_schema_for_a_definition() -> None:
@@ -52,7 +53,7 @@ def test_a_null_list_is_no_second_schema_for_a_definition() -> None:
 )  # fmt: skip
 def test_messages_have_the_operators_form(change: t.Any, message: str) -> None:
     with pytest.raises(ValueRefused) as caught:
-        kilo_nodes.validate_node(dict(NODE, **change), TYPED)
+        kilo_nodes.validate_node(kilo_values.parse_node(dict(NODE, **change)), TYPED)
     assert caught.value.message.startswith(message)
 
 
@@ -67,8 +68,8 @@ def test_messages_have_the_operators_form(change: t.Any, message: str) -> None:
     ],
 )
 def test_fields_of_a_learnt_endpoint(entry: str, expected: t.Optional[str]) -> None:
-    found = kilo_endpoints.collect_discovered([{"name": "n", "annotations": {"kilo.squat.ai/discovered-endpoints": '{"k": ' + entry + "}"}}])
-    assert found.get("k") == expected
+    one = kilo_values.parse_node({"name": "n", "annotations": {"kilo.squat.ai/discovered-endpoints": '{"k": ' + entry + "}"}})
+    assert kilo_endpoints.collect_discovered([one]).get("k") == expected
 
 
 def test_an_empty_member_of_an_endpoint_is_an_absent_one() -> None:

@@ -11,9 +11,8 @@ import json
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
 from hypothesis import given, settings, strategies as st
-from kilo_fabric import SETTINGS, G, empty, entry, key_of, live, nodes, planned, reasons
+from kilo_fabric import SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
 #: Addresses that are something to somebody: internal, external, pods, services, WireGuard, host ranges, nobody's.
 PLACES = ["192.168.%d.%d" % (a, b) for a in (20, 30, 40) for b in (1, 2)] + [
@@ -81,7 +80,7 @@ def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.
 def test_no_endpoint_lies_in_a_range_whatever_its_source(drawn: t.Any, place: str, routes: str, running: bool) -> None:
     options = SETTINGS._replace(learnt_endpoints=place, internal_ip_routes=routes, resolved=NAMES, max_deletes=-1)
     before = live(planned(nodes(), None, MESH)) if running else empty()
-    plan = plan_mesh(MESH, Gathered(fabric(drawn), before, {}), options)
+    plan = plan_mesh(MESH, gathered(fabric(drawn), before, {}), options)
     after = {name: {peer["metadata"]["name"]: peer for peer in listed} for name, listed in before.items()}
     for name, writes in plan.writes.items():
         for write in writes:

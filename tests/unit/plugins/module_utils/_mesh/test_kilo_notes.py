@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import with_kilo_endpoint
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.notes import our_notes
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
-from kilo_fabric import MESHES, SETTINGS, G, empty, entry, key_of, live, nodes, planned, reasons
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
+from kilo_fabric import MESHES, SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
 KEEPALIVE, INTERNAL = G + "persistent-keepalive", G + "force-internal-ip"
 
@@ -88,7 +88,7 @@ def test_private_endpoints_of_kilo_count_on_request_only() -> None:
     assert endpoint_of(plan)["dnsOrIP"] == {"ip": "192.168.30.1"} and not plan.lonely
     assert not [r for w in plan.writes["eu"] if w.name == "m--us--us-1" for r in w.manifest["spec"]["allowedIPs"] if r.startswith("192.168.30.1/")]
     for bad in ("", "junk", "10.30.1.1", 5):
-        assert "reached_at" not in with_kilo_endpoint({"name": "n", "annotations": {G + "endpoint": bad}}, "any")
+        assert with_kilo_endpoint(parse_node({"name": "n", "annotations": {G + "endpoint": bad}}), "any").reached_at == ""
 
 
 def test_a_cluster_that_nobody_can_reach_fails_the_run_and_says_what_to_write() -> None:
@@ -99,7 +99,7 @@ def test_a_cluster_that_nobody_can_reach_fails_the_run_and_says_what_to_write() 
                  "clustermesh_kilo_endpoints to any", "192.168.30.1:51820", "clustermesh_endpoint_policy to roam"):  # fmt: skip
         assert part in message
     assert "clustermesh_kilo_endpoints" not in planned(internal_only()).lonely["us"]
-    conditions = {row["type"]: row for row in report(MESHES, Gathered(nodes(), empty(), {}), SETTINGS, plan)["meshes"]["m"]["conditions"]}
+    conditions = {row["type"]: row for row in report(MESHES, gathered(nodes(), empty(), {}), SETTINGS, plan)["meshes"]["m"]["conditions"]}
     assert conditions["Ready"]["status"] == "False" and "us (NodeNoEndpoint)" in conditions["Ready"]["message"]
     assert conditions["Reachable"]["status"] == "True"
     assert not planned(internal_only(), live(planned(nodes()))).lonely  # what they have stays
@@ -112,7 +112,7 @@ def test_a_report_is_not_ready_beside_peers_that_differ() -> None:
     del peers["eu"][0]
 
     def ready(listed: t.Any) -> t.Tuple[str, str]:
-        report_of = report(MESHES, Gathered(nodes(), listed, {}), SETTINGS, planned(nodes(), listed))
+        report_of = report(MESHES, gathered(nodes(), listed, {}), SETTINGS, planned(nodes(), listed))
         return next((row["status"], row["message"]) for row in report_of["meshes"]["m"]["conditions"] if row["type"] == "Ready")
 
     assert ready(peers) == ("False", "Peers that differ: 2")

@@ -17,9 +17,8 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_labels
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
-from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, key_of, live, node, nodes, planned, reasons
+from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, gathered, key_of, live, node, nodes, planned, reasons
 
 ROWS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kilo_claims.json").read_text())["rows"]
 
@@ -95,7 +94,7 @@ def test_nothing_goes_on_an_incomplete_source() -> None:
     peers = live(planned(nodes()))
     found = nodes()
     del found["eu"]
-    plan = plan_mesh(MESHES, Gathered(found, peers, {"eu": "timed_out"}), SETTINGS)
+    plan = plan_mesh(MESHES, gathered(found, peers, {"eu": "timed_out"}), SETTINGS)
     assert plan.plan.changes == [] and plan.outcomes["m"].unreachable == {"eu": "timed_out"}
     plan = planned(dict(nodes(), eu=[]), peers)
     assert reasons(plan) == {("ap/eu", "delete_budget"), ("us/eu", "delete_budget")} and not plan.plan.changes
@@ -221,7 +220,7 @@ def test_targets_that_lie_about_their_peers_hurt_only_themselves(spoilt: t.Any) 
     plan = planned(nodes(), peers)
     assert {write.change.id.partition("/")[0] for writes in plan.writes.values() for write in writes} <= {"us"}
     assert planned(nodes(), peers, state="absent").writes["eu"]
-    report(MESHES, Gathered(nodes(), peers, {}), SETTINGS, plan)
+    report(MESHES, gathered(nodes(), peers, {}), SETTINGS, plan)
 
 
 def test_what_kilo_makes_of_it() -> None:
@@ -284,8 +283,8 @@ def test_plan_of_many_clusters_takes_seconds() -> None:
             found[name].append(one)
     meshes = [{"name": "big", "clusters": clusters}]
     started = time.process_time()
-    plan = plan_mesh(meshes, Gathered(found, {name: [] for name in found}, {}), SETTINGS)
+    plan = plan_mesh(meshes, gathered(found, {name: [] for name in found}, {}), SETTINGS)
     assert len(plan.plan.changes) == 13200 and not plan.plan.refused
-    again = plan_mesh(meshes, Gathered(found, live(plan), {}), SETTINGS)
+    again = plan_mesh(meshes, gathered(found, live(plan), {}), SETTINGS)
     assert again.plan.unchanged == 13200 and not again.plan.changes
     assert time.process_time() - started < 10

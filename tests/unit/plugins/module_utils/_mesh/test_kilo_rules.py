@@ -24,10 +24,14 @@ from hypothesis import given, strategies as st
 G = "kilo.squat.ai/"
 
 
-def node(name: str = "n1", pod: t.Any = "10.0.1.0/24", addresses: t.Any = (), **annotations: t.Any) -> t.Dict[str, t.Any]:
+def node(name: str = "n1", pod: t.Any = "10.0.1.0/24", addresses: t.Any = (), **annotations: t.Any) -> kilo_values.Node:
     given_annotations = {G + key.replace("_", "-"): value for key, value in annotations.items()}
     found = [{"type": kind, "address": text} for kind, text in addresses]
-    return {"name": name, "annotations": given_annotations, "podCIDRs": [pod] if pod else [], "addresses": found}
+    return kilo_values.parse_node({"name": name, "annotations": given_annotations, "podCIDRs": [pod] if pod else [], "addresses": found})
+
+
+def annotated(one: kilo_values.Node, **annotations: str) -> kilo_values.Node:
+    return one._replace(annotations=dict(one.annotations, **{G + key.replace("_", "-"): value for key, value in annotations.items()}))
 
 
 def word(function: t.Callable[..., t.Any], *arguments: t.Any) -> str:
@@ -92,9 +96,9 @@ def test_lazy_and_strict() -> None:
     one = node(addresses=[("ExternalIP", "203.0.113.5")], clustermesh_endpoint="203.0.113.10:51820", force_endpoint="not-valid")
     assert kilo_endpoints.resolve_endpoint(one).source == "clustermesh-endpoint"
     for value in (None, ""):
-        one["annotations"][G + "clustermesh-endpoint"] = value
+        one = node(addresses=[("ExternalIP", "203.0.113.5")], clustermesh_endpoint=value, force_endpoint="not-valid")
         assert word(kilo_endpoints.resolve_endpoint, one) == "NodeEndpointInvalid"
-    one["annotations"][G + "force-endpoint"] = ""
+    one = annotated(one, force_endpoint="")
     assert kilo_endpoints.resolve_endpoint(one, 51999).text == "203.0.113.5:51999"
 
 
@@ -230,9 +234,9 @@ def test_duplicates_and_live_holders() -> None:
     found = kilo_nodes.filter_nodes(nodes, entry)
     assert found.skipped == {"a": "NodeNoPublicKey", "b": "WGIPDuplicate"} and found.bootstrapping
     assert kilo_nodes.find_duplicates(nodes, {"100.70.0.5": "b"}) == {"a": "WGIPDuplicate"}
-    nodes[1]["annotations"] = {}
+    nodes[1] = node("b")
     assert kilo_nodes.find_duplicates(nodes, {"100.70.0.5": "b"}) == {"a": "WGIPDuplicate"}
-    nodes[1]["annotations"] = {G + "wireguard-ip": "100.70.0.6/24"}
+    nodes[1] = node("b", wireguard_ip="100.70.0.6/24")
     assert kilo_nodes.find_duplicates(nodes, {"100.70.0.5": "b", "100.70.0.6": "gone"}) == {}
     bad = [node("a", wireguard_ip="x"), node("b", wireguard_ip="x"), node("c", wireguard_ip="10.4.0.1"),
            node("d", wireguard_ip="10.4.0.1/32")]  # fmt: skip
@@ -251,28 +255,27 @@ def test_worked_example() -> None:
              clustermesh_endpoint="eu-2.example.net:4500"),
     ]  # fmt: skip
     first, second = kilo_peers.desired_peers("prod", entry, nodes, kilo_peers.mesh_keepalive([0, 25]), kilo_peers.Knobs())
-    assert first["spec"] == {
+    assert first.spec == {
         "publicKey": "a", "allowedIPs": ["10.20.1.0/24", "100.70.0.1/32", "192.168.7.11/32", "10.120.0.0/16"],
         "endpoint": {"dnsOrIP": {"ip": "198.51.100.11"}, "port": 51820}, "persistentKeepalive": 25,
     }  # fmt: skip
-    assert second["name"] == "prod--eu--eu-2"
-    assert second["spec"]["allowedIPs"] == ["10.20.2.0/24", "100.70.0.2/32", "192.168.7.12/32"]
-    assert second["spec"]["endpoint"] == {"dnsOrIP": {"dns": "eu-2.example.net"}, "port": 4500}
+    assert second.name == "prod--eu--eu-2"
+    assert second.spec["allowedIPs"] == ["10.20.2.0/24", "100.70.0.2/32", "192.168.7.12/32"]
+    assert second.spec["endpoint"] == {"dnsOrIP": {"dns": "eu-2.example.net"}, "port": 4500}
 
 
 def test_knobs() -> None:
     given_annotations = dict(GOOD)
     given_annotations["force_endpoint"] = "203.0.113.9:1"
     one = node(addresses=[("InternalIP", "203.0.113.9"), ("InternalIP", "192.168.1.1")], **given_annotations)
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs())["spec"]
+    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs()).spec
     assert spec["allowedIPs"] == ["10.0.1.0/24", "10.4.0.1/32", "192.168.1.1/32"]  # no route to its own endpoint
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.ORIGINAL)["spec"]
+    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.ORIGINAL).spec
     assert "203.0.113.9/32" in spec["allowedIPs"]
-    one["annotations"][G + "force-internal-ip"] = "-"
-    assert kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs())["spec"]["allowedIPs"][2:] == []
-    one["annotations"].pop(G + "force-endpoint")
-    one["podCIDRs"].append("fd00::/64")
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs(policy="roam", all_pod_cidrs=True))["spec"]
+    one = annotated(one, force_internal_ip="-")
+    assert kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs()).spec["allowedIPs"][2:] == []
+    one = annotated(one, force_endpoint="")._replace(pod_cidrs=(*one.pod_cidrs, "fd00::/64"))
+    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs(policy="roam", all_pod_cidrs=True)).spec
     assert spec["persistentKeepalive"] == 25 and "endpoint" not in spec and spec["allowedIPs"][:2] == ["10.0.1.0/24", "fd00::/64"]
 
 
@@ -338,29 +341,29 @@ def test_definitions(mesh: t.Any, part: str) -> None:
 # --- difference and status ------------------------------------------------------------------------------------------
 
 
-def peer(name: str, key: str, *allowed: str, mesh: t.Optional[str] = "m1", source: str = "a") -> t.Dict[str, t.Any]:
+def peer(name: str, key: str, *allowed: str, mesh: t.Optional[str] = "m1", source: str = "a") -> kilo_peers.Peer:
     labels = kilo_peers.peer_labels(mesh, source) if mesh else {}
-    return {"name": name, "labels": labels, "spec": {"publicKey": key, "allowedIPs": list(allowed)}}
+    return kilo_peers.Peer(name, labels, {"publicKey": key, "allowedIPs": list(allowed)})
 
 
 def test_diff_example() -> None:
     existing = [peer("m1--a--n1", "K1", "x", "y"), peer("m1--a--gone", "K9", "z"), peer("laptop", "K5", "q", mesh=None)]
     desired = [peer("m1--a--n1", "K1", "y", "x"), peer("m1--a--n2", "K2", "w")]
-    diff = kilo_diff.diff_peers("m1", "a", existing, desired)
-    assert [item["name"] for item in diff.create] == ["m1--a--n2"] and not diff.update and diff.delete == ["m1--a--gone"]
+    diff = kilo_diff.diff_peers("m1", "a", kilo_diff.Existing(existing), desired)
+    assert [item.name for item in diff.create] == ["m1--a--n2"] and not diff.update and diff.delete == ["m1--a--gone"]
 
 
 def test_keys_that_others_hold() -> None:
     existing = [peer("laptop", "K1", "q", mesh=None), peer("m1--a--old", "K2", "r")]
     desired = [peer("m1--a--n1", "K1", "p"), peer("m1--a--new", "K2", "r")]
-    ours = kilo_diff.diff_peers("m1", "a", existing, desired)
+    ours = kilo_diff.diff_peers("m1", "a", kilo_diff.Existing(existing), desired)
     assert ours.held == {"m1--a--n1": "laptop"} and not ours.update and ours.delete == ["m1--a--old"]
-    assert [item["name"] for item in ours.create] == ["m1--a--new"]  # a renamed node is there in the same run
+    assert [item.name for item in ours.create] == ["m1--a--new"]  # a renamed node is there in the same run
 
 
 def test_delays() -> None:
     states = ("done", "bootstrap", "synced")
-    assert [kilo_diff.next_delay(state) for state in states] == [0, 30, 300] and kilo_diff.next_delay("synced", True) == 0
+    assert [kilo_status.next_delay(state) for state in states] == [0, 30, 300] and kilo_status.next_delay("synced", True) == 0
 
 
 def test_status_is_written_only_when_it_differs() -> None:
