@@ -35,7 +35,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.states import interface_state
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import interface_state
 
 
 def apinet_state(twin_state: t.Any) -> str:

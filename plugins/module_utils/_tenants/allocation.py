@@ -1,6 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network IDs and public addresses: the next free one, or the wanted one (19.1, 19.2)."""
+"""The network side's own IDs and addresses, for servers that are plain custom resources: allocation and claims (19.1-19.3).
+
+Nothing here is atomic as in a server of its own, so the claim object is made first, the field filled afterwards, and
+only one runner may work at a time. An object that claims already is found again, so a crash in between loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,13 @@ import re
 import typing as t
 
 from .._values.addresses import Network, contains, parse_address, parse_network
+from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
-from .fields import Object, name, namespace, show_address, uid
-from .profile import ONMETAL, Profile
+from .fields import Object, address_or_none, controller, deleting, entries, family_of, get, labels, name, namespace, show_address, text, uid
+from .links import controller_reference
+from .object_turn import ObjectTurn
+from .profile import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile
+from .view import View
 
 #: The range of network IDs that the original hands out, both ends included.
 MIN_ID, MAX_ID = 200, 16777215
@@ -93,3 +101,215 @@ def address_object_name(address: str) -> str:
     """The name of an IPAddress: colons are not allowed in names of custom resources, nor dashes at their ends."""
     text = address.replace(":", "-")
     return ("0" if text.startswith("-") else "") + text + ("0" if text.endswith("-") else "")
+
+
+# -- one pass over both servers' objects
+
+#: Order of the writes: what is given up, what is claimed, what is filled in.
+GIVE_UP, CLAIM, FILL = 0, 1, 2
+
+#: What may claim addresses: kind -> (resource, field of its entries).
+CLAIMERS = {
+    NETWORK_INTERFACE: ("networkinterfaces", "publicIPs"),
+    LOAD_BALANCER: ("loadbalancers", "ips"),
+    NAT_GATEWAY: ("natgateways", "ips"),
+}
+READS = (NETWORK, NETWORK_ID, IP, IP_ADDRESS) + tuple(CLAIMERS)
+
+
+class Pools(t.NamedTuple):
+    """What there is to hand out. ``start`` moves the place where the search begins."""
+
+    prefixes: t.Tuple[str, ...] = ()
+    lowest: int = MIN_ID
+    highest: int = MAX_ID
+    start: int = 0
+
+
+def plan_allocation(view: View, pools: Pools) -> t.List[ObjectTurn]:
+    """One pass over everything that waits for an ID or an address, or holds one that it should not."""
+    return _network_ids(view, pools) + _addresses(view, pools) + _claims(view)
+
+
+# -- network IDs
+
+
+def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
+    held = {text(obj, "spec", "claimRef", "uid"): name(obj) for obj in view.every(APINET, NETWORK_ID)}
+    owners = {name(obj): text(obj, "spec", "claimRef", "uid") for obj in view.every(APINET, NETWORK_ID)}
+    taken = set(owners)
+    turns = []
+    for network in view.twins(NETWORK):
+        turn = ObjectTurn(view, NETWORK, network)
+        turns.append(turn)
+        given = text(network, "spec", "id")
+        try:
+            if given and owners.get(given) == uid(network):
+                continue
+            found = held.get(uid(network)) if not given else None
+            if found is None:
+                found = next_id(taken, given or None, pools.lowest, pools.highest, pools.start)
+                taken.add(found)
+                spec = {"claimRef": claim_reference("networks", network, profile=view.options.profile)}
+                _make(turn, NETWORK_ID, found, spec)
+            if not given:
+                turn.patch_twin(FILL, network, {"spec": {"id": found}})
+        except ValueRefused as error:
+            turn.fail(error.reason, error.message)
+    living = {uid(network) for network in view.every(APINET, NETWORK)}
+    return turns + _without_claimer(view, NETWORK_ID, living)
+
+
+def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any]) -> None:
+    manifest = {"apiVersion": turn.options.profile.apinet, "kind": kind, "metadata": {"name": called}, "spec": dict(spec)}
+    turn.create(CLAIM, manifest)
+
+
+def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.List[ObjectTurn]:
+    """Claim objects whose claimer is gone, or is another object now. Only those of our namespace are ours to judge."""
+    turns = []
+    for obj in view.every(APINET, kind):
+        ours = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
+        if ours and text(obj, "spec", "claimRef", "uid") not in living:
+            turn = ObjectTurn(view, kind, obj)
+            turn.remove_twin(obj, GIVE_UP)
+            turns.append(turn)
+    return turns
+
+
+# -- addresses
+
+
+def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
+    taken: t.Dict[str, str] = {}
+    held: t.Dict[str, str] = {}
+    for obj in view.every(APINET, IP_ADDRESS):
+        address = address_or_none(get(obj, "spec", "ip")) or name(obj)
+        taken[address] = text(obj, "spec", "claimRef", "uid")
+        held[taken[address]] = address
+    turns = []
+    for obj in view.twins(IP):
+        turn = ObjectTurn(view, IP, obj)
+        turns.append(turn)
+        given, family = address_or_none(get(obj, "spec", "ip")), get(obj, "spec", "ipFamily")
+        try:
+            found = given if given and taken.get(given) == uid(obj) else None
+            found = found or (held.get(uid(obj)) if not given else None)
+            if found is None:
+                found = next_address(pools.prefixes, family, taken, given, pools.start)
+                taken[found] = uid(obj)
+                spec = {"ip": found, "claimRef": claim_reference("ips", obj, profile=view.options.profile)}
+                _make(turn, IP_ADDRESS, address_object_name(found), spec)
+            wanted = address_labels(found, family_of(found), view.options.profile)
+            body: t.Dict[str, t.Any] = {} if given else {"spec": {"ip": found}}
+            if any(labels(obj).get(key) != value for key, value in wanted.items()):
+                body["metadata"] = {"labels": wanted}
+            if body:
+                turn.patch_twin(FILL, obj, body)
+        except ValueRefused as error:
+            turn.fail(error.reason, error.message)
+    living = {uid(obj) for obj in view.every(APINET, IP)}
+    return turns + _without_claimer(view, IP_ADDRESS, living)
+
+
+# -- who uses an address
+
+
+def _claims(view: View) -> t.List[ObjectTurn]:
+    by_address: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for obj in view.twins(IP):
+        address = address_or_none(get(obj, "spec", "ip"))
+        if address:
+            by_address[address] = obj
+    turns = []
+    used: t.Dict[str, str] = {}
+    claimers = [(kind, obj) for kind in CLAIMERS for obj in view.twins(kind) if _takes_part(kind, obj)]
+    for kind, obj in claimers:
+        for entry in entries(obj, "spec", CLAIMERS[kind][1]):
+            address = address_or_none(entry.get("ip"))
+            known = by_address.get(address) if address else None
+            if known is not None and text(known, "spec", "claimRef", "uid") in ("", uid(obj)):
+                used.setdefault(uid(known), uid(obj))
+    for kind, obj in claimers:
+        turns.append(_claimer(view, kind, obj, by_address, used))
+    return _given_up(view, {uid(obj): (kind, obj) for kind, obj in claimers}, used) + turns
+
+
+def _takes_part(kind: str, obj: Object) -> bool:
+    return kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"
+
+
+def _claimer(
+    view: View, kind: str, obj: Object, by_address: t.Mapping[str, t.Any], used: t.Mapping[str, str]
+) -> ObjectTurn:
+    turn = ObjectTurn(view, kind, obj)
+    resource, field = CLAIMERS[kind]
+    filled, changed = [], False
+    for entry in entries(obj, "spec", field):
+        address = address_or_none(entry.get("ip"))
+        if address is None:
+            dynamic = view.twin(IP, dynamic_name(obj, entry))
+            mine = dynamic is not None and (controller(dynamic) or {}).get("uid") == uid(obj)
+            found = address_or_none(get(dynamic, "spec", "ip")) if mine else None
+            if dynamic is None:
+                _make_dynamic(turn, resource, obj, entry)
+            elif not mine:
+                turn.fail("name_taken", "an IP {0} exists and is another's".format(quoted(name(dynamic))))
+            if found:
+                entry, changed = dict(entry, ip=found), True
+        else:
+            known = by_address.get(address)
+            holder = used.get(uid(known)) if known is not None else None
+            if known is None:
+                turn.fail("address_unknown", "no IP object has the address {0}".format(address))
+            elif holder != uid(obj):
+                turn.fail("address_claimed", "the address {0} is in use".format(address))
+            elif text(known, "spec", "claimRef", "uid") != uid(obj):
+                reference = claim_reference(resource, obj, False, view.options.profile)
+                body = {"spec": {"claimRef": reference}}
+                turn.patch_twin(CLAIM, known, body)
+        filled.append(entry)
+    if changed:
+        turn.patch_twin(FILL, obj, {"spec": {field: filled}})
+    return turn
+
+
+def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
+    """The name of the IP made for an entry without address: always the same, so that none is made twice."""
+    return "{0}-{1}".format(name(claimer), lower(text(entry, "name")).replace(":", "-"))
+
+
+def _make_dynamic(turn: ObjectTurn, resource: str, obj: Object, entry: t.Mapping[str, t.Any]) -> None:
+    profile = turn.options.profile
+    family = entry.get("ipFamily") or get(obj, "spec", "ipFamily")
+    meta = {
+        "namespace": namespace(obj),
+        "name": dynamic_name(obj, entry),
+        "ownerReferences": [controller_reference(dict(obj, kind=turn.kind), profile)],
+    }
+    spec = {"type": "Public", "ipFamily": family, "claimRef": claim_reference(resource, obj, False, profile)}
+    manifest = {"apiVersion": profile.apinet, "kind": IP, "metadata": meta, "spec": spec}
+    turn.create(CLAIM, manifest)
+
+
+def _given_up(
+    view: View, claimers: t.Mapping[str, t.Tuple[str, Object]], used: t.Mapping[str, str]
+) -> t.List[ObjectTurn]:
+    """Addresses whose claimer names them no more: a dynamic one is deleted, any other is free again."""
+    turns = []
+    for obj in view.twins(IP):
+        holder = text(obj, "spec", "claimRef", "uid")
+        if not holder or used.get(uid(obj)) == holder or deleting(obj):
+            continue
+        kind, claimer = claimers.get(holder, ("", {}))
+        dynamic = bool(controller(obj))
+        waiting = entries(claimer, "spec", CLAIMERS[kind][1]) if kind else []
+        if dynamic and any(not entry.get("ip") and dynamic_name(claimer, entry) == name(obj) for entry in waiting):
+            continue  # its entry is filled in as soon as it has an address
+        turn = ObjectTurn(view, IP, obj)
+        if dynamic:
+            turn.remove_twin(obj, GIVE_UP)
+        else:
+            turn.patch_twin(GIVE_UP, obj, {"spec": {"claimRef": None}}, "released")
+        turns.append(turn)
+    return turns

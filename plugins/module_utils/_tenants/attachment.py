@@ -9,13 +9,12 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, deleting, get, items, name, namespace, same, text, uid
+from .links import AVAILABLE, READY
+from .object_turn import CLAIM, DELETE, MAIN, TWIN, ObjectTurn
 from .prefixes import balancer_addresses
 from .profile import APINET, NETWORK, NETWORK_INTERFACE, PREFIX, SOURCE
 from .provider_ids import format_id, interface_id_or_none, parse_network_id
-from .states import AVAILABLE, READY
-from .store import key_of
 from .view import View
-from .work import CLAIM, CREATE, DELETE, MAIN, REMOVE, TWIN, Step, Work
 
 READS = [(SOURCE, NETWORK), (SOURCE, NETWORK_INTERFACE), (SOURCE, PREFIX), (APINET, NETWORK), (APINET, NETWORK_INTERFACE)]
 #: Whose twin it is, also when the source interface is gone already. What has it was made here.
@@ -35,13 +34,13 @@ class Wanted(t.NamedTuple):
         return "{0}/{1}".format(self.namespace, self.name)
 
 
-def plan_attachment(view: View, wanted: t.Sequence[Wanted], require_ready: bool = True) -> t.List[Work]:
+def plan_attachment(view: View, wanted: t.Sequence[Wanted], require_ready: bool = True) -> t.List[ObjectTurn]:
     """One pass: twins where there are none, provider IDs once they are ready."""
     marked = _marked(view)
     return [_turn(view, one, functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready)) for one in wanted]
 
 
-def plan_detachment(view: View, wanted: t.Sequence[Wanted]) -> t.List[Work]:
+def plan_detachment(view: View, wanted: t.Sequence[Wanted]) -> t.List[ObjectTurn]:
     """One pass: provider IDs that name our twins are cleared, and the twins go."""
     marked = _marked(view)
     return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in wanted]
@@ -58,69 +57,68 @@ def _mark(twin: Object) -> str:
     return text(twin, "metadata", "annotations", MARK)
 
 
-def _turn(view: View, one: Wanted, plan: t.Callable[[Work], None]) -> Work:
+def _turn(view: View, one: Wanted, plan: t.Callable[[ObjectTurn], None]) -> ObjectTurn:
     source = view.source(NETWORK_INTERFACE, one.namespace, one.name)
     meta = {"namespace": one.namespace, "name": one.name}
     stub = {"apiVersion": view.options.profile.source, "kind": NETWORK_INTERFACE, "metadata": meta}
-    work = Work(view, NETWORK_INTERFACE, stub if source is None else source)
+    turn = ObjectTurn(view, NETWORK_INTERFACE, stub if source is None else source)
     try:
-        plan(work)
+        plan(turn)
     except ValueRefused as error:
-        work.steps = []
-        work.fail(error.reason, error.message)
-    return work
+        turn.refuse(error.reason, error.message)
+    return turn
 
 
-def _attach(work: Work, one: Wanted, marked: t.Sequence[Object], require_ready: bool) -> None:
-    source, view = work.subject, work.view
+def _attach(turn: ObjectTurn, one: Wanted, marked: t.Sequence[Object], require_ready: bool) -> None:
+    source, view = turn.subject, turn.view
     if not uid(source):
         raise ValueRefused("interface_missing", "there is no interface {0}".format(quoted(one.label)))
     if deleting(source):
         raise ValueRefused("interface_deleting", "the interface is being deleted")
-    network = _network(work)
+    network = _network(turn)
     if network is None:
         return
     addresses, missing = balancer_addresses(view, source)
     if missing:
-        work.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
+        turn.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
         return
     ips = [address_or_none(entry["ip"]) or str(entry["ip"]) for entry in addresses]
     for stale in marked:
         if name(stale) != uid(source) and not deleting(stale):
             # of an interface that had this name before
-            work.remove_twin(stale)
+            turn.remove_twin(stale)
     twin = view.twin(NETWORK_INTERFACE, uid(source))
     if twin is None:
         meta = {"namespace": view.options.apinet_namespace, "name": uid(source), "annotations": {MARK: one.label}}
         spec = {"nodeRef": {"name": one.node}, "networkRef": {"name": network}, "ips": ips}
         manifest = {"apiVersion": view.options.profile.apinet, "kind": NETWORK_INTERFACE, "metadata": meta, "spec": spec}
-        work.add(Step(TWIN, APINET, CREATE, key_of(manifest), manifest, outcome="created"))
+        turn.create(TWIN, manifest)
         return
     if _mark(twin) != one.label:
         raise ValueRefused("not_ours", "there is another interface {0} on the network side".format(quoted(name(twin))))
     if deleting(twin):
-        work.wait("twin_deleting", "the former interface of the network side is still being deleted")
+        turn.wait("twin_deleting", "the former interface of the network side is still being deleted")
         return
     found = (text(twin, "spec", "nodeRef", "name"), text(twin, "spec", "networkRef", "name"))
     if found != (one.node, network) or not same(items(twin, "spec", "ips"), ips, "ips"):
         message = "it is attached on node {0} to network {1}; detach it first".format(quoted(found[0]), quoted(found[1]))
         raise ValueRefused("attached_elsewhere", message)
     if require_ready and get(twin, "status", "state") != READY:
-        work.wait("twin_not_ready", "the network side says {0}".format(quoted(get(twin, "status", "state"))))
+        turn.wait("twin_not_ready", "the network side says {0}".format(quoted(get(twin, "status", "state"))))
         return
     wanted = format_id((namespace(twin), name(twin), one.node, uid(twin)), view.options.profile)
     given = text(source, "spec", "providerID")
     if given != wanted:
-        _check_free(work, given)
-        work.patch_source(MAIN, {"spec": {"providerID": wanted}}, guarded=True)
+        _check_free(turn, given)
+        turn.patch_source(MAIN, {"spec": {"providerID": wanted}}, guarded=True)
 
 
-def _network(work: Work) -> t.Optional[str]:
+def _network(turn: ObjectTurn) -> t.Optional[str]:
     """The name of the network on the network side, verified there: a provider ID is only text (T23)."""
-    view = work.view
-    network = view.source(NETWORK, namespace(work.subject), text(work.subject, "spec", "networkRef", "name"))
+    view = turn.view
+    network = view.source(NETWORK, namespace(turn.subject), text(turn.subject, "spec", "networkRef", "name"))
     if network is None or get(network, "status", "state") != AVAILABLE or not text(network, "spec", "providerID"):
-        work.wait("network_not_available", "its network is not available yet")
+        turn.wait("network_not_available", "its network is not available yet")
         return None
     found = parse_network_id(text(network, "spec", "providerID"), view.options.profile)
     twin = view.twin(NETWORK, found.name)
@@ -130,26 +128,26 @@ def _network(work: Work) -> t.Optional[str]:
     return found.name
 
 
-def _check_free(work: Work, given: str) -> None:
+def _check_free(turn: ObjectTurn, given: str) -> None:
     """Another's attachment is not overwritten while it lives."""
-    other = interface_id_or_none(given, work.options.profile)
-    for twin in work.view.twins(NETWORK_INTERFACE):
+    other = interface_id_or_none(given, turn.options.profile)
+    for twin in turn.view.twins(NETWORK_INTERFACE):
         if other is not None and uid(twin) == other.uid and not deleting(twin) and _mark(twin) == "":
             raise ValueRefused("attached_elsewhere", "another machine pool attached it as {0}".format(quoted(name(twin))))
 
 
-def _detach(work: Work, one: Wanted, marked: t.Sequence[Object]) -> None:
-    source = work.subject
-    given = interface_id_or_none(text(source, "spec", "providerID"), work.options.profile)
+def _detach(turn: ObjectTurn, one: Wanted, marked: t.Sequence[Object]) -> None:
+    source = turn.subject
+    given = interface_id_or_none(text(source, "spec", "providerID"), turn.options.profile)
     if given is not None and given.uid in {uid(twin) for twin in marked}:
-        work.patch_source(CLAIM, {"spec": {"providerID": None}}, guarded=True, stops=False)
-    elif given is not None and any(uid(twin) == given.uid for twin in work.view.twins(NETWORK_INTERFACE)):
+        turn.patch_source(CLAIM, {"spec": {"providerID": None}}, guarded=True, stops=False)
+    elif given is not None and any(uid(twin) == given.uid for twin in turn.view.twins(NETWORK_INTERFACE)):
         raise ValueRefused("not_ours", "another machine pool attached it")
     for twin in marked:
         if deleting(twin):
-            work.wait("deletion_blocked", "its twin is being deleted and still has finalizers")
+            turn.wait("deletion_blocked", "its twin is being deleted and still has finalizers")
         else:
-            work.add(Step(DELETE, APINET, REMOVE, key_of(twin), {}, uid(twin), outcome="deleted"))
+            turn.remove_twin(twin, DELETE)
 
 
 def attached_to(view: View, within: str) -> t.List[Wanted]:

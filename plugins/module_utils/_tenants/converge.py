@@ -9,18 +9,18 @@ import typing as t
 from .._plan.object_plan import Key
 from .._plan.plan import Refusal
 from .mapping import plan_pass
+from .object_turn import ACTIONS, APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, Condition, ObjectTurn, Step
 from .options import Options
 from .profile import APINET, SOURCE
 from .store import NOT_FOUND, MemoryStore, Store, StoreError
 from .view import View, needed
-from .work import APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, WORDS, Reason, Step, Work
 
 #: Passes of one call (8.2).
 PASS_LIMIT = 5
 
 
 class Outcome(t.NamedTuple):
-    """What one call did to one object: ``action`` is one of WORDS.
+    """What one call did to one object: ``action`` is one of ACTIONS.
 
     ``source``: the source object, which for a collected twin is the one that its labels name.
     """
@@ -28,8 +28,8 @@ class Outcome(t.NamedTuple):
     kind: str
     key: Key
     action: str
-    reasons: t.List[Reason]
-    failures: t.List[Reason]
+    reasons: t.List[Condition]
+    failures: t.List[Condition]
     source: t.Optional[Key] = None
 
 
@@ -59,6 +59,9 @@ class Result(t.NamedTuple):
 
 
 Stores = t.Mapping[str, Store]
+Planner = t.Callable[[View], t.List[ObjectTurn]]
+#: The stage that checks claims (``claims.apply_claims``).
+CheckClaims = t.Callable[[View], t.List[Refusal]]
 #: Performs steps that do not depend on each other; answers each with the object, None (gone) or a StoreError.
 Perform = t.Callable[[t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]], t.List[t.Any]]
 
@@ -78,86 +81,91 @@ def read(stores: Stores, options: Options) -> View:
 
 
 def converge(
-    stores: Stores,
-    options: Options,
-    now: str,
-    limit: int = PASS_LIMIT,
-    view: t.Optional[View] = None,
-    perform: t.Optional[Perform] = None,
-    keep: t.Optional[t.Callable[[View], t.List[Refusal]]] = None,
-) -> Result:
-    """Read once, then pass after pass over what our own writes answered.
-
-    ``keep``: the stage that checks claims (``claims.apply_claims``); the module always gives it.
-    """
+    stores: Stores, options: Options, now: str, limit: int = PASS_LIMIT, view: t.Optional[View] = None, perform: t.Optional[Perform] = None,
+    keep: t.Optional[CheckClaims] = None,
+) -> Result:  # fmt: skip
+    """Read once, then map pass after pass over what our own writes answered. ``keep``: the module always gives it."""
     view = read(stores, options) if view is None else view
+    return _mapped(view, now, keep, lambda plan: run_passes(view, plan, perform or one_by_one(stores, options), limit))
+
+
+def predict(view: View, now: str, keep: t.Optional[CheckClaims] = None) -> Result:
+    """What the first pass of a mapping would do, for check mode."""
+    return _mapped(view, now, keep, lambda plan: predict_pass(view, plan))
+
+
+def _mapped(view: View, now: str, keep: t.Optional[CheckClaims], run: t.Callable[[Planner], Result]) -> Result:
     refused: t.List[Refusal] = []
 
-    def plan(current: View) -> t.List[Work]:
+    def plan(current: View) -> t.List[ObjectTurn]:
         if keep is not None:
             refused[:] = keep(current)
         return plan_pass(current, now)
 
-    return run_passes(view, plan, perform or one_by_one(stores, options), limit)._replace(
-        refused=refused, unread=view.unread
-    )
+    return run(plan)._replace(refused=refused, unread=view.unread)
 
 
-def run_passes(view: View, plan: t.Callable[[View], t.List[Work]], run: Perform, limit: int = PASS_LIMIT) -> Result:
+def predict_pass(view: View, plan: Planner) -> Result:
+    """What the first pass would do, by the same code over copies in memory (8.8).
+
+    Only one pass, since what the network side would hand out, and the uids that later writes need, are not known.
+    """
+    stores = {side: MemoryStore(view.objects(side), prefix="unknown") for side in (SOURCE, APINET)}
+    copied = View(stores[SOURCE].all(), stores[APINET].all(), view.options, view.unread)
+    return run_passes(copied, plan, one_by_one(stores, view.options), 1)
+
+
+def run_passes(view: View, plan: Planner, run: Perform, limit: int = PASS_LIMIT) -> Result:
     """Plan and write until a pass writes nothing, or the limit is reached."""
-    words: t.Dict[t.Tuple[str, Key], str] = {}
+    actions: t.Dict[t.Tuple[str, Key], str] = {}
     done: t.List[Done] = []
     for number in range(1, limit + 1):
-        works = plan(view)
-        wrote, failures = _do(works, view, run)
-        for work, entry in wrote:
+        turns = plan(view)
+        wrote, failures = _do(turns, view, run)
+        for turn, entry in wrote:
             done.append(entry)
-            place = (work.kind, work.key)
-            words[place] = max(words.get(place, "unchanged"), entry.step.outcome, key=WORDS.index)
+            place = (turn.kind, turn.key)
+            actions[place] = max(actions.get(place, "unchanged"), entry.step.action, key=ACTIONS.index)
         if not wrote or number == limit:
             break
-    outcomes = [_outcome(work, words, failures.get(id(work))) for work in works]
+    outcomes = [_outcome(turn, actions, failures.get(id(turn), [])) for turn in turns]
     seen = {(outcome.kind, outcome.key) for outcome in outcomes}
-    gone = [Outcome(kind, key, word, [], []) for (kind, key), word in sorted(words.items()) if (kind, key) not in seen]
+    gone = [Outcome(kind, key, action, [], []) for (kind, key), action in sorted(actions.items()) if (kind, key) not in seen]
     return Result(outcomes + gone, done, number, not wrote, [])
 
 
-def _outcome(work: Work, words: t.Mapping[t.Tuple[str, Key], str], refused: t.Optional[t.List[Reason]]) -> Outcome:
-    failures = work.failed + (refused or [])
-    action = words.get((work.kind, work.key), "unchanged")
-    if failures:
-        action = "failed"
-    elif work.pending:
-        action = "pending"
-    return Outcome(work.kind, work.key, action, work.pending, failures, work.source)
+def _outcome(turn: ObjectTurn, actions: t.Mapping[t.Tuple[str, Key], str], refused: t.List[Condition]) -> Outcome:
+    failures = turn.failed + refused
+    action = "failed" if failures else "pending" if turn.pending else actions.get((turn.kind, turn.key), "unchanged")
+    return Outcome(turn.kind, turn.key, action, turn.pending, failures, turn.source)
 
 
 def _do(
-    works: t.Sequence[Work], view: View, run: Perform
-) -> t.Tuple[t.List[t.Tuple[Work, Done]], t.Dict[int, t.List[Reason]]]:
+    turns: t.Sequence[ObjectTurn], view: View, run: Perform
+) -> t.Tuple[t.List[t.Tuple[ObjectTurn, Done]], t.Dict[int, t.List[Condition]]]:
     """The writes of a pass, phase after phase; a failed write ends the turn of its object only, after the phase."""
-    wrote: t.List[t.Tuple[Work, Done]] = []
-    failures: t.Dict[int, t.List[Reason]] = {}
+    wrote: t.List[t.Tuple[ObjectTurn, Done]] = []
+    failures: t.Dict[int, t.List[Condition]] = {}
     stopped: t.Set[int] = set()
-    for phase in sorted({step.phase for work in works for step in work.steps}):
-        batch = [(work, step) for work in works for step in work.steps if step.phase == phase and id(work) not in stopped]
+    for phase in sorted({step.phase for turn in turns for step in turn.steps}):
+        batch = [(turn, step) for turn in turns for step in turn.steps if step.phase == phase and id(turn) not in stopped]
         for part in _apart(batch):
-            for (work, step), answer in zip(part, run([(step, _body(step, view)) for _work, step in part])):
+            for (turn, step), answer in zip(part, run([(step, _body(step, view)) for _work, step in part])):
                 if isinstance(answer, StoreError):
-                    failures.setdefault(id(work), []).append(Reason(answer.reason, answer.message))
+                    failures.setdefault(id(turn), []).append(Condition(answer.reason, answer.message))
                     if step.stops:
-                        stopped.add(id(work))
+                        stopped.add(id(turn))
                     other = step.otherwise
                     if other is not None:
                         second = run([(other, _body(other, view))])[0]
                         if not isinstance(second, StoreError):
-                            wrote.extend((work, entry) for entry in _note(work, view, other, second))
+                            wrote.extend((turn, entry) for entry in _note(turn, view, other, second))
                 else:
-                    wrote.extend((work, entry) for entry in _note(work, view, step, answer))
+                    wrote.extend((turn, entry) for entry in _note(turn, view, step, answer))
     return wrote, failures
 
 
-def _apart(batch: t.Sequence[t.Tuple[Work, Step]]) -> t.Iterator[t.List[t.Tuple[Work, Step]]]:
+def _apart(batch: t.Sequence[t.Tuple[ObjectTurn, Step]]) -> t.Iterator[t.List[t.Tuple[ObjectTurn, Step]]]:
     """Parts in which no object is written twice, so that each part may run at once."""
     rest = list(batch)
     while rest:
@@ -185,27 +193,16 @@ def _body(step: Step, view: View) -> t.Mapping[str, t.Any]:
     return dict(step.body, metadata=meta)
 
 
-def _note(work: Work, view: View, step: Step, answer: t.Any) -> t.List[Done]:
+def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> t.List[Done]:
     """Keep the view up to date; one entry when the server's state changed."""
     before = view.now(step.side, step.key)
     if answer is None:
         view.drop(step.side, step.key)
-        return [Done(work.key, step, before, None)] if before is not None else []
+        return [Done(turn.key, step, before, None)] if before is not None else []
     view.put(step.side, answer)
     versions = [(obj or {}).get("metadata", {}).get("resourceVersion") for obj in (before, answer)]
     same = versions[0] == versions[1] and versions[0] is not None
-    return [] if same else [Done(work.key, step, before, answer)]
-
-
-def predict(view: View, now: str, keep: t.Optional[t.Callable[[View], t.List[Refusal]]] = None) -> Result:
-    """What the first pass would do, for check mode: the same code over copies in memory (8.8).
-
-    Only one pass, since what the network side would hand out, and the uids that later writes need, are not known.
-    """
-    stores = {side: MemoryStore(view.objects(side), prefix="unknown") for side in (SOURCE, APINET)}
-    objects = {side: stores[side].all() for side in stores}
-    copied = View(objects[SOURCE], objects[APINET], view.options, view.unread)
-    return converge(stores, view.options, now, 1, copied, keep=keep)
+    return [] if same else [Done(turn.key, step, before, answer)]
 
 
 def one_by_one(stores: Stores, options: Options) -> Perform:
@@ -228,5 +225,5 @@ def perform_step(store: Store, step: Step, body: t.Mapping[str, t.Any], options:
             return store.delete(step.key, step.uid)
         return store.patch(step.key, body, step.verb == PATCH_STATUS)
     except StoreError as error:
-        gone = error.reason == NOT_FOUND and step.outcome in ("deleted", "released")
+        gone = error.reason == NOT_FOUND and step.action in ("deleted", "released")
         return None if gone else error

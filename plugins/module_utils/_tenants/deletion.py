@@ -10,65 +10,64 @@ from .._plan.budget import check_budget
 from .._plan.object_plan import Key
 from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
-from .links import has_finalizer, linked, without_finalizer
+from .links import foreign, has_finalizer, linked, message, without_finalizer
+from .object_turn import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, ObjectTurn, Step
 from .options import STALE_UID, VIP_RELEASE, in_watch, selected
-from .ownership import foreign, message
 from .profile import DEPENDENTS, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
 from .view import Index, View
-from .work import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, Step, Work
 
 
-def plan_deletion(work: Work, index: t.Optional[Index]) -> None:
+def plan_deletion(turn: ObjectTurn, index: t.Optional[Index]) -> None:
     """One source object with a deletion timestamp. Without our finalizer there is nothing to do."""
-    profile = work.options.profile
-    if not has_finalizer(work.kind, work.subject, profile):
+    profile = turn.options.profile
+    if not has_finalizer(turn.kind, turn.subject, profile):
         return
     if index is not None:
-        _let_go(work, index)
+        _let_go(turn, index)
     else:
-        twin = work.view.twin(TWIN_KINDS[work.kind], uid(work.subject))
+        twin = turn.view.twin(TWIN_KINDS[turn.kind], uid(turn.subject))
         if twin is not None:
             if deleting(twin):
-                work.wait("deletion_blocked", "its twin is being deleted and still has finalizers")
+                turn.wait("deletion_blocked", "its twin is being deleted and still has finalizers")
             else:
-                work.remove_twin(twin, DELETE_NETWORK if work.kind == NETWORK else DELETE)
+                turn.remove_twin(twin, DELETE_NETWORK if turn.kind == NETWORK else DELETE)
             return
-        _remove_dependent(work, uid(work.subject))
-    work.patch_source(LAST, without_finalizer(work.kind, work.subject, profile), guarded=True)
+        _remove_dependent(turn, uid(turn.subject))
+    turn.patch_source(LAST, without_finalizer(turn.kind, turn.subject, profile), guarded=True)
 
 
-def plan_leaving(work: Work) -> None:
+def plan_leaving(turn: ObjectTurn) -> None:
     """A tenant's object whose tenant leaves; our finalizer keeps it until its twin is gone."""
-    work.add(Step(RELEASE, SOURCE, REMOVE, work.key, {}, uid(work.subject), outcome="deleted"))
+    turn.steps.append(Step(RELEASE, SOURCE, REMOVE, turn.key, {}, uid(turn.subject), action="deleted"))
 
 
-def leaving_routings(view: View) -> t.List[Work]:
+def leaving_routings(view: View) -> t.List[ObjectTurn]:
     """The routings of a tenant that leaves, which have no twin of their own."""
-    works = []
+    turns = []
     for routing in view.every(SOURCE, LOAD_BALANCER_ROUTING):
         if selected(routing, view.options) and not deleting(routing):
-            work = Work(view, LOAD_BALANCER_ROUTING, routing)
-            plan_leaving(work)
-            works.append(work)
-    return works
+            turn = ObjectTurn(view, LOAD_BALANCER_ROUTING, routing)
+            plan_leaving(turn)
+            turns.append(turn)
+    return turns
 
 
-def _let_go(work: Work, index: Index) -> None:
+def _let_go(turn: ObjectTurn, index: Index) -> None:
     """An interface only gives its twins up; they are the machine pool's."""
-    for twin in index.by_claimer.get(uid(work.subject), ()):
-        release(work, twin)
-    if VIP_RELEASE in work.options.switches:
-        for virtual_ip in index.targeting(namespace(work.subject), uid(work.subject)):
-            work.patch_source(RELEASE, {"spec": {"targetRef": None}}, True, virtual_ip)
+    for twin in index.by_claimer.get(uid(turn.subject), ()):
+        release(turn, twin)
+    if VIP_RELEASE in turn.options.switches:
+        for virtual_ip in index.targeting(namespace(turn.subject), uid(turn.subject)):
+            turn.patch_source(RELEASE, {"spec": {"targetRef": None}}, True, virtual_ip)
 
 
-def _remove_dependent(work: Work, called: str) -> None:
+def _remove_dependent(turn: ObjectTurn, called: str) -> None:
     """Delete the routing or autoscaler of a main twin that is gone. Its owner says whose it was."""
-    main = TWIN_KINDS[work.kind]
-    dependent = work.view.twin(DEPENDENTS[main], called) if main in DEPENDENTS else None
+    main = TWIN_KINDS[turn.kind]
+    dependent = turn.view.twin(DEPENDENTS[main], called) if main in DEPENDENTS else None
     owner = (controller(dependent) or {}) if dependent is not None else {}
     if dependent is not None and not deleting(dependent) and (owner.get("kind"), owner.get("name")) == (main, called):
-        work.remove_twin(dependent)
+        turn.remove_twin(dependent)
 
 
 def collected(view: View, kind: str) -> t.List[t.Dict[str, t.Any]]:
@@ -89,14 +88,14 @@ def collected(view: View, kind: str) -> t.List[t.Dict[str, t.Any]]:
     return found
 
 
-def plan_collection(view: View, kind: str) -> t.List[Work]:
+def plan_collection(view: View, kind: str) -> t.List[ObjectTurn]:
     """The turns of twins that nobody wants; none while the budget of deletions forbids it (decision 38)."""
     if not view.options.collect:
         return []
     gone = collected(view, kind)
-    works = [_collect(view, kind, twin) for twin in gone]
+    turns = [_collect(view, kind, twin) for twin in gone]
     if kind == NETWORK_INTERFACE:
-        return works
+        return turns
     ours = [twin for twin in gone if not foreign(kind, twin, view.options)]
     owned = [
         twin
@@ -108,43 +107,43 @@ def plan_collection(view: View, kind: str) -> t.List[Work]:
         "source", kind, len(owned), deletes, len(owned) - len(ours), view.options.max_deletes, view.options.confirm_empty
     )
     if refusal is not None:
-        for work in works:
-            work.steps = []
-            work.wait(refusal.reason, refusal.message)
-    return works
+        for turn in turns:
+            turn.steps = []
+            turn.wait(refusal.reason, refusal.message)
+    return turns
 
 
-def _collect(view: View, kind: str, twin: Object) -> Work:
-    work = Work(view, kind, twin)
+def _collect(view: View, kind: str, twin: Object) -> ObjectTurn:
+    turn = ObjectTurn(view, kind, twin)
     link = linked(kind, twin, view.options.profile)
     if link is not None:
-        work.source = Key(view.options.profile.source, kind, link.namespace, link.name)
+        turn.source = Key(view.options.profile.source, kind, link.namespace, link.name)
     if kind == NETWORK_INTERFACE:
-        work.patch_twin(RELEASE, twin, release_patch(work), "released")
+        turn.patch_twin(RELEASE, twin, release_patch(turn), "released")
     elif foreign(kind, twin, view.options):
         reason = foreign(kind, twin, view.options)
-        work.wait(reason, message(reason, TWIN_KINDS[kind]))
+        turn.wait(reason, message(reason, TWIN_KINDS[kind]))
     elif deleting(twin):
-        work.wait("deletion_blocked", "the twin is being deleted and still has finalizers")
+        turn.wait("deletion_blocked", "the twin is being deleted and still has finalizers")
     else:
-        work.remove_twin(twin, DELETE_NETWORK if kind == NETWORK else DELETE)
-    return work
+        turn.remove_twin(twin, DELETE_NETWORK if kind == NETWORK else DELETE)
+    return turn
 
 
-def plan_orphans(view: View, kind: str) -> t.List[Work]:
+def plan_orphans(view: View, kind: str) -> t.List[ObjectTurn]:
     """Routings and autoscalers whose main twin is gone; a garbage collector would do the same."""
     main = TWIN_KINDS[kind]
     if main not in DEPENDENTS:
         return []
     living = {name(twin) for twin in view.twins(main)}
-    works = []
+    turns = []
     for dependent in view.twins(DEPENDENTS[main]):
         owner = controller(dependent) or {}
         ours = linked(kind, dependent, view.options.profile) is not None and not foreign(kind, dependent, view.options)
         if ours and owner.get("kind") == main and owner.get("name") not in living and not deleting(dependent):
             link = linked(kind, dependent, view.options.profile)
             if link is not None and in_watch(link.namespace, view.options):
-                work = Work(view, kind, dependent)
-                work.remove_twin(dependent)
-                works.append(work)
-    return works
+                turn = ObjectTurn(view, kind, dependent)
+                turn.remove_twin(dependent)
+                turns.append(turn)
+    return turns

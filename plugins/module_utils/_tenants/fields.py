@@ -127,23 +127,3 @@ def same(first: t.Any, second: t.Any, key: str = "") -> bool:
 
 def _empty(value: t.Any) -> bool:
     return value is None or value == "" or value == {} or value == []
-
-
-def without_nulls(value: t.Any) -> t.Any:
-    """A manifest without nulls."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-def merge_patched(target: t.Any, patch: t.Any) -> t.Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patched(merged.get(key), value)
-    return merged

@@ -1,49 +1,34 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces: find and claim the twin that the machine pool made, equip it, report its state (14)."""
+"""Network interfaces: find and claim the twin that the machine pool made, equip it, report its state (14); virtual IPs (10)."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
-from .fields import (
-    Object,
-    address_or_none,
-    deleting,
-    entries,
-    family_of,
-    get,
-    items,
-    labels,
-    name,
-    namespace,
-    same,
-    text,
-    uid,
-)
-from .links import claimer, link_labels, unlink_patch
+from .fields import Object, address_or_none, deleting, entries, family_of, get, items, labels, name, namespace, same, text, uid
+from .links import PENDING, READY, claimer, interface_state, link_labels, unlink_patch
+from .object_turn import CLAIM, RELEASE, TWIN, ObjectTurn
 from .prefixes import interface_prefixes
-from .profile import NETWORK_INTERFACE, VIRTUAL_IP
+from .profile import IP, NETWORK_INTERFACE, VIRTUAL_IP
 from .provider_ids import parse_interface_id
-from .states import PENDING, READY, interface_state
 from .view import Index
-from .work import CLAIM, RELEASE, Work
 
 
-def plan_interface(work: Work, index: Index, now: str) -> None:
+def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:
     """One interface that is not being deleted. ``now``: the time of a change of state."""
-    twin = claim_twin(work, index)
-    virtual_ip = claim_virtual_ip(work, index)
-    prefixes, missing = interface_prefixes(work.view, work.subject)
-    if work.outstanding:
+    twin = claim_twin(turn, index)
+    virtual_ip = claim_virtual_ip(turn, index)
+    prefixes, missing = interface_prefixes(turn.view, turn.subject)
+    if turn.outstanding:
         return
     if twin is None:
-        _report(work, PENDING, {"ips": None, "prefixes": None, "virtualIP": None}, now)
+        _report(turn, PENDING, {"ips": None, "prefixes": None, "virtualIP": None}, now)
         return
     if missing:
-        work.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
-    if equip(work, index, twin, virtual_ip, prefixes):
+        turn.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
+    if equip(turn, index, twin, virtual_ip, prefixes):
         return
     state = get(twin, "status", "state")
     public = [address_or_none(item) for item in items(twin, "status", "publicIPs")]
@@ -52,70 +37,67 @@ def plan_interface(work: Work, index: Index, now: str) -> None:
         "prefixes": [item for item in items(twin, "spec", "prefixes") if item],
         "virtualIP": next((item for item in public if item and ":" not in item), None),
     }
-    _report(work, interface_state(state), shown, now)
+    _report(turn, interface_state(state), shown, now)
     if state != READY:
-        work.wait("twin_not_ready", "the network side says {0}".format(quoted(state)))
+        turn.wait("twin_not_ready", "the network side says {0}".format(quoted(state)))
 
 
-def _report(work: Work, state: str, shown: t.Mapping[str, t.Any], now: str) -> None:
+def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str) -> None:
     wanted = dict(shown, state=state)
-    if get(work.subject, "status", "state") != state:
+    if get(turn.subject, "status", "state") != state:
         wanted["lastStateTransitionTime"] = now
-    work.status(wanted)
+    turn.status(wanted)
 
 
 # -- the twin
 
 
-def claim_twin(work: Work, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
+def claim_twin(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
     """The usable twin; also releases what is ours and does not match any more."""
-    source, profile = work.subject, work.options.profile
+    source, profile = turn.subject, turn.options.profile
     wanted = ""
     given = get(source, "spec", "providerID")
     try:
         if not given:
-            work.wait("no_provider_id", "the machine pool has not set a provider ID")
+            turn.wait("no_provider_id", "the machine pool has not set a provider ID")
         else:
             wanted = parse_interface_id(given, profile).uid
     except ValueRefused as error:
-        work.wait("provider_id_" + error.reason, error.message)
+        turn.wait("provider_id_" + error.reason, error.message)
     for twin in index.by_claimer.get(uid(source), ()):
         if not wanted or uid(twin) != wanted:
-            release(work, twin, stops=False)
+            release(turn, twin, stops=False)
     if not wanted:
         return None
     mine = index.by_uid.get(wanted)
     if mine is None:
-        work.wait("twin_unknown", "the network side has no interface with the uid in {0}".format(quoted(given)))
+        turn.wait("twin_unknown", "the network side has no interface with the uid in {0}".format(quoted(given)))
         return None
     holder = claimer(NETWORK_INTERFACE, mine, profile)
-    if holder == uid(source):
-        # the name in the labels is forced like on every other twin
-        ours = link_labels(NETWORK_INTERFACE, source, profile)
-        if any(labels(mine).get(key) != value for key, value in ours.items()):
-            work.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
-        return mine
-    if holder is not None or uid(mine) in index.taken:
-        work.wait("twin_claimed", "the interface is claimed by {0}".format(quoted(holder or "another one")))
-        return None
-    if deleting(mine):
-        work.wait("twin_deleting", "the interface is being deleted on the network side")
-        return None
-    index.taken.add(uid(mine))
+    if holder != uid(source):
+        if holder is not None or uid(mine) in index.taken:
+            turn.wait("twin_claimed", "the interface is claimed by {0}".format(quoted(holder or "another one")))
+            return None
+        if deleting(mine):
+            turn.wait("twin_deleting", "the interface is being deleted on the network side")
+            return None
+        index.taken.add(uid(mine))
     ours = link_labels(NETWORK_INTERFACE, source, profile)
-    work.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
+    if any(labels(mine).get(key) != value for key, value in ours.items()):
+        # also the name in the labels of a twin that is ours is forced, like on every other
+        turn.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
     return mine
 
 
-def release_patch(work: Work) -> t.Dict[str, t.Any]:
+def release_patch(turn: ObjectTurn) -> t.Dict[str, t.Any]:
     """What a released twin loses. NAT claims and foreign labels stay."""
-    unlinked = unlink_patch(NETWORK_INTERFACE, work.options.profile)
+    unlinked = unlink_patch(NETWORK_INTERFACE, turn.options.profile)
     return {"metadata": {"labels": unlinked}, "spec": {"publicIPs": None, "prefixes": None}}
 
 
-def release(work: Work, twin: Object, stops: bool = True) -> None:
+def release(turn: ObjectTurn, twin: Object, stops: bool = True) -> None:
     """Give a twin up."""
-    work.patch_twin(RELEASE, twin, release_patch(work), "released", stops)
+    turn.patch_twin(RELEASE, twin, release_patch(turn), "released", stops)
 
 
 # -- the virtual IP
@@ -128,44 +110,57 @@ def wanted_virtual_ip(source: Object) -> str:
     return name(source) if get(source, "spec", "virtualIP", "ephemeral") is not None else ""
 
 
-def claim_virtual_ip(work: Work, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
+def claim_virtual_ip(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
     """The usable virtual IP; also releases those that point at us and are not wanted any more."""
-    source = work.subject
+    source = turn.subject
     wanted = wanted_virtual_ip(source)
     for virtual_ip in index.targeting(namespace(source), uid(source)):
         if name(virtual_ip) != wanted:
-            work.patch_source(RELEASE, {"spec": {"targetRef": None}}, True, virtual_ip, stops=False)
+            turn.patch_source(RELEASE, {"spec": {"targetRef": None}}, True, virtual_ip, stops=False)
     if not wanted:
         return None
-    found = work.view.source(VIRTUAL_IP, namespace(source), wanted)
+    found = turn.view.source(VIRTUAL_IP, namespace(source), wanted)
     if found is None:
-        work.wait("virtual_ip_missing", "there is no virtual IP {0}".format(quoted(wanted)))
+        turn.wait("virtual_ip_missing", "there is no virtual IP {0}".format(quoted(wanted)))
         return None
     holder = text(found, "spec", "targetRef", "uid")
     if holder == uid(source):
         return found
     if get(found, "spec", "targetRef") or uid(found) in index.taken:
-        work.wait("virtual_ip_taken", "the virtual IP {0} is in use by another interface".format(quoted(wanted)))
+        turn.wait("virtual_ip_taken", "the virtual IP {0} is in use by another interface".format(quoted(wanted)))
         return None
     if deleting(found):
-        work.wait("virtual_ip_deleting", "the virtual IP {0} is being deleted".format(quoted(wanted)))
+        turn.wait("virtual_ip_deleting", "the virtual IP {0} is being deleted".format(quoted(wanted)))
         return None
     index.taken.add(uid(found))
     target = {"name": name(source), "uid": uid(source)}
-    work.patch_source(CLAIM, {"spec": {"targetRef": target}}, True, found, stops=False)
+    turn.patch_source(CLAIM, {"spec": {"targetRef": target}}, True, found, stops=False)
     return found
+
+
+def plan_virtual_ip(turn: ObjectTurn) -> None:
+    """One virtual IP that is not being deleted. Who uses it is the interface's business."""
+    spec = {"type": "Public", "ipFamily": get(turn.subject, "spec", "ipFamily")}
+    twin = turn.apply(TWIN, turn.manifest(IP, spec=spec))
+    if twin is None:
+        return
+    address = address_or_none(get(twin, "spec", "ip"))
+    if address is None:
+        turn.wait("address_not_allocated", "the network side has not given an address yet")
+        return
+    turn.status({"ip": address})
 
 
 # -- what the twin is told
 
 
 def equip(
-    work: Work, index: Index, twin: Object, virtual_ip: t.Optional[Object], prefixes: t.Sequence[str]
+    turn: ObjectTurn, index: Index, twin: Object, virtual_ip: t.Optional[Object], prefixes: t.Sequence[str]
 ) -> bool:
     """Public addresses, prefixes and NAT claims in one patch; False when they are right already."""
     address = address_or_none(get(virtual_ip, "status", "ip"))
     if virtual_ip is not None and address is None:
-        work.wait("virtual_ip_without_address", "the virtual IP has no address yet")
+        turn.wait("virtual_ip_without_address", "the virtual IP has no address yet")
     public = [] if address is None else [{"name": address, "ipFamily": family_of(address), "ip": address}]
     families = {entry["ipFamily"] for entry in public}
     wanted = {
@@ -182,5 +177,5 @@ def equip(
         # a swap: the server refuses an address that another twin still has, so both let go before either takes
         wanted.update(publicIPs=[], natGateways=entries(twin, "spec", "natGateways"))
     body = {"spec": {field: value or None for field, value in wanted.items()}}
-    work.patch_twin(RELEASE if dropped else CLAIM, twin, body)
+    turn.patch_twin(RELEASE if dropped else CLAIM, twin, body)
     return True

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What binds a twin to its source object: its name, three labels, and a finalizer on the source (7)."""
+"""What binds a twin to its source object: its name, three labels and a finalizer (7), whose it is, and how its state shows (16)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from .fields import Object, items, labels, name, namespace, uid
-from .profile import ONMETAL, Profile
+from .fields import Object, entries, items, labels, name, namespace, uid
+from .options import Options
+from .profile import ONMETAL, PROFILES, Profile
 
 #: Label values are at most so long; a longer name is refused, never cut.
 LONGEST_LABEL = 63
@@ -82,3 +83,49 @@ def controller_reference(owner: Object, profile: Profile = ONMETAL) -> t.Dict[st
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+# -- who may write a twin: the field managers that applied it say so (decisions 1 and 32)
+
+ADOPTABLE, NOT_OURS = "adoptable", "not_ours"
+
+
+def foreign(kind: str, twin: Object, options: Options) -> str:
+    """"" for a twin that is ours to write, else why not: ADOPTABLE or NOT_OURS. ``kind``: of its source object.
+
+    Where no server has noted who wrote what, the labels alone decide, and they were looked at already.
+    """
+    noted = entries(twin, "metadata", "managedFields")
+    if options.adopt or not noted or options.profile.field_manager in appliers(noted):
+        return ""
+    theirs = PROFILES[options.profile.name].field_manager in appliers(noted)
+    return ADOPTABLE if theirs or linked(kind, twin, options.profile) is not None else NOT_OURS
+
+
+def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> t.Set[str]:
+    """The field managers that applied an object; who only patched it does not own it."""
+    return {str(entry.get("manager")) for entry in noted if entry.get("operation") == "Apply" and not entry.get("subresource")}
+
+
+def message(reason: str, kind: str) -> str:
+    """A sentence for the reason word."""
+    if reason == ADOPTABLE:
+        return "the {0} of the network side was made by another program; set adopt to take it over".format(kind)
+    return "there is another program's {0} under the name of the twin".format(kind)
+
+
+# -- how the state of a twin is shown on its source object
+
+PENDING, AVAILABLE, ERROR, READY = "Pending", "Available", "Error", "Ready"
+
+_INTERFACE = {READY: AVAILABLE, ERROR: ERROR, PENDING: PENDING}
+
+
+def interface_state(twin_state: t.Any) -> str:
+    """The state of an interface from the state of its twin: what is unknown or missing is pending."""
+    return _INTERFACE.get(twin_state, PENDING) if isinstance(twin_state, str) else PENDING
+
+
+def network_state(before: t.Any, allocated: bool) -> str:
+    """The state of a network: pending until its ID is known, and never downgraded."""
+    return AVAILABLE if allocated or before == AVAILABLE else PENDING

@@ -9,17 +9,16 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 from .deletion import leaving_routings, plan_collection, plan_deletion, plan_leaving, plan_orphans
 from .fields import deleting, get, uid
-from .interfaces import plan_interface
+from .interfaces import plan_interface, plan_virtual_ip
+from .links import network_state
 from .load_balancers import plan_load_balancer
 from .nat_gateways import plan_nat_gateway
 from .networks import plan_network
+from .object_turn import ObjectTurn
 from .profile import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, VIRTUAL_IP
-from .states import network_state
 from .view import Index, NotRead, View
-from .virtual_ips import plan_virtual_ip
-from .work import Work
 
-_PLANS: t.Dict[str, t.Callable[[Work], None]] = {
+_PLANS: t.Dict[str, t.Callable[[ObjectTurn], None]] = {
     NETWORK: plan_network,
     VIRTUAL_IP: plan_virtual_ip,
     LOAD_BALANCER: plan_load_balancer,
@@ -27,16 +26,16 @@ _PLANS: t.Dict[str, t.Callable[[Work], None]] = {
 }
 
 
-def plan_pass(view: View, now: str) -> t.List[Work]:
+def plan_pass(view: View, now: str) -> t.List[ObjectTurn]:
     """The turn of every selected object and of every twin that nobody wants. ``now``: RFC 3339, seconds, UTC."""
-    works: t.List[Work] = []
+    turns: t.List[ObjectTurn] = []
     for kind in KINDS:
         if kind in view.options.kinds:
-            works.extend(_kind(view, kind, now))
-    return works
+            turns.extend(_kind(view, kind, now))
+    return turns
 
 
-def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
+def _kind(view: View, kind: str, now: str) -> t.Iterator[ObjectTurn]:
     try:
         sources = view.mapped(kind)
     except NotRead:
@@ -46,9 +45,9 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
     except NotRead as error:
         index = None
         for source in sources:
-            work = Work(view, kind, source)
-            work.fail("source_incomplete", str(error))
-            yield work
+            turn = ObjectTurn(view, kind, source)
+            turn.fail("source_incomplete", str(error))
+            yield turn
         return
     for source in sources:
         yield _one(view, kind, source, index, now)
@@ -61,32 +60,29 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[Work]:
     yield from extra
 
 
-def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[Index], now: str) -> Work:
-    work = Work(view, kind, source)
+def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[Index], now: str) -> ObjectTurn:
+    turn = ObjectTurn(view, kind, source)
     try:
         if not uid(source):
-            work.fail("uid_missing", "the object has no uid")
+            turn.fail("uid_missing", "the object has no uid")
         elif deleting(source):
-            plan_deletion(work, index)
+            plan_deletion(turn, index)
         elif view.options.leaving:
-            plan_leaving(work)
+            plan_leaving(turn)
         else:
-            work.finalize()
+            turn.finalize()
             if index is not None:
-                plan_interface(work, index, now)
+                plan_interface(turn, index, now)
             else:
-                _PLANS[kind](work)
+                _PLANS[kind](turn)
     except NotRead as error:
-        work.steps = []
-        work.fail("source_incomplete", str(error))
+        turn.refuse("source_incomplete", str(error))
         if kind == NETWORK and error.side == APINET and not deleting(source):
             # as after a refused write: a network that was not ready yet says so, one that was stays so
-            work.status({"state": network_state(get(source, "status", "state"), False)})
+            turn.status({"state": network_state(get(source, "status", "state"), False)})
     except ValueRefused as error:
-        work.steps = []
-        work.fail(error.reason, error.message)
+        turn.refuse(error.reason, error.message)
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         # an object that no schema has checked must not stop the others
-        work.steps = []
-        work.fail("malformed", "the object cannot be read: {0}".format(quoted(error)))
-    return work
+        turn.refuse("malformed", "the object cannot be read: {0}".format(quoted(error)))
+    return turn

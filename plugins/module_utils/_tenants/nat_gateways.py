@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 from .fields import addresses, entries, get, uid
-from .links import controller_reference, link_labels
+from .links import controller_reference
 from .load_balancers import network_of
+from .object_turn import DEPENDENT, TWIN, ObjectTurn
 from .profile import NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER
-from .work import DEPENDENT, TWIN, Work, twin_manifest
 
 DEFAULT_PORTS = 2048
 
 
-def plan_nat_gateway(work: Work) -> None:
+def plan_nat_gateway(turn: ObjectTurn) -> None:
     """One NAT gateway that is not being deleted. Its addresses are the network side's and survive."""
-    source, options = work.subject, work.options
-    network = network_of(work)
+    source, options = turn.subject, turn.options
+    network = network_of(turn)
     if network is None:
         return
     ports = get(source, "spec", "portsPerNetworkInterface")
@@ -25,8 +25,7 @@ def plan_nat_gateway(work: Work) -> None:
         "networkRef": {"name": uid(network)},
         "portsPerNetworkInterface": DEFAULT_PORTS if ports is None else ports,
     }
-    labels = link_labels(NAT_GATEWAY, source, options.profile)
-    twin = work.apply(TWIN, twin_manifest(work, NAT_GATEWAY, labels, spec=spec))
+    twin = turn.apply(TWIN, turn.manifest(NAT_GATEWAY, spec=spec))
     if twin is None:
         return
     limits = {
@@ -35,9 +34,9 @@ def plan_nat_gateway(work: Work) -> None:
         "maxPublicIPs": options.max_public_ips,
     }
     owner = controller_reference(twin, options.profile)
-    if work.apply(DEPENDENT, twin_manifest(work, NAT_GATEWAY_AUTOSCALER, labels, owner=owner, spec=limits)) is None:
+    if turn.apply(DEPENDENT, turn.manifest(NAT_GATEWAY_AUTOSCALER, owner, spec=limits)) is None:
         return
     found = addresses(twin, "spec", "ips")
     if not found or len(found) < len(entries(twin, "spec", "ips")):
-        work.wait("address_not_allocated", "the network side has not given every address yet")
-    work.status({"ips": found})
+        turn.wait("address_not_allocated", "the network side has not given every address yet")
+    turn.status({"ips": found})

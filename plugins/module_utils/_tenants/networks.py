@@ -1,40 +1,103 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Networks: a twin with labels only, its ID back into the provider ID, and the state (9)."""
+"""Networks: a twin with labels only, its ID back into the provider ID, the state (9), and peerings that both sides ask for (18.1)."""
 
 from __future__ import annotations
 
-from .fields import get, name, text, uid
-from .links import link_labels
+import typing as t
+
+from .fields import Object, entries, get, name, namespace, text, uid
+from .links import AVAILABLE, network_state
+from .object_turn import MAIN, TWIN, ObjectTurn
 from .options import PEERING
-from .peerings import wanted_peerings
+from .prefixes import allocated_prefix
 from .profile import NETWORK
 from .provider_ids import NetworkID, format_id
-from .states import AVAILABLE, network_state
-from .work import MAIN, TWIN, Work, twin_manifest
 
 
-def plan_network(work: Work) -> None:
+def plan_network(turn: ObjectTurn) -> None:
     """One network that is not being deleted."""
-    source, options = work.subject, work.options
+    source, options = turn.subject, turn.options
     before = get(source, "status", "state")
     spec = None
     if PEERING in options.switches:
-        peerings = wanted_peerings(work)
+        peerings = wanted_peerings(turn)
         spec = {"peerings": peerings} if peerings else None
-    manifest = twin_manifest(work, NETWORK, link_labels(NETWORK, source, options.profile), spec=spec)
+    manifest = turn.manifest(NETWORK, spec=spec)
     owned = [("spec", "peerings")] if PEERING in options.switches else []
     # a failed write must not leave a network that looks ready; one that was ready stays so
-    refused = work.status_step({"state": network_state(before, False)})
-    twin = work.apply(TWIN, manifest, owned, otherwise=refused)
+    refused = turn.status_step({"state": network_state(before, False)})
+    twin = turn.apply(TWIN, manifest, owned, otherwise=refused)
     if twin is None:
         return
     ident = text(twin, "spec", "id")
     if not ident:
-        work.status({"state": network_state(before, False)})
-        work.wait("id_not_allocated", "the network side has not given an ID yet")
+        turn.status({"state": network_state(before, False)})
+        turn.wait("id_not_allocated", "the network side has not given an ID yet")
         return
     if not text(source, "spec", "providerID"):
         parts = NetworkID(options.apinet_namespace, name(twin), ident, uid(twin))
-        work.patch_source(MAIN, {"spec": {"providerID": format_id(parts, options.profile)}})
-    work.status({"state": AVAILABLE})
+        turn.patch_source(MAIN, {"spec": {"providerID": format_id(parts, options.profile)}})
+    turn.status({"state": AVAILABLE})
+
+
+# -- peerings: what cannot be looked up never shortens a live list
+
+
+def _target(source: Object, entry: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
+    reference = entry.get("networkRef") if isinstance(entry.get("networkRef"), dict) else {}
+    return (text(reference, "namespace") or namespace(source), text(reference, "name"))
+
+
+def accepted(source: Object) -> t.List[t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]]:
+    """(incoming entry, our entry) of the peerings that this network asks for as well, in the order of the incoming."""
+    ours = {_target(source, entry): entry for entry in reversed(entries(source, "spec", "peerings"))}
+    found = []
+    for incoming in entries(source, "spec", "incomingPeerings"):
+        entry = ours.get((text(incoming, "namespace") or namespace(source), text(incoming, "name")))
+        if entry is not None and text(entry, "name"):
+            found.append((incoming, entry))
+    return found
+
+
+def wanted_peerings(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
+    """spec.peerings of the twin."""
+    twin = turn.view.twin(NETWORK, uid(turn.subject))
+    present = {text(entry, "name"): entry for entry in entries(twin, "spec", "peerings")}
+    wanted: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for incoming, entry in accepted(turn.subject):
+        label = text(entry, "name")
+        peer = turn.view.twin(NETWORK, text(incoming, "uid")) if text(incoming, "uid") else None
+        ident = text(peer, "spec", "id")
+        if ident:
+            wanted.setdefault(label, _entry(turn, entry, ident))
+            continue
+        # the peer is missing for now: an entry that is live stays as long as the peer itself exists
+        alive = _peer_exists(turn, incoming)
+        if alive and label in present:
+            wanted.setdefault(label, present[label])
+        turn.wait("peer_not_ready", "the network side has no network for the peering {0!r:.80} yet".format(label))
+    return list(wanted.values())
+
+
+def _peer_exists(turn: ObjectTurn, incoming: t.Mapping[str, t.Any]) -> bool:
+    within = text(incoming, "namespace") or namespace(turn.subject)
+    peer = turn.view.source(NETWORK, within, text(incoming, "name"))
+    if peer is None:
+        # a run that reads one namespace knows nothing about the others
+        watched = turn.options.watch_namespace
+        return bool(watched) and within != watched
+    return uid(peer) == text(incoming, "uid")
+
+
+def _entry(turn: ObjectTurn, entry: t.Mapping[str, t.Any], ident: str) -> t.Dict[str, t.Any]:
+    found: t.Dict[str, t.Any] = {"name": text(entry, "name"), "id": ident}
+    prefixes = []
+    for offered in entries(entry, "prefixes"):
+        called = text(offered, "prefixRef", "name")
+        literal = text(offered, "prefix") or text(allocated_prefix(turn.view, namespace(turn.subject), called), "spec", "prefix")
+        if literal:
+            prefixes.append({"name": text(offered, "name"), "prefix": literal})
+    if prefixes:
+        found["prefixes"] = prefixes
+    return found

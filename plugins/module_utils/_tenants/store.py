@@ -13,8 +13,8 @@ import re
 import typing as t
 
 from .._plan.object_plan import Key
-from .fields import Object, deleting, entries, get, items, labels, merge_patched, name, namespace, uid
-from .merge import merged, pruned
+from .fields import Object, deleting, entries, get, items, labels, name, namespace, uid
+from .manifests import merge_patched, merged, pruned
 
 NOT_FOUND, CONFLICT, INVALID, FORBIDDEN, EXISTS = "NotFound", "Conflict", "Invalid", "Forbidden", "AlreadyExists"
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..._kubernetes.clusters import Clusters
 from ..._tenants.attachment import READS, Wanted, attached_to, plan_attachment, plan_detachment
-from ..._tenants.converge import PASS_LIMIT, Result, one_by_one, run_passes
+from ..._tenants.converge import PASS_LIMIT, Result, predict_pass, run_passes
+from ..._tenants.object_turn import ObjectTurn
 from ..._tenants.options import Options
-from ..._tenants.profile import APINET, SOURCE
+from ..._tenants.profile import SOURCE
 from ..._tenants.provider_ids import parse_interface_id
-from ..._tenants.store import MemoryStore
 from ..._tenants.view import View
-from ..._tenants.work import Work
 from ..._values.refused import ValueRefused
-from .converge import open_stores, read_options, report, sides
-from .result import add_failures, plan_of
+from .converge import open_run, report_turns
 from .store import Writer, gather
 
 #: Seconds between two looks at a twin that is not ready yet.
@@ -27,26 +24,24 @@ _POLL = 1.0
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
-    options = read_options(dict(request, state="present"))
     leaving = request.get("state") == "absent"
+    opened = open_run(dict(request, state="present"))
+    clusters, stores, options = opened.clusters, opened.stores, opened.options
     wanted = [_wanted(entry, leaving, options) for entry in request.get("interfaces") or ()]
     if len({one.label for one in wanted}) != len(wanted):
         raise ValueRefused("duplicate_interface", "interfaces names one interface twice")
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    names = sides(request, (SOURCE, APINET))
-    stores = open_stores(clusters, names, options)
     result = None
-    view = gather(clusters, stores, options, READS) if len(stores) == len(names) else None
+    view = gather(clusters, stores, options, READS) if len(stores) == len(opened.names) else None
     if view is not None and not view.unread:
         if leaving and request.get("detach_namespace"):
             wanted = sorted(set(wanted) | set(attached_to(view, request["detach_namespace"])))
 
-        def plan(current: View) -> t.List[Work]:
+        def plan(current: View) -> t.List[ObjectTurn]:
             if leaving:
                 return plan_detachment(current, wanted)
             return plan_attachment(current, wanted, request.get("require_ready") is not False)
 
-        result = _predicted(view, plan) if check else run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
+        result = predict_pass(view, plan) if check else run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
         deadline = time.monotonic() + float(request.get("wait") or 0)
         while not check and _not_ready(result) and time.monotonic() < deadline:
             time.sleep(_POLL)
@@ -55,11 +50,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
                 break
             more = run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
             result = more._replace(done=result.done + more.done, passes=result.passes + more.passes)
-    if result is None:
-        return report(clusters, plan_of([], names, 0), names)
-    add_failures(clusters, result.outcomes, names[SOURCE], "detach" if leaving else "attach")
-    unchanged = len([outcome for outcome in result.outcomes if outcome.action == "unchanged"])
-    return report(clusters, plan_of(result.done, names, unchanged), names, result)
+    return report_turns(opened, result, SOURCE, "detach" if leaving else "attach")
 
 
 def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Wanted:
@@ -70,11 +61,5 @@ def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Wa
     return one
 
 
-def _predicted(view: View, plan: t.Callable[[View], t.List[Work]]) -> Result:
-    stores = {side: MemoryStore(view.objects(side), prefix="unknown") for side in (SOURCE, APINET)}
-    copied = View(stores[SOURCE].all(), stores[APINET].all(), view.options)
-    return run_passes(copied, plan, one_by_one(stores, view.options), 1)
-
-
 def _not_ready(result: Result) -> bool:
-    return any(reason.reason == "twin_not_ready" for outcome in result.outcomes for reason in outcome.reasons)
+    return any(condition.reason == "twin_not_ready" for outcome in result.outcomes for condition in outcome.reasons)

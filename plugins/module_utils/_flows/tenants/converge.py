@@ -18,7 +18,7 @@ from ..._tenants.converge import Result, converge, predict
 from ..._tenants.options import Options, parse_options
 from ..._tenants.profile import APINET, PROFILES, SOURCE
 from ..._values.refused import ValueRefused, quoted
-from .result import Rows, add_failures, counts, object_rows, pending_rows, plan_of
+from .result import add_failures, counts, object_rows, pending_rows, plan_of
 from .store import ApiStore, Writer, gather
 
 #: The Lease in the namespace of the twins that every run which writes there holds.
@@ -27,12 +27,10 @@ LEASE = "multicluster-network-tenants"
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
-    options = read_options(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    names = sides(request, (SOURCE, APINET))
-    stores = open_stores(clusters, names, options)
-    if len(stores) < len(names):
-        return report(clusters, Plan(), names)
+    opened = open_run(request)
+    clusters, stores, options = opened.clusters, opened.stores, opened.options
+    if len(stores) < len(opened.names):
+        return report(clusters)
     view = gather(clusters, stores, options)
     if check:
         result = predict(view, now(), apply_claims)
@@ -43,23 +41,41 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
             result = converge(stores, options, now(), view=view, perform=writer, keep=apply_claims)
         except KubeError as error:
             clusters.fail(error)
-            return report(clusters, Plan(), names)
+            return report(clusters)
         finally:
             lease.release()
-    return report(clusters, mapped(clusters, result, names), names, result)
+    return report(clusters, mapped(opened, result), result)
 
 
-def mapped(clusters: Clusters, result: Result, names: t.Mapping[str, str]) -> Plan:
+def mapped(opened: "OpenRun", result: Result) -> Plan:
     """The plan of a mapping's result; what failed is noted."""
-    unchanged = len([outcome for outcome in result.outcomes if outcome.action == "unchanged"])
-    add_failures(clusters, result.outcomes, names[SOURCE])
-    plan = plan_of(result.done, names, unchanged, result.refused)
+    add_failures(opened.clusters, result.outcomes, opened.names[SOURCE])
+    plan = plan_of(result, opened.names)
     if not result.settled and result.passes > 1:
         plan.warnings.append("after {0} passes there was still something to write; run it again".format(result.passes))
     return plan
 
 
 # -- what the runs of this capability share ---------------------------------------------------------------------------
+
+
+class OpenRun(t.NamedTuple):
+    """What every run begins with. ``names``: side -> cluster; ``stores`` only of sides whose access can be used."""
+
+    options: Options
+    clusters: Clusters
+    names: t.Dict[str, str]
+    stores: t.Dict[str, ApiStore]
+
+
+def open_run(request: t.Mapping[str, t.Any], wanted: t.Sequence[str] = (SOURCE, APINET)) -> OpenRun:
+    """Options and access of a run that needs these sides. Raises ValueRefused."""
+    options = read_options(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    names = sides(request, wanted)
+    manager = options.profile.field_manager
+    stores = {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
+    return OpenRun(options, clusters, names, stores)
 
 
 def read_options(request: t.Mapping[str, t.Any]) -> Options:
@@ -93,12 +109,6 @@ def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> t.Dict[str
     return found
 
 
-def open_stores(clusters: Clusters, names: t.Mapping[str, str], options: Options) -> t.Dict[str, ApiStore]:
-    """The stores of those sides whose access can be used."""
-    manager = options.profile.field_manager
-    return {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
-
-
 class TwinsLease(Lease):
     """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
 
@@ -125,10 +135,17 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def report(
-    clusters: Clusters, plan: Plan, names: t.Mapping[str, str], result: t.Optional[Result] = None, whole: t.Optional[Rows] = None
-) -> t.Dict[str, t.Any]:
+def report_turns(opened: OpenRun, result: t.Optional[Result], side: str, operation: str) -> t.Dict[str, t.Any]:
+    """The keys of a module's result, with objects that failed as failures of a side. None: nothing was looked at."""
+    if result is None:
+        return report(opened.clusters)
+    add_failures(opened.clusters, result.outcomes, opened.names[side], operation)
+    return report(opened.clusters, plan_of(result, opened.names), result)
+
+
+def report(clusters: Clusters, plan: t.Optional[Plan] = None, result: t.Optional[Result] = None) -> t.Dict[str, t.Any]:
     """The keys of a module's result, and ``whole`` for its plan file."""
+    plan = Plan() if plan is None else plan
     outcomes = result.outcomes if result is not None else []
     found = plan.result()
     found.update(

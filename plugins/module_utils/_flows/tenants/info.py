@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kubernetes.clusters import Clusters
-from ..._plan.plan import SHOWN_CHANGES, Plan
+from ..._plan.plan import SHOWN_CHANGES
 from ..._tenants.audit import orphans, served_by, targets_of_interfaces
 from ..._tenants.claims import apply_claims
 from ..._tenants.converge import predict
 from ..._tenants.fields import address_or_none, addresses, items, name, text, uid
-from ..._tenants.links import linked
-from ..._tenants.ownership import ADOPTABLE, foreign
+from ..._tenants.links import ADOPTABLE, foreign, linked
 from ..._tenants.profile import APINET, IP, IP_ADDRESS, KINDS, NETWORK, NETWORK_ID, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
 from ..._tenants.view import NotRead, View, needed
-from .converge import mapped, now, open_stores, read_options, report, sides
+from .converge import mapped, now, open_run, report
 from .store import gather
 
 _AUDITED = [(APINET, kind) for kind in (NETWORK, NETWORK_ID, IP, IP_ADDRESS)]
@@ -25,18 +23,16 @@ Rows = t.List[t.Dict[str, t.Any]]
 
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
-    options = read_options(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    names = sides(request, (SOURCE, APINET))
-    stores = open_stores(clusters, names, options)
-    view = gather(clusters, stores, options, needed(options) + _AUDITED)
+    opened = open_run(request)
+    clusters, options = opened.clusters, opened.options
+    view = gather(clusters, opened.stores, options, needed(options) + _AUDITED)
     found = orphans(view)
     interfaces = interface_rows(view)
-    if SOURCE in names:
+    if SOURCE in opened.names:
         result = predict(view, now(), apply_claims)
-        shown = report(clusters, mapped(clusters, result, names), names, result)
+        shown = report(clusters, mapped(opened, result), result)
     else:
-        shown = report(clusters, Plan(), names)
+        shown = report(clusters)
     in_sync = not shown["changed"] and not clusters.failures
     shown.update(
         changed=False,

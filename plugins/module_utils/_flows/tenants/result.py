@@ -4,23 +4,23 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ..._kubernetes.clusters import Clusters
 from ..._plan.objects import stripped
-from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Change, Plan, Refusal
-from ..._tenants.converge import Done, Outcome
+from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Change, Plan
+from ..._tenants.converge import Done, Outcome, Result
 
-Names = t.Mapping[str, str]
 Rows = t.List[t.Dict[str, t.Any]]
 
 
-def plan_of(done: t.Sequence[Done], names: Names, unchanged: int, refused: t.Sequence[Refusal] = ()) -> Plan:
+def plan_of(result: Result, names: t.Mapping[str, str]) -> Plan:
     """Writes as changes: those of one object together, in the order of its first. ``names``: side -> cluster."""
     plan = Plan()
     first: t.Dict[t.Any, Done] = {}
     last: t.Dict[t.Any, Done] = {}
-    for entry in done:
+    for entry in result.done:
         place = (entry.step.side, _key(entry))
         first.setdefault(place, entry)
         last[place] = entry
@@ -32,8 +32,8 @@ def plan_of(done: t.Sequence[Done], names: Names, unchanged: int, refused: t.Seq
         action = CREATE if before is None else DELETE if after is None else UPDATE
         shown = [None if obj is None else _shown(obj) for obj in (before, after)]
         plan.changes.append(Change(action, key.kind, "{0}/{1}".format(names[side], key.short), *shown))
-    plan.unchanged = unchanged
-    plan.refused = sorted(set(refused))
+    plan.unchanged = counts(result.outcomes).get("unchanged", 0)
+    plan.refused = sorted(set(result.refused))
     return plan
 
 
@@ -55,10 +55,7 @@ def _shown(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 def counts(outcomes: t.Sequence[Outcome]) -> t.Dict[str, int]:
     """Action -> how many objects."""
-    found: t.Dict[str, int] = {}
-    for outcome in outcomes:
-        found[outcome.action] = found.get(outcome.action, 0) + 1
-    return dict(sorted(found.items()))
+    return dict(sorted(collections.Counter(outcome.action for outcome in outcomes).items()))
 
 
 def object_rows(outcomes: t.Sequence[Outcome]) -> Rows:
@@ -69,7 +66,7 @@ def object_rows(outcomes: t.Sequence[Outcome]) -> Rows:
             "namespace": outcome.key.namespace,
             "name": outcome.key.name,
             "action": outcome.action,
-            "reasons": [{"reason": reason.reason, "message": reason.message} for reason in outcome.reasons],
+            "reasons": [condition._asdict() for condition in outcome.reasons],
         }
         for outcome in outcomes
     ]
@@ -86,13 +83,10 @@ def pending_rows(outcomes: t.Sequence[Outcome]) -> Rows:
 
 
 def add_failures(clusters: Clusters, outcomes: t.Sequence[Outcome], name: str, operation: str = "map") -> None:
-    """Objects that failed, as failures of a cluster. A list that could not be read is told already, and only once."""
-    told = bool(clusters.failures)
+    """Objects that failed, as failures of a cluster. A list that could not be read is reported already, once."""
+    reported = bool(clusters.failures)
     for outcome in outcomes:
-        for reason in outcome.failures:
-            if told and reason.reason == "source_incomplete":
-                continue
-            label = "{0} {1} {2}".format(operation, outcome.key.kind, outcome.key.short)
-            clusters.failures.append(
-                {"cluster": name, "operation": label, "reason": reason.reason, "message": reason.message, "status": None}
-            )
+        for reason, message in outcome.failures:
+            if not (reported and reason == "source_incomplete"):
+                label = "{0} {1} {2}".format(operation, outcome.key.kind, outcome.key.short)
+                clusters.failures.append({"cluster": name, "operation": label, "reason": reason, "message": message, "status": None})

@@ -14,14 +14,13 @@ from ..._kubernetes.fanout import fan_out, in_flight
 from ..._kubernetes.lease import Lease
 from ..._kubernetes.objects import WRITES, take_alone
 from ..._plan.object_plan import Key
-from ..._tenants import store as words
 from ..._tenants.converge import perform_step
 from ..._tenants.fields import deleting, items
+from ..._tenants.object_turn import Step
 from ..._tenants.options import Options
 from ..._tenants.profile import APINET, CLUSTER_KINDS, SOURCE, plural
-from ..._tenants.store import StoreError
+from ..._tenants.store import CONFLICT, EXISTS, FORBIDDEN, INVALID, NOT_FOUND, StoreError, key_of
 from ..._tenants.view import View, needed
-from ..._tenants.work import Step
 from ..._values.gc_pause import gc_paused
 
 Object = t.Mapping[str, t.Any]
@@ -29,7 +28,7 @@ _UNSERVED = (
     "the API server does not serve {0} in {1}: it is not the cluster that tenants_source or tenants_apinet means, tenants_profile is another, "
     "or the kinds are to be installed (tenants_install_crds: true writes stand-ins)"
 )
-_WORDS = ((NotFound, words.NOT_FOUND), (Invalid, words.INVALID), (Forbidden, words.FORBIDDEN))
+_REASONS = ((NotFound, NOT_FOUND), (Invalid, INVALID), (Forbidden, FORBIDDEN))
 
 
 class ApiStore:
@@ -52,12 +51,12 @@ class ApiStore:
 
     def create(self, manifest: Object) -> t.Dict[str, t.Any]:
         """See Store."""
-        key = words.key_of(manifest)
+        key = key_of(manifest)
         return self._ask(lambda: self.client.create(self._path(*key[:3]), manifest, self.manager))
 
     def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
         """See Store."""
-        path = self._path(*words.key_of(manifest))
+        path = self._path(*key_of(manifest))
         answer = self._ask(lambda: self.client.apply(path, manifest, manager, force=True))
         # the network side fills in fields of its own; for ours, nobody else stays on record
         return self._ask(lambda: take_alone(self.client, path, manifest, answer, manager, whole=False))
@@ -73,7 +72,7 @@ class ApiStore:
         try:
             answer = self._ask(lambda: self.client.request_deletion(self._path(*key), expected or None))
         except StoreError as error:
-            if error.reason == words.NOT_FOUND:
+            if error.reason == NOT_FOUND:
                 return None
             raise
         return answer if deleting(answer) and items(answer, "metadata", "finalizers") else None
@@ -82,20 +81,20 @@ class ApiStore:
         try:
             return request()
         except KubeError as error:
-            raise _told(error) from error
+            raise _store_error(error) from error
         except ValueError as error:  # a name that no path can hold
-            raise StoreError(words.INVALID, str(error)) from None
+            raise StoreError(INVALID, str(error)) from None
 
 
-def _told(error: KubeError) -> StoreError:
-    """A failure in the words of the stores."""
+def _store_error(error: KubeError) -> StoreError:
+    """A failure as the stores name it."""
     if isinstance(error, Conflict):
-        return StoreError(words.EXISTS if error.cause == words.EXISTS else words.CONFLICT, error.message)
+        return StoreError(EXISTS if error.cause == EXISTS else CONFLICT, error.message)
     if isinstance(error, Invalid) and "metadata.uid" in error.message:
-        return StoreError(words.CONFLICT, error.message)  # a precondition that merge patches have only in this form
+        return StoreError(CONFLICT, error.message)  # a precondition that merge patches have only in this form
     if isinstance(error, ListIncomplete):
         return StoreError("SourceIncomplete", error.message)
-    return StoreError(next((word for kind, word in _WORDS if isinstance(error, kind)), error.reason), error.message)
+    return StoreError(next((reason for kind, reason in _REASONS if isinstance(error, kind)), error.reason), error.message)
 
 
 def gather(

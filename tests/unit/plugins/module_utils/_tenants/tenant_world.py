@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import network_side, placement
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, placement
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.allocation import Pools
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import (
     Result,
@@ -16,12 +17,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
     one_by_one,
     run_passes,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.network_side import Pools
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.object_turn import ObjectTurn
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.work import Work
 
 NOW = "2026-01-02T03:04:05Z"
 NAMESPACE = "apinet-system"
@@ -95,9 +95,9 @@ class World:
         return converge({SOURCE: self.source, APINET: self.apinet}, self.options, NOW, keep=apply_claims)
 
     def network_side(self) -> t.List[Result]:
-        return [self._served(lambda view: network_side.plan_allocation(view, self.pools)), self._served(placement.plan_placement)]
+        return [self._served(lambda view: allocation.plan_allocation(view, self.pools)), self._served(placement.plan_placement)]
 
-    def _served(self, plan: t.Callable[[View], t.List[Work]]) -> Result:
+    def _served(self, plan: t.Callable[[View], t.List[ObjectTurn]]) -> Result:
         """One run of the network side's own work on its one server."""
         perform = one_by_one({APINET: self.apinet}, self.options)
         return run_passes(View([], self.apinet.all(), self.options), plan, perform)

@@ -79,7 +79,7 @@ def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
     assert found.done == predict(read(stores, OPTIONS), NOW, apply_claims).done
     first = converge(stores, OPTIONS, NOW, 1, keep=apply_claims)
     assert [entry.step for entry in found.done] == [entry.step for entry in first.done]
-    assert {entry.step.outcome for entry in found.done} == {"created", "updated"}
+    assert {entry.step.action for entry in found.done} == {"created", "updated"}
     settle(world)
     assert not predict(read(stores, OPTIONS), NOW, apply_claims).done
 

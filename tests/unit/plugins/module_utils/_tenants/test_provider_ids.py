@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links, provider_ids, states
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links, provider_ids
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options, selected
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import IRONCORE, ONMETAL
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -96,12 +96,12 @@ def test_an_embedded_address_counts_as_ipv6_and_host_bits_stay() -> None:
 
 @pytest.mark.parametrize("state", ["", None, "Unknown", {}, 5, "Pending"])
 def test_unknown_states_are_pending(state: object) -> None:
-    assert states.interface_state(state) == "Pending"
+    assert links.interface_state(state) == "Pending"
 
 
 def test_states() -> None:
-    assert [states.interface_state(state) for state in ("Ready", "Error")] == ["Available", "Error"]
-    assert [states.network_state(before, False) for before in ("", "Error", "Available")] == ["Pending", "Pending", "Available"]
+    assert [links.interface_state(state) for state in ("Ready", "Error")] == ["Available", "Error"]
+    assert [links.network_state(before, False) for before in ("", "Error", "Available")] == ["Pending", "Pending", "Available"]
 
 
 def test_links_need_their_labels() -> None:

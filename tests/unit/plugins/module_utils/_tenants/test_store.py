@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import audit
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import read
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patched
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.manifests import merge_patched
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
