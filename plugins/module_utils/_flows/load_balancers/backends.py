@@ -140,7 +140,7 @@ def plan_backend(client: Client, setup: Setup, found: BackendState, request: Bac
 # -- how much may go -------------------------------------------------------------------------------------------------
 
 
-class _Budgets:
+class EntryBudget:
     """Whether Services and BGP peers may lose their place in the back end (decision 38), and what the user should know of it."""
 
     def __init__(self, cluster: str, request: BackendRequest) -> None:
@@ -187,11 +187,11 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
     key = setup.domain + "/managed-peers"
     meta = actual.get("metadata") or {}
     recorded = (meta.get("annotations") or {}).get(key)
-    budgets = _Budgets(setup.cluster, request)
+    budget = EntryBudget(setup.cluster, request)
     try:
         before = parse_document(text)
         config = Config(before, setup.config_options(), parse_managed(recorded))
-        _change_config(config, request, budgets)
+        _change_config(config, request, budget)
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
         return BackendPlan([], [Refusal("ConfigMap " + ident, error.reason, error.message)], [], frozenset())
@@ -210,12 +210,12 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
     mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
     silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
-    return BackendPlan(puts, budgets.refusals, config.notes + budgets.notes, mapped, silent)
+    return BackendPlan(puts, budget.refusals, config.notes + budget.notes, mapped, silent)
 
 
-def _change_config(config: Config, request: BackendRequest, budgets: _Budgets) -> None:
+def _change_config(config: Config, request: BackendRequest, budget: EntryBudget) -> None:
     services, nodes = dict(request.services), list(request.nodes)
-    if request.mode in (SYNC, ABSENT) and budgets.services_may_go(config.users()):
+    if request.mode in (SYNC, ABSENT) and budget.services_may_go(config.users()):
         config.sync_services(services, nodes, request.reserved)
     else:
         for key in request.gone:
@@ -223,7 +223,7 @@ def _change_config(config: Config, request: BackendRequest, budgets: _Budgets) -
         for key in sorted(services):
             config.add_service(key, services[key], nodes, request.reserved)
     exact = request.mode == ABSENT or (request.mode == SYNC and request.whole)
-    if exact and budgets.peers_may_go(config.stale_peers(nodes, request.alive), config.count_peers()):
+    if exact and budget.peers_may_go(config.stale_peers(nodes, request.alive), config.count_peers()):
         config.sync_nodes(nodes, request.alive)
     elif request.mode != REMOVE:
         config.add_nodes(nodes)
@@ -246,12 +246,12 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     resources = Resources(found.objects, options)
     before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
     where = "{0}/{1}/".format(setup.cluster, options.namespace)
-    budgets = _Budgets(setup.cluster, request)
+    budget = EntryBudget(setup.cluster, request)
     try:
-        failed = _change_resources(resources, request, budgets)
+        failed = _change_resources(resources, request, budget)
     except ValueRefused as error:
-        return BackendPlan([], budgets.refusals + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
-    refused = budgets.refusals + [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
+        return BackendPlan([], budget.refusals + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
+    refused = budget.refusals + [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
     puts: t.List[Put] = []
     staying: t.List[t.Mapping[str, t.Any]] = []
     for kind, name in sorted(set(before) | set(resources.objects)):
@@ -276,7 +276,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)
     silent = "" if peers or not mapped else _by_layer2(client, options.namespace)
-    return BackendPlan(puts, refused, resources.notes + budgets.notes, mapped, silent)
+    return BackendPlan(puts, refused, resources.notes + budget.notes, mapped, silent)
 
 
 def _by_layer2(client: Client, namespace: str) -> str:
@@ -290,10 +290,10 @@ def _by_layer2(client: Client, namespace: str) -> str:
     return _NO_PEER.format("the namespace " + namespace)
 
 
-def _change_resources(resources: Resources, request: BackendRequest, budgets: _Budgets) -> t.Dict[ServiceKey, ValueRefused]:
+def _change_resources(resources: Resources, request: BackendRequest, budget: EntryBudget) -> t.Dict[ServiceKey, ValueRefused]:
     failed: t.Dict[ServiceKey, ValueRefused] = {}
     services, nodes = dict(request.services), list(request.nodes)
-    if request.mode in (SYNC, ABSENT) and budgets.services_may_go({"/".join(key) for key in resources.services()}):
+    if request.mode in (SYNC, ABSENT) and budget.services_may_go({"/".join(key) for key in resources.services()}):
         failed = resources.sync_services(services, nodes)
     else:
         for key in request.gone:
@@ -304,7 +304,7 @@ def _change_resources(resources: Resources, request: BackendRequest, budgets: _B
             except ValueRefused as error:
                 failed[key] = error
     exact = request.mode == ABSENT or (request.mode == SYNC and request.whole)
-    if exact and budgets.peers_may_go(resources.stale_peers(nodes), resources.count_peers()):
+    if exact and budget.peers_may_go(resources.stale_peers(nodes), resources.count_peers()):
         resources.sync_nodes(nodes)
     elif request.mode != REMOVE:
         resources.add_nodes(nodes)

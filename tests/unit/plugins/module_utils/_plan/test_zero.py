@@ -10,7 +10,7 @@ import types
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import peer_budget
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import SYNC, Wanted, _budget
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import SYNC, BackendRequest, EntryBudget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import plan_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
@@ -58,9 +58,9 @@ def of_sets(most):
 
 
 def of_mapped_services(most):
-    wanted = Wanted(SYNC, {("d", "kept"): "192.0.2.1/32"}, (), frozenset(), True, frozenset())
-    refusal = _budget("aws", ["d/kept", "d/gone"], wanted, {"max_deletes": most})
-    return [refusal] if refusal else [], [] if refusal else ["d/gone"]
+    budget = EntryBudget("aws", BackendRequest(SYNC, {("d", "kept"): "192.0.2.1/32"}, (), frozenset(), True, frozenset(), max_deletes=most))
+    goes = budget.services_may_go(["d/kept", "d/gone"])
+    return budget.refusals, ["d/gone"] if goes else []
 
 
 @pytest.mark.parametrize("planner", [of_objects, of_annotations, of_peers, of_sets, of_mapped_services], ids=lambda one: one.__name__)
