@@ -98,8 +98,8 @@ def mesh_report(
     nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
     wanted = set(map(str, hosts))
     mesh = mesh or collected.mesh(hostvars, nodes)
-    told = collected.told(hostvars, [*nodes, *clusters])
-    asked = told["capabilities"] if capabilities is None else [str(name) for name in capabilities]
+    noted = collected.noted(hostvars, [*nodes, *clusters])
+    asked = noted["capabilities"] if capabilities is None else [str(name) for name in capabilities]
     missing = [str(name) for name in on if name not in asked and name != evidence.MESH]
     facts = {
         "mesh": mesh,
@@ -107,7 +107,7 @@ def mesh_report(
         "declared": nodes,
         "capabilities": asked if limit else asked + missing,
         "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
-        "applied": told["applied"],
+        "applied": noted["applied"],
         "limit": limit,
         "outside": [host for host in nodes if host not in wanted],
         "unasked": missing,

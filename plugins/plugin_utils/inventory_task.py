@@ -13,7 +13,6 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
-from ansible_collections.multicluster.network.plugins.module_utils._status.packed import pack
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
@@ -52,7 +51,7 @@ class InventoryAction(ControllerAction):
         if hosts and not options.get("packed"):
             on = [str(name) for name in options.get("capabilities") or ()]
             clusters = self.groups.get(self.clusters_group, ())
-            options["packed"] = pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
+            options["packed"] = collected.pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
 
 
 def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]) -> None:

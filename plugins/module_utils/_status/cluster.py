@@ -111,8 +111,8 @@ def addresses(given: Objects, ledger: t.Mapping[str, str]) -> t.List[Data]:
         spec, status = _dict(obj.get("spec")), _dict(_dict(obj.get("status")).get("loadBalancer"))
         if spec.get("type") != "LoadBalancer":
             continue
-        told = [_dict(row).get("ip") or _dict(row).get("hostname") for row in _list(status.get("ingress"))]
-        texts = [text for text in told if text] or [text for text in (spec.get("loadBalancerIP"),) if text]
+        shown = [_dict(row).get("ip") or _dict(row).get("hostname") for row in _list(status.get("ingress"))]
+        texts = [text for text in shown if text] or [text for text in (spec.get("loadBalancerIP"),) if text]
         service = "{0}/{1}".format(obj["metadata"].get("namespace"), obj["metadata"].get("name"))
         found += [{"address": cut(text, 64), "service": cut(service), "holder": cut(ledger.get(str(text)))} for text in texts]
     return sorted(found, key=_by_address)

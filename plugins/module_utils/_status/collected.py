@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import typing as t
+import zlib
 
+from .._values.refused import ValueRefused
 from .verdict import change_name
 
 Data = t.Dict[str, t.Any]
@@ -26,6 +30,9 @@ NODE = "__node_dataplane_r_converge"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers")
+
+#: What a packed text may unfold to.
+MOST_BYTES = 2_000_000_000
 
 
 def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> t.Dict[str, t.Mapping[str, t.Any]]:
@@ -60,11 +67,11 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
         if "pings" in probe:
             found[str(host)] = {"drift": part(drift), "probe": {name: value for name, value in probe.items() if name in _PROBE}}
         else:
-            found[str(host)] = {"why": next((text for text in map(said, (probe, drift)) if text), "")}
+            found[str(host)] = {"why": next((text for text in map(why_none, (probe, drift)) if text), "")}
     return found
 
 
-def said(result: t.Mapping[str, t.Any]) -> str:
+def why_none(result: t.Mapping[str, t.Any]) -> str:
     """Why a result is none: what the connection or the module said."""
     if not (result.get("unreachable") or result.get("failed")):
         return ""
@@ -103,7 +110,7 @@ def _written(result: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
     return [change_name(change) for change in changes]
 
 
-def told(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
+def noted(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     """{capabilities: [name], applied: {name: written}} as the playbook that compares noted them on hosts."""
     capabilities: t.List[str] = []
     written: t.Dict[str, t.Optional[t.List[str]]] = {}
@@ -136,7 +143,7 @@ def status(
             found["outside"].append(str(host))  # who was asked and was silent has a result that says so
             continue
         if result.get("node") is None:
-            found["silent"][str(host)] = said(result)
+            found["silent"][str(host)] = why_none(result)
         converge = given[NODE] if NODE in given else {}
         if "plan" in converge or converge.get("refused"):
             found["node_plans"][str(host)] = part(converge)
@@ -147,3 +154,20 @@ def status(
     if limit and not set(asked).intersection(clusters):
         found["unasked"] = [name for name in on if name not in found["plans"]]
     return found
+
+
+def pack(value: t.Any) -> str:
+    """As one text: Ansible looks at every value of a module's arguments several times, and of a large fabric there are millions."""
+    return base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode("utf-8"), 1)).decode("ascii")
+
+
+def unpack(text: str) -> t.Any:
+    """The inverse of pack. Raises ValueRefused ``bad_type``."""
+    try:
+        worker = zlib.decompressobj()
+        data = worker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        if not worker.eof:
+            raise ValueError("it does not end")
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, zlib.error) as error:
+        raise ValueRefused("bad_type", "this is no packed text: {0}".format(error)) from None

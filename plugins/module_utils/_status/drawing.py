@@ -25,7 +25,7 @@ def escape(value: t.Any) -> str:
 
 
 def grade(up: int, total: int) -> str:
-    """A word for how much of something works."""
+    """How much of something works."""
     return GOOD if up == total else FAIR if up else BAD
 
 
@@ -153,7 +153,7 @@ def _named(node: Data, x: float, y: float, radius: float, index: int, count: int
     top = y - step * (count - 1) / 2 + index * step
     text = node["host"] if len(node["host"]) <= 16 else node["host"][:15] + "…"
     return '<g><title>{0}</title><circle class="dot {1}" cx="{2:.1f}" cy="{3:.1f}" r="7"/><text class="label" x="{4:.1f}" y="{5:.1f}">{6}</text></g>'.format(
-        escape(_told(node)), node_grade(node), x - radius * 0.62, top, x - radius * 0.62 + 15, top + 4.5, escape(text)
+        escape(_title(node)), node_grade(node), x - radius * 0.62, top, x - radius * 0.62 + 15, top + 4.5, escape(text)
     )
 
 
@@ -166,12 +166,12 @@ def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.Lis
     for index, (dummy, dummy_host, node) in enumerate(ranked):
         far = (radius - size - 6) * math.sqrt((index + 0.5) / len(ranked))
         drawn.append('<circle class="dot {0}" cx="{1:.1f}" cy="{2:.1f}" r="{3:.1f}"><title>{4}</title></circle>'.format(
-            node_grade(node), x + far * math.cos(index * _GOLDEN), y + far * math.sin(index * _GOLDEN), size, escape(_told(node))
+            node_grade(node), x + far * math.cos(index * _GOLDEN), y + far * math.sin(index * _GOLDEN), size, escape(_title(node))
         ))  # fmt: skip
     return drawn
 
 
-def _told(node: Data) -> str:
+def _title(node: Data) -> str:
     if not node["asked"]:
         return "{0}: {1} ({2})".format(node["host"], node["verdict"], node["why"])
     if not node["answered"]:

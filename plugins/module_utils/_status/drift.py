@@ -1,58 +1,231 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drift: the changes of plans that were made without being carried out, and who has each thing now. Pure.
-
-Nobody keeps a diary of a kernel: of a route that is gone, only the two runs between which it went are known. ``since`` is a
-time that the API server recorded; ``first_seen`` and ``last_good`` are runs of ours.
-"""
+"""Drift: what plans would change, and who has each thing now: a field manager, a route's protocol, a table's owner, a peer's key. Pure."""
 
 from __future__ import annotations
 
+import re
 import typing as t
 
+from .._plan.annotations import Pattern
+from .mesh_verdict import unit_is_bad
+
 Data = t.Dict[str, t.Any]
-#: Words for what must happen, seen from what is there.
-_WORDS = {"create": "missing", "update": "differs", "delete": "not wanted"}
+Blame = t.Tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
+
+#: What an action of a plan means for what is there.
+_DIFFERENCES = {"create": "missing", "update": "differs", "delete": "not wanted"}
 NOBODY = "nobody"
+#: rtnetlink's protocol numbers, by the names that people know.
+PROTOCOLS = {
+    1: "redirect", 2: "kernel", 3: "boot (a command or script)", 4: "static (an administrator or network manager)", 9: "ra", 11: "zebra", 12: "bird",
+    16: "dhcp", 42: "babel", 109: "multicluster.network", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
+}
+#: Tables of nftables that well-known programs make, by how their names begin.
+FAMILIES = (
+    ("kube-proxy", "kube-proxy"), ("cali", "calico"), ("cilium", "cilium"), ("firewalld", "firewalld"), ("docker", "docker"), ("podman", "podman"),
+    ("netavark", "podman"), ("ufw", "ufw"), ("talos", "talos"), ("filter", "iptables-nft or an administrator"), ("nat", "iptables-nft or an administrator"),
+    ("mangle", "iptables-nft or an administrator"), ("raw", "iptables-nft or an administrator"),
+)
+_GONE = "it is gone; nobody has it"
 
 
 def entry(where: str, change: t.Mapping[str, t.Any], owner: t.Optional[str], since: t.Optional[str], note: str = "") -> Data:
     """One difference: {where, kind, name, action, difference, owner, since, note}."""
     fields = [str(name) for name in change.get("fields") or ()]
-    word = _WORDS.get(str(change.get("action")), str(change.get("action")))
+    difference = _DIFFERENCES.get(str(change.get("action")), str(change.get("action")))
     return {
         "where": str(where),
         "kind": str(change.get("kind")),
         "name": str(change.get("id"))[:300],
         "action": str(change.get("action")),
-        "difference": word + (": " + ", ".join(fields) if fields and word == "differs" else ""),
+        "difference": difference + (": " + ", ".join(fields) if fields and difference == "differs" else ""),
         "owner": owner or NOBODY,
         "since": since,
         "note": note,
     }
 
 
-def key_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
-    """What makes two runs speak of the same thing."""
-    return str(row.get("where")), str(row.get("kind")), str(row.get("name"))
+def table_owner(table: t.Mapping[str, t.Any]) -> str:
+    """The mark that the table carries, else the program that is known to use such names."""
+    if table.get("owner"):
+        return str(table["owner"])
+    name = str(table.get("name") or "")
+    return next((family for start, family in FAMILIES if name.startswith(start)), "unknown, without a mark")
 
 
-def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()) -> t.Tuple[t.List[Data], Data]:
-    """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document).
+def protocol_name(number: t.Any) -> str:
+    """``protocol 4, static (...)``."""
+    return "protocol {0}, {1}".format(number, PROTOCOLS.get(number, "unknown")) if number else "no protocol, an administrator"
 
-    ``unasked``: places where this run did not look, so nothing is gone there.
-    """
-    known = isinstance(previous, dict) and isinstance(previous.get("drift"), list)
-    before = {key_of(row): row for row in previous["drift"] if isinstance(row, dict)} if known else {}
-    at = str(previous.get("generated") or "") if known else ""
-    rows, new = [], []
-    for row in sorted(drift, key=key_of):
-        old = before.get(key_of(row))
-        first = str(old.get("first_seen") or at) if old else now
-        good = str(old.get("last_good") or "") if old else at
-        rows.append(dict(row, first_seen=first, last_good=good or None))
-        if known and old is None:
-            new.append({name: row[name] for name in ("where", "kind", "name")})
-    current = {key_of(row) for row in drift}
-    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current and key[0] not in unasked]
-    return rows, {"previous": at or None, "new": new, "gone": gone}
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def planned_changes(result: t.Any) -> t.Sequence[Data]:
+    """The changes of a module's result in check mode."""
+    return ((result or {}).get("plan") or {}).get("changes") or ()
+
+
+def node_entries(host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, t.Tuple[str, str]]) -> t.List[Data]:
+    """What node_dataplane would change on a host. ``node``: of node_status; ``names``: of model.peer_names."""
+    rows = []
+    for change in planned_changes(result):
+        owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(change, node or {}, names)
+        rows.append(entry(host, change, owner, since, note))
+    return rows
+
+
+def _unknown(change: Data, node: Data, names: t.Any) -> Blame:
+    return None, None, _GONE if change.get("action") == "create" else ""
+
+
+def _peer(change: Data, node: Data, names: t.Mapping[str, t.Tuple[str, str]]) -> Blame:
+    device_name, dummy, key = str(change.get("id")).partition(" ")
+    for device in node.get("devices") or ():
+        if device.get("name") != device_name:
+            continue
+        for peer in device.get("peers") or ():
+            if peer["public_key"] == key:
+                holder = names.get(key)
+                owner = "the key of {0}/{1}".format(*holder) if holder else "a key that nobody in the fabric has, {0}".format(key)
+                return owner, None, "allowed IPs now: {0}".format(", ".join(peer.get("allowed_ips") or ()) or "none")
+    return None, None, _GONE
+
+
+def _route(change: Data, node: Data, names: t.Any) -> Blame:
+    words = str(change.get("id")).split()
+    dst = next((word for word in words if "/" in word), "")
+    found = [route for route in node.get("routes") or () if route.get("dst") == dst]
+    if change.get("action") == "create":  # our own routes in other places are not what took its place
+        found = [route for route in found if route.get("protocol") != 109]
+    if not found:
+        return None, None, _GONE
+    route = found[0]
+    return protocol_name(route.get("protocol")), None, "now: {0} {1}".format(route.get("type"), "by " + str(route["dev"]) if route.get("dev") else "").strip()
+
+
+def _rule(change: Data, node: Data, names: t.Any) -> Blame:
+    text = str(change.get("id"))
+    number, family = re.search(r"([0-9]+):", text), 6 if "IPv6" in text else 4
+    first = number.group(1) if number else ""
+    same = [rule for rule in node.get("rules") or () if str(rule.get("priority")) == first and rule.get("version") == family]
+    if not same:
+        return None, None, _GONE
+    return protocol_name(same[0].get("protocol")), None, "a rule of that priority is there"
+
+
+def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
+    words = str(change.get("id")).split()
+    family, name = (words + ["", ""])[:2]
+    for table in node.get("tables") or ():
+        if table.get("family") == family and table.get("name") == name:
+            note = "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's"
+            return table_owner(table), None, note
+    return None, None, _GONE
+
+
+def _link(change: Data, node: Data, names: t.Any) -> Blame:
+    for device in node.get("devices") or ():
+        if device.get("name") == change.get("id"):
+            return str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings"
+    return None, None, _GONE
+
+
+def _unit(change: Data, node: Data, names: t.Any) -> Blame:
+    for unit in node.get("units") or ():
+        if unit.get("name") == change.get("id"):
+            return "systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))
+    return None, None, _GONE
+
+
+_BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
+    "peer": _peer, "route": _route, "rule": _rule, "nftables": _nftables, "link": _link, "unit": _unit,
+}  # fmt: skip
+
+
+# -- objects of API servers ----------------------------------------------------------------------------------------
+
+
+def object_entries(
+    plans: t.Mapping[str, t.Mapping[str, t.Any]],
+    objects: t.Mapping[t.Tuple[str, str], t.Any],
+    manager: str,
+    patterns: t.Sequence[str] = (),
+) -> t.List[Data]:
+    """What the plans of the capabilities would change. ``objects``: (kind, id of the change) -> the object as it is, or None."""
+    rows = []
+    for name in sorted(plans):
+        for change in planned_changes(plans[name]):
+            ident = str(change.get("id"))
+            where = ident.partition("/")[0]
+            key = (str(change.get("kind")), ident)
+            owner, since, note = blame_object(objects[key], change, manager, patterns) if key in objects else (None, None, "its owner was not looked up")
+            rows.append(entry(where, dict(change, id=ident.partition("/")[2] or ident), owner, since, note))
+    return rows
+
+
+def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patterns: t.Sequence[str] = ()) -> Blame:
+    """The manager that wrote the fields in question last, and when, by the API server's own record."""
+    if not isinstance(obj, dict):
+        return None, None, _GONE if change.get("action") in ("create", "update") else ""
+    given = (obj.get("metadata") or {}).get("managedFields")
+    entries = [e for e in (given if isinstance(given, list) else ()) if isinstance(e, dict)]
+    if not entries:
+        return None, None, "the API server keeps no record of who wrote it"
+    fields = [str(field) for field in change.get("fields") or ()]
+    others = [e for e in entries if e.get("manager") != manager and not e.get("subresource")]
+    touching = [e for e in others if _touches(e.get("fieldsV1"), fields, patterns if change.get("kind") == "node" else ())]
+    if change.get("action") != "update" and not touching:
+        touching = others
+    if touching:
+        last = max(touching, key=_written)
+        return str(last.get("manager"))[:128], last.get("time"), "by {0}".format(last.get("operation") or "Update")
+    newest = max(others, key=_written) if others else None
+    note = "a field was removed, which leaves no owner" if change.get("action") == "update" else ""
+    if newest is not None and note:
+        note += "; {0} wrote to it at {1}".format(str(newest.get("manager"))[:128], newest.get("time"))
+    return None, None, note
+
+
+def _written(row: t.Mapping[str, t.Any]) -> str:
+    return str(row.get("time") or "")
+
+
+def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) -> bool:
+    """Whether a manager owns something inside the fields; of annotations only those of the patterns."""
+    if not isinstance(tree, dict):
+        return False
+    given = tree.get("f:metadata")
+    metadata: t.Dict[str, t.Any] = given if isinstance(given, dict) else {}
+    for field in fields:
+        if field in ("metadata", "annotations", "labels"):
+            for part in ("f:annotations", "f:labels"):
+                if field != "metadata" and part != "f:" + field:
+                    continue
+                keys = [key[2:] for key in metadata.get(part) or () if key.startswith("f:")]
+                if keys and (not patterns or any(Pattern(pattern)(key) for pattern in patterns for key in keys)):
+                    return True
+        elif _has(tree, "f:" + field):
+            return True
+    return False
+
+
+def _has(tree: t.Any, key: str, depth: int = 4) -> bool:
+    """Plans name the fields that differ by their last word: it may stand at the top or below."""
+    if not isinstance(tree, dict) or depth == 0:
+        return False
+    return key in tree or any(_has(inner, key, depth - 1) for inner in tree.values())
+
+
+def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> t.List[Data]:
+    """Units of ours that failed, or that are enabled to run all the time and do not, besides those that ``planned`` changes start."""
+    started = {change.get("id") for change in planned if change.get("kind") == "unit"}
+    rows = []
+    for unit in (node or {}).get("units") or ():
+        if unit.get("name") in started:
+            continue
+        if unit_is_bad(unit):
+            change = {"kind": "unit", "id": unit.get("name"), "action": "update", "fields": [str(unit.get("active"))]}
+            rows.append(entry(host, change, *_unit(change, node, None)))
+    return rows

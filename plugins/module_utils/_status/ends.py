@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends of tunnels that no kernel told of, and what the lines between clusters are worth: as much as their worst part. Pure."""
+"""Ends of tunnels that no kernel reported, and the state of the link between two clusters, which is that of its worst part. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ STATES = (UP, STALE, NEVER, MISSING, UNKNOWN)
 CAUSES = 3
 
 
-def untold(mesh: Facts, nodes: t.Mapping[str, t.Any], told: t.Iterable[Facts]) -> t.List[Data]:
-    """Ends that the plan wants and that nobody told of: ``unknown`` where the node is silent, ``missing`` where it answered."""
+def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> t.List[Data]:
+    """Ends that the plan wants and that no kernel reported: ``unknown`` where the node is silent, ``missing`` where it answered."""
     whole = is_kubespan(mesh)  # which has one device, whatever its name
-    seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in told}
+    seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in reported}
     rows = []
     for host in sorted(nodes):
         about = (mesh.get("nodes") or {}).get(host)
@@ -39,8 +39,12 @@ def untold(mesh: Facts, nodes: t.Mapping[str, t.Any], told: t.Iterable[Facts]) -
     return rows
 
 
+def _remotes(mesh: Facts, cluster: str) -> t.Mapping[str, t.Any]:
+    return ((mesh.get("clusters") or {}).get(cluster) or {}).get("remotes") or {}
+
+
 def _ranges(mesh: Facts, cluster: str) -> t.Dict[str, t.List[str]]:
-    remotes = (((mesh.get("clusters") or {}).get(cluster)) or {}).get("remotes") or {}
+    remotes = _remotes(mesh, cluster)
     return {str(peer["public_key"]): [str(cidr)[:64] for cidr in peer.get("allowed_ips") or ()] for part in remotes.values() for peer in part["peers"]}
 
 
@@ -79,8 +83,7 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str
 
 
 def _devices(mesh: Facts, cluster: str) -> t.Dict[str, str]:
-    remotes = (((mesh.get("clusters") or {}).get(cluster)) or {}).get("remotes") or {}
-    return {str(part["device"]): str(name) for name, part in remotes.items()}
+    return {str(part["device"]): str(name) for name, part in _remotes(mesh, cluster).items()}
 
 
 def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> t.List[str]:

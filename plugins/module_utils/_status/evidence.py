@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from . import mesh_verdict, scope
-from .verdict import PROVEN, Verdict, combine, of_capability, told, unannounced
+from .verdict import PROVEN, Verdict, combine, of_capability, report_lines, unannounced
 
 Facts = t.Mapping[str, t.Any]
 
@@ -79,7 +79,7 @@ def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:
         "unproven": list(whole.unproven),
         "parts": {name: {"value": part.value, "reasons": len(part.broken) + len(part.unproven)} for name, part in parts.items()},
         "scope": asked,
-        "lines": _table(parts) + told(whole, asked),
+        "lines": _table(parts) + report_lines(whole, asked),
     }
 
 

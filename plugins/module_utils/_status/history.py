@@ -1,6 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a fabric was at earlier runs: one row for as long as nothing changed, and no more rows than a reader wants. Pure."""
+"""How a fabric was at earlier runs: since when something differs, and one row for as long as nothing changed. Pure.
+
+Nobody keeps a diary of a kernel: of a route that is gone, only the two runs between which it went are known. ``since`` is a
+time that the API server recorded; ``first_seen`` and ``last_good`` are runs of ours.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,32 @@ Data = t.Dict[str, t.Any]
 ROWS = 200
 #: What makes a run differ from the one before.
 _NUMBERS = ("nodes", "nodes_answered", "tunnels", "tunnels_up", "drift", "refused", "failures")
+
+
+def key_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+    """What makes two runs speak of the same thing."""
+    return str(row.get("where")), str(row.get("kind")), str(row.get("name"))
+
+
+def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()) -> t.Tuple[t.List[Data], Data]:
+    """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document).
+
+    ``unasked``: places where this run did not look, so nothing is gone there.
+    """
+    known = isinstance(previous, dict) and isinstance(previous.get("drift"), list)
+    before = {key_of(row): row for row in previous["drift"] if isinstance(row, dict)} if known else {}
+    at = str(previous.get("generated") or "") if known else ""
+    rows, new = [], []
+    for row in sorted(drift, key=key_of):
+        old = before.get(key_of(row))
+        first = str(old.get("first_seen") or at) if old else now
+        good = str(old.get("last_good") or "") if old else at
+        rows.append(dict(row, first_seen=first, last_good=good or None))
+        if known and old is None:
+            new.append({name: row[name] for name in ("where", "kind", "name")})
+    current = {key_of(row) for row in drift}
+    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current and key[0] not in unasked]
+    return rows, {"previous": at or None, "new": new, "gone": gone}
 
 
 def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> t.List[Data]:

@@ -11,8 +11,7 @@ import datetime
 import typing as t
 
 from . import ends, evidence, mesh_verdict, scope
-from .drift import compare_runs
-from .history import remember
+from .history import compare_runs, remember
 from .verdict import Verdict, combine, refusal_text
 
 Data = t.Dict[str, t.Any]
@@ -45,7 +44,7 @@ def build(facts: Facts) -> Data:
     verdict = evidence.shown(_with_reading(parts, facts), dict(facts, declared=list(facts["nodes"])))
     pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
-    tunnels += ends.untold(mesh, facts["nodes"], tunnels)
+    tunnels += ends.unreported(mesh, facts["nodes"], tunnels)
     tunnels = ends.with_latency(sorted(tunnels, key=_tunnel_key), mesh, pings)
     alone = bool(facts.get("capabilities"))
     nodes = [
@@ -95,13 +94,14 @@ def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
         if node is None:
             found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
             continue
-        probe = dict(probes.get(host) or {"pings": None, "peers": _told_peers(node, now), "paths": None, "units": node.get("units"), "bgp": node.get("bgp")})
+        without = {"pings": None, "peers": _reported_peers(node, now), "paths": None, "units": node.get("units"), "bgp": node.get("bgp")}
+        probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]
         found[host] = {"drift": plans.get(host) or {}, "probe": dict(probe, pending=node.get("pending"))}
     return found
 
 
-def _told_peers(node: Facts, now: float) -> t.List[Data]:
+def _reported_peers(node: Facts, now: float) -> t.List[Data]:
     clock = float(node.get("now") or now)
     return [
         {"device": device["name"], "public_key": peer["public_key"], "endpoint": peer.get("endpoint"), "allowed_ips": peer.get("allowed_ips") or (),
@@ -113,13 +113,13 @@ def _told_peers(node: Facts, now: float) -> t.List[Data]:
 def _with_reading(parts: t.Dict[str, Verdict], facts: Facts) -> t.Dict[str, Verdict]:
     """With what this page itself could not read, and whatever else it shows that no part has said: no sign of it may be greener."""
     parts = parts or {"fabric": combine({})}
-    said = combine(parts)
+    whole = combine(parts)
     broken = ["cluster {0}: {1} [{2}]".format(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
     broken += ["cluster {0}: its API server was not read".format(name) for name, read in facts["clusters"].items() if read is None and not broken]
-    broken = [text for text in broken if not any(one.endswith(text) for one in said.broken)]
-    if not said.broken:
+    broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)]
+    if not whole.broken:
         broken += ["{where}: {kind} {name} is not as wanted ({action})".format(**row) for row in facts["drift"]]
-    known = set(said.broken) | set(said.unproven)
+    known = set(whole.broken) | set(whole.unproven)
     unproven = []
     for row in facts["refused"]:
         text = refusal_text(str(row.get("where")), row)
@@ -271,7 +271,7 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
     ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
     """
     rows = []
-    told = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
+    balancers = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
     for name in sorted(facts["clusters"]):
         announcing: t.Dict[str, t.List[str]] = {}
         for node in nodes:
@@ -279,7 +279,7 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
                 for prefix in node["announces"]:
                     announcing.setdefault(prefix.partition("/")[0], []).append(node["host"])
         for row in (facts["clusters"][name] or {}).get("addresses") or ():
-            by, ours = announcing.get(row["address"], []), told.get(name) or {}
+            by, ours = announcing.get(row["address"], []), balancers.get(name) or {}
             silent = {str(one.get("address")) for one in ours.get("unannounced") or ()}
             silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
             rows.append(dict(row, cluster=str(name), announced_by=by, announced="yes" if by else "no" if row["address"] in silent else "unknown"))

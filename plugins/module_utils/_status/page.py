@@ -34,7 +34,7 @@ def render(document: Data) -> str:
         _why(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
         _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
     ]  # fmt: skip
-    word, text = verdict(document)
+    css, text = verdict(document)
     policy = "default-src 'none'; img-src data:; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'".format(_hash(STYLE), _hash(SCRIPT))
     return "".join([
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -43,7 +43,7 @@ def render(document: Data) -> str:
         "<title>{0}: fabric status</title>\n".format(escape(document["fabric"])),
         '<link rel="icon" href="data:,">\n<style>{0}</style>\n</head>\n<body>\n'.format(STYLE),
         '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
-            escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), word, escape(text)
+            escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), css, escape(text)
         ),
         '<p class="scope">{0}</p>\n'.format(escape(line(document["scope"]))) if document["scope"]["limit"] else "",
         _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
@@ -148,8 +148,8 @@ def _ends(s: Data) -> str:
 
 def _map(document: Data) -> str:
     legend = "".join(
-        '<li><i class="{0}"></i>{1}</li>'.format(word, text)
-        for word, text in ((GOOD, "all of it works"), (FAIR, "old handshakes, or something unknown"), (BAD, "something is broken, or no answer"))
+        '<li><i class="{0}"></i>{1}</li>'.format(css, text)
+        for css, text in ((GOOD, "all of it works"), (FAIR, "old handshakes, or something unknown"), (BAD, "something is broken, or no answer"))
     )
     return '<div class="map">{0}{1}<ul class="legend">{2}</ul></div>\n'.format(draw(document), draw(document, tall=True), legend)
 
@@ -178,23 +178,18 @@ def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.S
         '<details id="{0}"{1}><summary><h2>{2}</h2><span class="count">{3}</span></summary><div class="body">{4}<div class="scroll">'
         '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
     ).format(
-        key,
-        " open" if total <= UNFOLDED else "",
-        escape(title),
-        number("count." + key, total),
-        note and '<p class="note">{0}</p>'.format(escape(note)),
-        head,
-        body,
-    )
+        key, " open" if total <= UNFOLDED else "", escape(title), number("count." + key, total),
+        note and '<p class="note">{0}</p>'.format(escape(note)), head, body,
+    )  # fmt: skip
 
 
-def _heads(words: str) -> t.List[t.Tuple[str, str]]:
+def _heads(texts: str) -> t.List[t.Tuple[str, str]]:
     """Heads of columns, those of numbers with a #."""
-    return [("num", word[1:]) if word.startswith("#") else ("", word) for word in words.split("|")]
+    return [("num", text[1:]) if text.startswith("#") else ("", text) for text in texts.split("|")]
 
 
-def _pill(word: str, text: t.Any) -> Cell:
-    return "", '<span class="pill {0}">{1}</span>'.format(word, escape(text))
+def _pill(css: str, text: t.Any) -> Cell:
+    return "", '<span class="pill {0}">{1}</span>'.format(css, escape(text))
 
 
 def _text(value: t.Any, css: str = "") -> Cell:
@@ -203,6 +198,11 @@ def _text(value: t.Any, css: str = "") -> Cell:
 
 def _num(key: str, value: t.Optional[float], shown: t.Optional[str] = None) -> Cell:
     return "num", number(key, value, shown)
+
+
+def _plain(rows: t.Iterable[Data], *columns: t.Tuple[str, str]) -> t.List[t.List[Cell]]:
+    """Rows of nothing but texts; columns: (field, class)."""
+    return [[_text(", ".join(r[name]) if isinstance(r[name], list) else r[name], css) for name, css in columns] for r in rows]
 
 
 def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
@@ -254,11 +254,11 @@ def _links(document: Data) -> str:
         key = "link.{0}.{1}.".format(r["a"], r["b"])
         text = "{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"]
         where = ids.get((r["a"], r["b"]), "tunnels")
-        words = "" if r["a"] == r["b"] else " ".join((r["a"], r["b"]))
-        word = link_grade(r)
+        searched = "" if r["a"] == r["b"] else " ".join((r["a"], r["b"]))
+        state = link_grade(r)
         rows.append([
-            ("name", '<a href="#{0}" data-f="{1}">{2}</a>'.format(where, escape(words), escape(text))),
-            _pill(word, {GOOD: "up", FAIR: "in part", BAD: "broken"}[word]),
+            ("name", '<a href="#{0}" data-f="{1}">{2}</a>'.format(where, escape(searched), escape(text))),
+            _pill(state, {GOOD: "up", FAIR: "in part", BAD: "broken"}[state]),
             _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]), _num(key + "stale", r["stale"]), _num(key + "never", r["never"] + r["missing"]),
             _num(key + "unknown", r["unknown"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
             _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
@@ -315,7 +315,7 @@ def _tunnels(document: Data) -> str:
     rows = []
     for r in _ranked_tunnels(document)[:ROWS]:
         key = "tunnel.{0}.{1}.".format(r["host"], r["public_key"])
-        word = GOOD if r["state"] == UP else FAIR if r["state"] in (STALE, UNKNOWN) else BAD
+        css = GOOD if r["state"] == UP else FAIR if r["state"] in (STALE, UNKNOWN) else BAD
         clusters = pair(r["cluster"], r["peer_cluster"] or "?")
         name = _text(r["host"], "name")
         if clusters not in given:
@@ -323,7 +323,7 @@ def _tunnels(document: Data) -> str:
             name = ("name", '<span id="{0}">{1}</span>'.format(ids[clusters], name[1]))
         peer = "{0}/{1}".format(r["peer_cluster"], r["peer"]) if r["peer"] else "unknown key " + r["public_key"][:12] + "…"
         rows.append([
-            name, _text(peer, "name"), _pill(word, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
+            name, _text(peer, "name"), _pill(css, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
             _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
             _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
@@ -347,15 +347,10 @@ def _services(document: Data) -> str:
 def _sets(document: Data) -> str:
     merged = _merged(document["sets"], "cluster", ("name", "source", "networks", "shown"))[:ROWS]
     rows = [
-        [
-            _text(r["name"], "name"),
-            _text(r["places"]),
-            _text(r["source"]),
-            _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]),
-            _text(", ".join(r["shown"]), "mono"),
-        ]
+        [_text(r["name"], "name"), _text(r["places"]), _text(r["source"]), _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]),
+         _text(", ".join(r["shown"]), "mono")]
         for r in merged
-    ]
+    ]  # fmt: skip
     return _table("Network sets", "sets", _heads("Set|In cluster|From|#Networks|First of them"), rows, len(document["sets"]), merged=len(rows) < ROWS)
 
 
@@ -373,26 +368,14 @@ def _addresses(document: Data) -> str:
 
 
 def _kilo(document: Data) -> str:
-    rows = [
-        [_text(r["name"], "name"), _text(r["cluster"]), _text(r["endpoint"], "mono"), _text(", ".join(r["allowed_ips"]), "mono"), _text(r["owner"])]
-        for r in document["kilo_peers"][:ROWS]
-    ]
-    return _table("Kilo peers", "kilo", _heads("Peer|In cluster|Endpoint|Allowed IPs|Written by"), rows, len(document["kilo_peers"]))
+    given = document["kilo_peers"]
+    rows = _plain(given[:ROWS], ("name", "name"), ("cluster", ""), ("endpoint", "mono"), ("allowed_ips", "mono"), ("owner", ""))
+    return _table("Kilo peers", "kilo", _heads("Peer|In cluster|Endpoint|Allowed IPs|Written by"), rows, len(given))
 
 
 def _tenants(document: Data) -> str:
-    given = document["tenants"]
-    rows = [
-        [
-            _text(r["source"] or r["name"], "name"),
-            _text(r["network"]),
-            _text(r["node"]),
-            _text(r["state"]),
-            _text(", ".join(r["ips"]), "mono"),
-            _text(", ".join(r["public_ips"]), "mono"),
-        ]
-        for r in given["interfaces"][:ROWS]
-    ]
-    note = "{0} objects without an owner on the other side.".format(given["orphans"]) if given["orphans"] else ""
-    heads = _heads("Interface|Network|Node|State|Addresses|Public addresses")
-    return _table("Tenants", "tenants", heads, rows, len(given["interfaces"]), note=note)
+    given, orphans = document["tenants"]["interfaces"], document["tenants"]["orphans"]
+    named = [dict(r, name=r["source"] or r["name"]) for r in given[:ROWS]]
+    rows = _plain(named, ("name", "name"), ("network", ""), ("node", ""), ("state", ""), ("ips", "mono"), ("public_ips", "mono"))
+    note = "{0} objects without an owner on the other side.".format(orphans) if orphans else ""
+    return _table("Tenants", "tenants", _heads("Interface|Network|Node|State|Addresses|Public addresses"), rows, len(given), note=note)

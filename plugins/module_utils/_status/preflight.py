@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.addresses import Network, contains, overlaps, parse_network
+from .._values.addresses import Network, contains, overlaps, parse_address, parse_network
+from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
@@ -131,7 +132,8 @@ def _of_node(
         # a wider route gives way to ours, one that is as narrow or narrower takes packets from the mesh
         if route.get("table") != 254 or route.get("protocol") == 109 or route.get("dst") in ("0.0.0.0/0", "::/0"):
             continue
-        inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, parse_network(route["dst"]))), None)
+        network = parse_network(route["dst"])
+        inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, network)), None)
         if inside:
             yield ERROR, "route_taken", "its route to {0} by {1} takes packets for {3} of cluster {2}".format(route["dst"], route.get("dev"), *inside)
 
@@ -160,7 +162,7 @@ def _kernel(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
 
 def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
     """Keys and addresses that two hosts have. Only addresses of the fabric count: every host has the same bridge of containers."""
-    fabric = [parse_network(text) for ranges in grants.values() for kind in ("node_cidrs", "wireguard_cidrs") for text in ranges.get(kind) or ()]
+    fabric = PrefixSet.of_texts(text for ranges in grants.values() for kind in ("node_cidrs", "wireguard_cidrs") for text in ranges.get(kind) or ())
     keys: t.Dict[str, t.List[str]] = {}
     addresses: t.Dict[str, t.List[str]] = {}
     for host in sorted(nodes):
@@ -170,11 +172,10 @@ def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
                 keys.setdefault(device["public_key"], []).append("{0} ({1})".format(host, device.get("name")))
         for text in sorted({item.partition("/")[0] for item in (node.get("host") or {}).get("addresses") or ()}):
             try:
-                single = parse_network(text + ("/128" if ":" in text else "/32"))
+                if parse_address(text) in fabric:
+                    addresses.setdefault(text, []).append(host)
             except ValueRefused:
                 continue
-            if any(overlaps(single, network) for network in fabric):
-                addresses.setdefault(text, []).append(host)
     for key, hosts in sorted(keys.items()):
         if len({name.partition(" ")[0] for name in hosts}) > 1:
             yield ", ".join(hosts), "key_twice", "they have the same public key {0}; one is a copy of the other".format(key)
@@ -184,5 +185,5 @@ def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
 
 
 def _ranges(grants: Facts) -> t.List[t.Tuple[Network, str, str]]:
-    words = {"pod_cidrs": "the pods", "service_cidrs": "the Services"}
-    return [(parse_network(text), str(cluster), words[kind]) for cluster in sorted(grants) for kind in words for text in grants[cluster].get(kind) or ()]
+    whose = {"pod_cidrs": "the pods", "service_cidrs": "the Services"}
+    return [(parse_network(text), str(cluster), whose[kind]) for cluster in sorted(grants) for kind in whose for text in grants[cluster].get(kind) or ()]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from .ends import MISSING, UNKNOWN
@@ -43,7 +44,7 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "multicluster_tunnels_left_out", "gauge", "Tunnels that are not told one by one.", [({"fabric": document["fabric"]}, left_out)]
     yield "multicluster_status_timestamp_seconds", "gauge", "When this was read.", [({"fabric": document["fabric"]}, document["generated_epoch"])]
     yield "multicluster_verdict", "gauge", "1 for the verdict that holds: proven, not proven or broken.", [
-        ({"fabric": document["fabric"], "verdict": word}, int(document["verdict"]["value"] == word)) for word in VERDICTS
+        ({"fabric": document["fabric"], "verdict": value}, int(document["verdict"]["value"] == value)) for value in VERDICTS
     ]
     yield "multicluster_cluster_up", "gauge", "Whether the API server of a cluster answered.", [
         ({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]
@@ -87,10 +88,7 @@ def _service(row: Facts) -> t.Dict[str, t.Any]:
 
 
 def _counted(rows: t.Iterable[Facts], names: t.Sequence[str]) -> Rows:
-    found: t.Dict[t.Tuple[str, ...], int] = {}
-    for row in rows:
-        key = tuple(str(row[name]) for name in names)
-        found[key] = found.get(key, 0) + 1
+    found = collections.Counter(tuple(str(row[name]) for name in names) for row in rows)
     return [(dict(zip(names, key)), found[key]) for key in sorted(found)]
 
 

@@ -95,7 +95,7 @@ def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) ->
     return [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
 
 
-def told(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
+def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
     """The headline and the reasons, as lines for people. ``scope``: of scope.shown."""
     headline = behind(HEADLINES[verdict.value], scope)
     if verdict.value == BROKEN:
@@ -110,9 +110,9 @@ def told(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
     return lines
 
 
-def counted(count: int, word: str) -> str:
+def counted(count: int, noun: str) -> str:
     """``1 reason``, ``2 reasons``."""
-    return "{0:,} {1}{2}".format(count, word, "" if count == 1 else "s")
+    return "{0:,} {1}{2}".format(count, noun, "" if count == 1 else "s")
 
 
 def _some(reasons: t.Sequence[str]) -> t.List[str]:

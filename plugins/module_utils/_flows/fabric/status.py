@@ -18,10 +18,10 @@ from ..._plan.objects import field_manager
 from ..._policy.targets import TARGETS
 from ..._services.global_services import MIRRORED_SLICE
 from ..._services.mirror_services import MIRRORED
-from ..._status import blame, page, prometheus
+from ..._status import drift as drifts, page, prometheus
 from ..._status.cluster import describe
+from ..._status.collected import unpack
 from ..._status.model import build, peer_names
-from ..._status.packed import unpack
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 
@@ -81,15 +81,15 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
     fabric, mesh = request["fabric"], request.get("mesh") or {}
     manager = field_manager(fabric)
     plans, node_plans, nodes = request.get("plans") or {}, request.get("node_plans") or {}, request.get("nodes") or {}
-    asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in blame.planned_changes(plan)]
+    asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in drifts.planned_changes(plan)]
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     answers = clusters.read("read the fabric", lambda name, client: _cluster(client, [key for key in asked if key[1].partition("/")[0] == name]))
     described = {name: (describe(answers[name][0]) if name in answers else None) for name in clusters.clients}
     objects = {key: obj for dummy, found in answers.values() for key, obj in found.items()}
     names = peer_names(mesh, nodes)
-    drift = [row for host in sorted(node_plans) for row in blame.node_entries(host, node_plans[host], nodes.get(host), names)]
-    drift += [row for host in sorted(nodes) for row in blame.unit_entries(host, nodes[host], blame.planned_changes(node_plans.get(host)))]
-    drift += blame.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
+    drift = [row for host in sorted(node_plans) for row in drifts.node_entries(host, node_plans[host], nodes.get(host), names)]
+    drift += [row for host in sorted(nodes) for row in drifts.unit_entries(host, nodes[host], drifts.planned_changes(node_plans.get(host)))]
+    drift += drifts.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
     return build({
         "fabric": fabric,
         "now": time.time(),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import blame, drift, packed
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, drift, history
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 US = "multicluster.network/default"
@@ -24,7 +24,7 @@ NODE = {
 
 def blamed(kind, ident, action="update", names=None, node=None):
     plan = {"plan": {"changes": [{"kind": kind, "id": ident, "action": action, "fields": ["allowed_ips"]}]}}
-    return blame.node_entries("aws-node-1", plan, NODE if node is None else node, names or {})[0]
+    return drift.node_entries("aws-node-1", plan, NODE if node is None else node, names or {})[0]
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_the_last_writer_of_the_field_is_blamed():
         ("label-writer", "Update", "2026-01-04T00:00:00Z", fields(metadata={"f:labels": {"f:x": {}}}), None),
         ("status-writer", "Update", "2026-01-06T00:00:00Z", fields(spec={}), "status"),
     )
-    assert blame.blame_object(obj, change(), US) == ("kubectl-edit", "2026-01-03T00:00:00Z", "by Update")
-    assert blame.blame_object(obj, change(names=("metadata",)), US)[0] == "label-writer"
+    assert drift.blame_object(obj, change(), US) == ("kubectl-edit", "2026-01-03T00:00:00Z", "by Update")
+    assert drift.blame_object(obj, change(names=("metadata",)), US)[0] == "label-writer"
 
 
 def test_a_field_that_was_removed_has_no_owner():
     obj = managed(("eraser", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:note": {}}}), None))
-    owner, since, note = blame.blame_object(obj, change(), US)
+    owner, since, note = drift.blame_object(obj, change(), US)
     assert (owner, since) == (None, None) and "eraser" in note
 
 
 def test_a_field_is_found_below_the_top():
     obj = managed(("intruder", "Update", "2026-01-03T00:00:00Z", fields(data={"f:Corefile": {}}), None))
-    assert blame.blame_object(obj, change(kind="ConfigMap", names=("Corefile",)), US)[0] == "intruder"
-    assert blame.blame_object(obj, change(kind="ConfigMap", names=("Other",)), US)[0] is None
+    assert drift.blame_object(obj, change(kind="ConfigMap", names=("Corefile",)), US)[0] == "intruder"
+    assert drift.blame_object(obj, change(kind="ConfigMap", names=("Other",)), US)[0] is None
 
 
 @pytest.mark.parametrize("unit,shown", [
@@ -108,19 +108,19 @@ def test_a_field_is_found_below_the_top():
     ({"name": "multicluster-network-default.service", "active": "failed", "enabled": "enabled", "result": "exit-code"}, True),
 ])  # fmt: skip
 def test_units_that_should_run(unit, shown):
-    assert bool(blame.unit_entries("h", {"units": [unit]})) == shown
+    assert bool(drift.unit_entries("h", {"units": [unit]})) == shown
 
 
 def test_a_unit_that_the_next_run_starts_is_shown_once():
     name = "multicluster-network-default-watch.service"
     node = {"units": [{"name": name, "active": "inactive", "enabled": "enabled", "result": "success"}]}
     result = {"plan": {"changes": [{"kind": "unit", "id": name, "action": "update", "fields": ["active"]}]}}
-    rows = blame.node_entries("h", result, node, {}) + blame.unit_entries("h", node, blame.planned_changes(result))
+    rows = drift.node_entries("h", result, node, {}) + drift.unit_entries("h", node, drift.planned_changes(result))
     assert [(row["name"], row["owner"], row["note"]) for row in rows] == [(name, "systemd", "inactive, result success")]
 
 
 def test_an_object_that_is_gone_is_nobodys():
-    assert blame.blame_object(None, change("create"), US)[0] is None
+    assert drift.blame_object(None, change("create"), US)[0] is None
 
 
 def test_of_a_node_only_the_meshs_annotations_count():
@@ -128,7 +128,7 @@ def test_of_a_node_only_the_meshs_annotations_count():
         ("kubelet", "Update", "2026-01-09T00:00:00Z", fields(metadata={"f:annotations": {"f:volumes.kubernetes.io/x": {}}}), None),
         ("kubectl-annotate", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:gcp.wireguard.semaphore.uw.io/pubKey": {}}}), None),
     )
-    found = blame.blame_object(obj, change(kind="node", names=("annotations",)), US, ["*.wireguard.semaphore.uw.io/pubKey"])
+    found = drift.blame_object(obj, change(kind="node", names=("annotations",)), US, ["*.wireguard.semaphore.uw.io/pubKey"])
     assert found[0] == "kubectl-annotate"
 
 
@@ -136,11 +136,11 @@ def test_of_a_node_only_the_meshs_annotations_count():
     "broken", [{}, {"metadata": None}, {"metadata": {"managedFields": "x"}}, {"metadata": {"managedFields": [1, {"fieldsV1": 3, "manager": None}]}}]
 )
 def test_broken_records_blame_nobody(broken):
-    assert blame.blame_object(broken, change(), US)[0] is None
+    assert drift.blame_object(broken, change(), US)[0] is None
 
 
 def test_what_was_not_looked_up_is_said():
-    rows = blame.object_entries({"x": {"plan": {"changes": [change()]}}}, {}, US)
+    rows = drift.object_entries({"x": {"plan": {"changes": [change()]}}}, {}, US)
     assert rows[0]["note"] == "its owner was not looked up" and (rows[0]["where"], rows[0]["name"]) == ("gcp", "ns/x")
 
 
@@ -149,28 +149,28 @@ def row(name):
 
 
 def test_runs_are_compared():
-    first, since = drift.compare_runs([row("a")], None, "T1")
+    first, since = history.compare_runs([row("a")], None, "T1")
     assert since == {"previous": None, "new": [], "gone": []} and first[0]["first_seen"] == "T1" and first[0]["last_good"] is None
-    second, since = drift.compare_runs([row("a"), row("b")], {"generated": "T1", "drift": first}, "T2")
+    second, since = history.compare_runs([row("a"), row("b")], {"generated": "T1", "drift": first}, "T2")
     assert [(r["name"], r["first_seen"], r["last_good"]) for r in second] == [("a", "T1", None), ("b", "T2", "T1")]
     assert [r["name"] for r in since["new"]] == ["b"] and since["previous"] == "T1"
-    third, since = drift.compare_runs([], {"generated": "T2", "drift": second}, "T3")
+    third, since = history.compare_runs([], {"generated": "T2", "drift": second}, "T3")
     assert third == [] and [r["name"] for r in since["gone"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("previous", [None, [], "x", {}, {"drift": 3}, {"drift": ["x", 1]}])
 def test_a_document_that_is_none_is_no_earlier_run(previous):
-    rows, since = drift.compare_runs([row("a")], previous, "T1")
+    rows, since = history.compare_runs([row("a")], previous, "T1")
     assert rows[0]["first_seen"] == "T1" and not since["new"] and not since["gone"] or previous == {"drift": ["x", 1]}
 
 
 @pytest.mark.parametrize("value", [{}, {"nodes": {"ä": [1, None, True, "\u0000"]}, "mesh": {}}, [1.5]])
 def test_packed_facts_come_back_as_they_were(value):
-    assert packed.unpack(packed.pack(value)) == value
+    assert collected.unpack(collected.pack(value)) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "AAAA", packed.pack({"a": 1})[:-8], packed.pack({"a": 1}) + "!"])
+@pytest.mark.parametrize("text", ["", "x", "AAAA", collected.pack({"a": 1})[:-8], collected.pack({"a": 1}) + "!"])
 def test_what_is_not_packed_is_refused(text):
     with pytest.raises(ValueRefused) as caught:
-        packed.unpack(text)
+        collected.unpack(text)
     assert caught.value.reason == "bad_type"

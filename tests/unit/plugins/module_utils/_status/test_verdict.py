@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, mesh_verdict, report
-from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, told
+from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, report_lines
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -395,7 +395,7 @@ def test_combining():
 
 
 def test_many_reasons_are_bounded_on_the_screen():
-    lines = told(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))), {"limit": ""})
+    lines = report_lines(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))), {"limit": ""})
     assert lines[0] == "broken: 500 problems" and lines[-1] == "  ... and 460 more" and len(lines) == 42
 
 
