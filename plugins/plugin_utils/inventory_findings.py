@@ -52,7 +52,7 @@ class _Names:
             for name in given:
                 if not name.startswith(("ansible_", "__")) and name not in facts:
                     self.hosts.setdefault(name, []).append(host)
-            for name in (*known.choices, *known.types):
+            for name in {*known.choices, *known.types, *known.words_in}:
                 if name in given and name not in facts:
                     self._see(name, given[name], host)
             if _NOT_OURS in given:
@@ -70,7 +70,7 @@ class _Names:
         self._values.setdefault((name, json.dumps(value, default=str)), (value, []))[1].append(host)
 
     def values(self) -> t.List[t.Tuple[str, t.Any, t.List[str]]]:
-        """(variable, value, hosts) for each value of a variable with choices or a type."""
+        """(variable, value, hosts) for each value of a variable whose values are looked at."""
         return [(name, value, hosts) for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])]
 
 
@@ -87,7 +87,7 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     place = placer(members)
     found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
     values = names.values()
-    found += check_choices([row for row in values if row[0] in known.choices], known, place, names.command_line)
+    found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
     found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
     capabilities = [(value, hosts) for name, value, hosts in values if name == _CAPABILITIES]
     found += check_capabilities(_CAPABILITIES, capabilities, members.get(clusters_group, ()), names.clusters)

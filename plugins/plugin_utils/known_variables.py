@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
-    """``{prefixes, foreign, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
+    """``{prefixes, foreign, former, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
     return _load(root / "playbooks" / "vars" / "run_variables.yml")
 
 
@@ -37,15 +37,20 @@ def role_options(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
 def known_variables(root: pathlib.Path = ROOT) -> Known:
     """Everything that an inventory may say to us."""
     table, roles = run_variables(root), role_options(root)
-    rows = table["variables"]
+    rows, former = table["variables"], table["former"]
     prefixes = {role + "_" for role in roles} | set(table["prefixes"])
+    names = frozenset((*rows, *table["internal"], *(name for options in roles.values() for name in options)))
     return Known(
-        names=frozenset((*rows, *table["internal"], *(name for options in roles.values() for name in options))),
+        names=names,
         prefixes=tuple(sorted(prefixes)),
         foreign=frozenset(table["foreign"]),
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
         types={name: str(row["type"]) for name, row in rows.items() if row.get("type")},
+        former={old + name[len(new):]: name for old, new in former["prefixes"].items() for name in names if name.startswith(new)},
+        shared=frozenset(former["shared"]),
+        former_words=dict(former["capabilities"]),
+        words_in=frozenset(former["said_in"]),
         of_hosts=frozenset(name for name, row in rows.items() if row.get("of") in ("node", "cluster")),
     )
 

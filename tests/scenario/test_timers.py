@@ -170,8 +170,20 @@ def test_the_holder_dies_and_nobody_runs_a_playbook(fabric, plane, folder):
     assert TOKEN not in journal(fabric, TIMERS[0])
 
 
+def test_a_timer_of_a_former_name_goes_with_one_run_of_the_role(fabric, plane, folder):
+    """As a host has it that was set up before the playbook's name changed."""
+    unit = "/etc/systemd/system/multicluster-loadbalancers."
+    put(fabric, unit + "service", "[Service]\nType=oneshot\nExecStart=/bin/false multicluster.network.loadbalancers\n")
+    put(fabric, unit + "timer", "[Timer]\nOnActiveSec=1s\nOnUnitInactiveSec=2s\n[Install]\nWantedBy=timers.target\n")
+    fabric.sh(HOST, "systemctl", "daemon-reload")
+    fabric.sh(HOST, "systemctl", "enable", "--now", "multicluster-loadbalancers.timer")
+    assert timer(fabric, folder, "load_balancers")
+    assert "loadbalancers" not in fabric.sh(HOST, "systemctl", "list-timers", "--all", "--no-pager")
+    assert fabric.sh(HOST, "sh", "-c", "find /etc/systemd /run/systemd -name '*loadbalancers*'") == ""
+    assert not timer(fabric, folder, "load_balancers")
+
+
 def test_services_get_and_lose_addresses_by_themselves(fabric, plane, folder):
-    timer(fabric, folder, "load_balancers")
 
     def asked(call):
         """An API server that takes its time is asked again."""

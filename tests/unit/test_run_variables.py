@@ -136,7 +136,7 @@ def test_what_tasks_set_is_internal_or_known():
 
 
 def test_every_row_is_complete():
-    assert set(TABLE) == {"prefixes", "foreign", "internal", "variables"}
+    assert set(TABLE) == {"prefixes", "foreign", "former", "internal", "variables"}
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
@@ -144,7 +144,7 @@ def test_every_row_is_complete():
         assert row.get("type", "bool") in inventory_values._CHECKS, name
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
-    assert not set(TABLE["foreign"]) & KNOWN.names
+    assert not set(TABLE["foreign"]) & KNOWN.names and KNOWN.words_in <= KNOWN.names
 
 
 def test_names_of_kubespray_are_not_ours():

@@ -15,6 +15,8 @@ import time
 import types
 import typing as t
 
+import yaml
+
 DOCUMENTATION = r"""
 name: clusters
 short_description: News of the clusters of a fabric
@@ -82,6 +84,8 @@ WATCH = (
     {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["service_mirror"]},
     {"resource": "pods", "selector": "policy.semaphore.uw.io/name", "playbooks": ["network_sets"]},
 )
+#: The collection as it is installed.
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 #: A cluster that does not answer for so long is no reason to keep the others waiting.
 START_SECONDS = 15.0
 _PACKAGE = "multicluster_network_event_source"
@@ -91,18 +95,22 @@ LOG = logging.getLogger("multicluster.network.clusters")
 def _flow(name: str) -> types.ModuleType:
     """A module of the collection. ansible-rulebook does not put collections on Python's path, so its folder becomes a package."""
     if _PACKAGE not in sys.modules:
-        folder = pathlib.Path(__file__).resolve().parents[4] / "plugins" / "module_utils"
         package = types.ModuleType(_PACKAGE)
-        package.__path__ = [str(folder)]
+        package.__path__ = [str(ROOT / "plugins" / "module_utils")]
         sys.modules[_PACKAGE] = package
     return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
 
 
 def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
-    """The rows to follow. Raises ValueError where ``capabilities`` is no list: as text it would match by letters."""
+    """The rows to follow. Raises ValueError where ``capabilities`` is no list, as text it would match by letters, or for a name of former times."""
     capabilities = args.get("capabilities") or []
     if not isinstance(capabilities, (list, tuple)):
         raise ValueError("capabilities is a list, such as [load_balancers]")
+    with (ROOT / "playbooks" / "vars" / "run_variables.yml").open("rb") as stream:
+        former = yaml.safe_load(stream)["former"]["capabilities"]
+    renamed = _flow("_mesh.fabric.names").renamed_words([capabilities, args.get("watch") or []], former)
+    if renamed:
+        raise ValueError("capabilities or watch: " + ", ".join(renamed))
     return [dict(row) for row in args.get("watch") or WATCH if not row.get("capability") or row["capability"] in capabilities]
 
 

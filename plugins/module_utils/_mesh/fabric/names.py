@@ -28,7 +28,8 @@ class Known(t.NamedTuple):
     ``names``: every variable; ``prefixes``: what our variables begin with; ``foreign``: names of others that begin so too;
     ``command_line``: variables that Ansible reads before it knows hosts;
     ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
-    ``types``: {variable: a key of inventory_values._CHECKS}.
+    ``types``: {variable: a key of inventory_values._CHECKS}; ``former``: {what a variable was called: its name now}; ``shared``: those
+    of them that others have too; ``former_words``: the same of capabilities and playbooks, which the variables ``words_in`` name.
     """
 
     names: t.FrozenSet[str]
@@ -38,6 +39,10 @@ class Known(t.NamedTuple):
     choices: t.Mapping[str, t.Tuple[str, ...]]
     of_hosts: t.FrozenSet[str]
     types: t.Mapping[str, str]
+    former: t.Mapping[str, str]
+    shared: t.FrozenSet[str]
+    former_words: t.Mapping[str, str]
+    words_in: t.FrozenSet[str]
 
 
 def check_names(
@@ -57,7 +62,10 @@ def check_names(
     for name in sorted(given):
         if spared.covers(name):
             continue
-        if name in known.command_line and name not in elsewhere:
+        if name in known.former:
+            if name not in known.shared or known.former[name] not in given:
+                found.append(_renamed(name, _where(name, given, place, elsewhere), known))
+        elif name in known.command_line and name not in elsewhere:
             found.append(_no_effect(name, place(given[name]), known))
         elif name in known.names:
             continue
@@ -77,22 +85,41 @@ def check_names(
 def check_choices(
     rows: t.Iterable[t.Tuple[str, t.Any, Hosts]], known: Known, place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
 ) -> t.List[Finding]:
-    """Values that are none of a variable's choices. rows: (variable, value, the hosts that have this value)."""
+    """Values that are none of a variable's choices, or former names. rows: (variable, value, the hosts that have this value)."""
     found: t.List[Finding] = []
     for name, value, hosts in rows:
-        choices = known.choices[name]
-        where = "command line" if name in elsewhere else place(hosts)
+        choices, where = known.choices.get(name), "command line" if name in elsewhere else place(hosts)
+        if name in known.words_in:
+            found += [Finding(where, name, "former_name", message) for message in renamed_words(value, known.former_words)]
+        if not choices:
+            continue
         if name.endswith("_capabilities") and not isinstance(value, (list, tuple)):
             shown = value if isinstance(value, str) and value in choices else choices[0]
             message = "{0} is a list, not {1}; write {0}: [{2}]".format(name, quoted(value), shown)
             found.append(Finding(where, name, "bad_type", message))
             continue
         for item in value if isinstance(value, (list, tuple)) else [value]:
-            if item not in choices:
+            if item not in choices and item not in known.former_words:
                 near = _nearest(str(item), choices, _NEAR)
                 message = "{0} is none of {1}{2}".format(quoted(item), ", ".join(choices), "; did you mean {0}?".format(near) if near else "")
                 found.append(Finding(where, name, "bad_choice", message))
     return _bounded(found)
+
+
+def renamed_words(value: t.Any, former: t.Mapping[str, str]) -> t.List[str]:
+    """A message for each capability or playbook that a value calls by a former name.
+
+    value: a word, a list of words, or rows of what is followed, ``[{playbooks: [word], capability: word}]``. former: {old: new}.
+    """
+    return ["{0} is {1} now".format(word, former[word]) for word in dict.fromkeys(_words(value)) if word in former]
+
+
+def _words(value: t.Any) -> t.List[str]:
+    if isinstance(value, t.Mapping):
+        value = [value.get("playbooks"), value.get("capability")]
+    if isinstance(value, (list, tuple)):
+        return [word for item in value for word in _words(item)]
+    return [value] if isinstance(value, str) else []
 
 
 _WAY_OUT = " If it is something else's, list it in multicluster_foreign_variables: [{0}]"
@@ -158,6 +185,11 @@ def _no_effect(name: str, where: str, known: Known) -> Finding:
     if near:
         message += "; or did you mean {0}?".format(near)
     return Finding(where, name, "command_line_only", message)
+
+
+def _renamed(name: str, where: str, known: Known) -> Finding:
+    message = "{0} is {1} now and has no effect under its former name.".format(name, known.former[name])
+    return Finding(where, name, "former_name", message + _WAY_OUT.format(quoted(name)), "warning" if name in known.shared else "error")
 
 
 def _unknown(name: str, where: str, known: Known) -> Finding:
