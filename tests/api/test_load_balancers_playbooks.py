@@ -121,14 +121,14 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inv
     ):
         hosts["gcp"] = dict(hosts["aws"], **wrong)
         (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
-        code, out = play(inventory, "multicluster.network.loadbalancers", *limit)
+        code, out = play(inventory, "multicluster.network.load_balancers", *limit)
         said = " ".join(out.split()).replace("\\", "")
         assert code != 0 and "cluster gcp: cannot read the settings: " in said and told in said and "1 failed in gcp" in said, out[-3000:]
         assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"
         server.client().merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl")
     hosts.pop("gcp")
     (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
-    code, out = play(inventory, "multicluster.network.loadbalancers", "-e", "load_balancers_state=absent", *limit)
+    code, out = play(inventory, "multicluster.network.load_balancers", "-e", "load_balancers_state=absent", *limit)
     assert code == 0, out[-3000:]
 
 
