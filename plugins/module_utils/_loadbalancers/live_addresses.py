@@ -51,22 +51,22 @@ def _settled(service: Service, reservations: t.Sequence[Reservation], settling: 
     return service._replace(live=text) if mine or service.reported or wanted else service
 
 
-class Given(t.NamedTuple):
+class GivenUp(t.NamedTuple):
     """Which addresses the user gives up: networks, or ``everything`` that is neither of the pool nor reserved for its Service."""
 
-    ranges: PrefixSet
+    ranges: PrefixSet = PrefixSet()
     everything: bool = False
 
 
-def parse_given(texts: t.Iterable[object]) -> Given:
+def parse_renumber(texts: t.Iterable[object]) -> GivenUp:
     """Networks; ``true`` stands for everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
     words = [str(text) for text in texts]
     networks = [text for text in words if lower(text) not in ("true", "false")]
-    return Given(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in words))
+    return GivenUp(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in words))
 
 
 def give_up(
-    services: t.Iterable[Service], reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: Given, annotation: bool = False
+    services: t.Iterable[Service], reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: GivenUp, annotation: bool = False
 ) -> t.List[Service]:
     """The Services as if they did not have what is given up. ``annotation``: addresses are written there, so those count too.
 
@@ -76,7 +76,7 @@ def give_up(
 
 
 def _without(
-    service: Service, reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: Given, annotation: bool
+    service: Service, reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: GivenUp, annotation: bool
 ) -> Service:
     if not counts(service, rules.our_class):
         return service

@@ -128,6 +128,13 @@ class Reserved:
         self.labelled = {label: tuple(parse_span(text) for text in texts) for label, texts in sorted((labelled or {}).items())}
         self._all = PrefixSet.of_spans(span for spans in self.labelled.values() for span in spans)
 
+    def plus(self, more: t.Mapping[str, t.Iterable[object]]) -> "Reserved":
+        """With these too."""
+        both = Reserved(self._own, more)
+        both.labelled = {**self.labelled, **both.labelled}
+        both._all = PrefixSet.of_spans(span for spans in both.labelled.values() for span in spans)
+        return both
+
     def hosts(self) -> t.List[str]:
         """The addresses in it that stand alone: no pool hands them out."""
         return sorted({address_at(span.version, span.first) for spans in self.labelled.values() for span in spans if span.first == span.last})

@@ -265,49 +265,44 @@ def orphans(
     return Outcome(actions, notes=tuple(notes))
 
 
-class CostPlan(t.NamedTuple):
-    """``after`` counts the prefixes announced once all is done; ``limit`` None: not known."""
+class Order(t.NamedTuple):
+    """An address to be reserved for a Service (``namespace/name``), as a provider is asked for it."""
 
-    orders: t.List[t.Dict[str, t.Any]]
-    releases: t.List[t.Dict[str, str]]
+    service: str
+    request: t.Dict[str, t.Any]
+
+
+class CostPlan(t.NamedTuple):
+    """What a run would order, before any call. ``before`` and ``after`` count the prefixes announced; ``limit`` None: not known;
+    ``refused`` (service, reason, message)."""
+
+    orders: t.List[Order]
     before: int
     after: int
     limit: t.Optional[int]
     refused: t.List[t.Tuple[str, str, str]]
     outcomes: t.Dict[str, Outcome]
-    orphans: Outcome
 
 
-def cost_plan(
-    services: t.Optional[t.Sequence[Service]], reservations: t.Sequence[Reservation], context: Context, confirm_empty: bool = False
-) -> CostPlan:
-    """The whole run for all Services of a cluster: one that fails does not stop the others, all failures are told.
+def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservation], context: Context) -> CostPlan:
+    """For all Services of a cluster: one that fails does not stop the others, all failures are told.
 
-    ``services`` None: they could not be read; nothing follows then. Orders come in the order of the Services' names, so
-    that the same ones are refused in every run when the limit does not allow for all.
+    Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all.
     """
     refused: t.List[t.Tuple[str, str, str]] = []
     outcomes: t.Dict[str, Outcome] = {}
-    known = sorted((item for item in services or () if counts(item, context.our_class)), key=lambda item: item.key)
+    orders: t.List[Order] = []
+    known = sorted((item for item in services if counts(item, context.our_class)), key=lambda item: item.key)
     brought = users_addresses(known, reservations, context)
-    ordered = 0
     for service in known:
         try:
-            outcomes[service.key] = wanted_by(service, reservations, context, brought + ordered)
-            ordered += any(action.action == RESERVE for action in outcomes[service.key].actions)
+            outcomes[service.key] = wanted_by(service, reservations, context, brought + len(orders))
         except ValueRefused as error:
             refused.append((service.key, error.reason, error.message))
-    swept = orphans(services, reservations, context, confirm_empty)
-    orders = [
-        {"service": key, "request": action.request}
-        for key, outcome in outcomes.items()
-        for action in outcome.actions
-        if action.action == RESERVE
-    ]
-    releases = [{"id": action.id, "address": str(action.address)} for action in swept.actions if action.action == RELEASE]
+            continue
+        orders += [Order(service.key, action.request or {}) for action in outcomes[service.key].actions if action.action == RESERVE]
     before = len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
-    after = before + len(orders) - len(releases)
-    return CostPlan(orders, releases, before, after, context.max_prefixes, refused, outcomes, swept)
+    return CostPlan(orders, before, before + len(orders), context.max_prefixes, refused, outcomes)
 
 
 def mapped_networks(plan: CostPlan) -> t.Dict[str, str]:

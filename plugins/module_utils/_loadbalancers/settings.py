@@ -77,6 +77,14 @@ class Settings(t.NamedTuple):
     values: t.Dict[str, Value]
     warnings: t.List[str]
 
+    def text(self, name: str) -> str:
+        """A setting that is text, empty where it is not set."""
+        return str(self.values[name])
+
+    def number(self, name: str) -> int:
+        """A setting that is a number, 0 where it is not set."""
+        return int(self.values[name])
+
     def printable(self) -> t.Dict[str, Value]:
         """The values with secrets masked."""
         return {name: "<masked>" if name in SECRETS and value else value for name, value in self.values.items()}

@@ -10,14 +10,14 @@ from .._values.addresses import parse_network
 from .._values.refused import ValueRefused, quoted
 from .bgp.claims import BgpGrants
 from .bgp.values import NodeBgp
-from .identities import DEFAULT_DOMAIN, IDENTITIES, parse_identity
+from .identities import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, parse_identity
 from .ledger import Ledger
 from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, known_load_balancer, parse_load_balancer
 from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
 from .pools import Pool, Reserved, Span, address_at, parse_pool, readable_spans
-from .reservations import Owner
-from .service_plan import Context, Places
+from .reservations import REFUSE, Owner
+from .service_plan import DELETE, Context, Places
 from .settings import Settings, read_settings
 
 STATIC, EQUINIX = "static", "equinix_metal"
@@ -30,9 +30,11 @@ _NAMES = ("local_asn", "peer_asn", "peer_ip", "source_ip", "password")
 
 
 class Setup(t.NamedTuple):
-    """One cluster's. ``given`` are the options as the module has them, ``values`` the controller's settings;
+    """One cluster's, parsed once. ``settings`` are the controller's, ``others`` the pools of the other clusters, ``reserved`` what the
+    inventory gives to something else than Services.
 
-    ``others`` the pools of the other clusters, ``reserved`` what the inventory gives to something else than Services.
+    ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
+    in the load balancer's annotation. ``speakers``: the nodes that have routers, None where nobody said.
     """
 
     cluster: str
@@ -44,20 +46,30 @@ class Setup(t.NamedTuple):
     grants: BgpGrants
     scheme: Scheme
     settings: Settings
-    given: Given
+    config_options: metallb_config.Options
+    resource_options: metallb_resources.Options
     warnings: t.Tuple[str, ...] = ()
     others: t.Mapping[str, Pool] = {}
     reserved: Reserved = Reserved()
+    cluster_uid: str = ""
+    adopted: t.Tuple[str, ...] = IDENTITIES
+    our_class: str = ""
+    max_prefixes: t.Optional[int] = None
+    release_unrecorded: bool = False
+    on_duplicate: str = REFUSE
+    reclaim_policy: str = DELETE
+    gc_orphans: bool = False
+    metallb_mode: str = ""
+    metadata_url: str = ""
+    plain_http: bool = False
+    in_annotation: bool = False
+    announced_by: str = ""
+    speakers: t.Optional[t.FrozenSet[str]] = None
 
     @property
-    def cluster_uid(self) -> str:
-        """The UID of the namespace kube-system as the inventory has it, empty where it says nothing."""
-        return str(self.given.get("cluster_uid") or "").strip()
-
-    @property
-    def selector(self) -> str:
-        """Which nodes speak BGP."""
-        return str(self.settings.values["bgp_node_selector"])
+    def eip_tag(self) -> str:
+        """Of the control plane's address; nothing where that is not kept."""
+        return self.settings.text("eip_tag")
 
     @property
     def static(self) -> bool:
@@ -66,25 +78,24 @@ class Setup(t.NamedTuple):
 
     def owner(self, uid: str) -> Owner:
         """Whose addresses we look for."""
-        return Owner(self.identity, uid, tuple(self.given.get("adopt_identities") or IDENTITIES))
+        return Owner(self.identity, uid, self.adopted)
 
     def context(self, uid: str, recorded: Ledger, limit: t.Optional[int], host_facility: str = "") -> Context:
         """For the rules of Services. ``recorded``: our record of addresses. ``host_facility``: where the host's metadata say that it stands."""
-        values = self.settings.values
-        places = Places(str(values["metro"]), str(values["facility"]), host_facility,
-                        str(values["annotation_eip_metro"]), str(values["annotation_eip_facility"]))  # fmt: skip
+        text = self.settings.text
+        places = Places(text("metro"), text("facility"), host_facility, text("annotation_eip_metro"), text("annotation_eip_facility"))
         return Context(
             self.owner(uid),
             None if self.static else places,
             self.balancer.type,
-            self.given.get("load_balancer_class") or "",
-            str(values["eip_tag"]),
+            self.our_class,
+            self.eip_tag,
             limit,
             frozenset(recorded),
-            bool(self.given.get("release_unrecorded")),
-            self.given.get("on_duplicate_reservation") or "refuse",
-            self.given.get("reclaim_policy") or "delete",
-            bool(self.given.get("gc_orphans")),
+            self.release_unrecorded,
+            self.on_duplicate,
+            self.reclaim_policy,
+            self.gc_orphans,
             self.balancer.type == EMPTY,
             self.pool,
             frozenset(ident for ident, entry in recorded.items() if entry.retain),
@@ -92,39 +103,12 @@ class Setup(t.NamedTuple):
 
     def metallb(self, has_resources: bool) -> LoadBalancer:
         """With metallb_mode applied; ``has_resources``: the API server has MetalLB's kinds."""
-        mode = self.given.get("metallb_mode")
+        mode = self.metallb_mode
         if self.balancer.type != METALLB or not mode:
             return self.balancer
         if mode == AUTO:
             mode = CUSTOM_RESOURCES if has_resources else CONFIGMAP
         return self.balancer._replace(mode=mode, configmap=self.balancer.configmap or "config")
-
-    def config_options(self) -> metallb_config.Options:
-        """For MetalLB's ConfigMap."""
-        return metallb_config.Options(
-            self.given.get("metallb_peer_tracking") or metallb_config.NODE,
-            self.given.get("metallb_source_address"),
-            metallb_config.PLAIN if self.given.get("publish_bgp_password") else metallb_config.WITHHOLD,
-            self.domain,
-        )
-
-    def resource_options(self) -> metallb_resources.Options:
-        """For MetalLB's custom resources."""
-        label, _equals, value = (self.given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
-        return metallb_resources.Options(
-            self.balancer.namespace,
-            self.given.get("metallb_peer_tracking") or metallb_config.NODE,
-            self.given.get("metallb_peer_mode") or metallb_resources.NATIVE,
-            metallb_resources.SECRETS,
-            (label, value),
-            self.given.get("advertisement") or "equinix-metal-bgp-adv",
-            self.domain,
-        )
-
-    @property
-    def domain(self) -> str:
-        """Of annotations and labels."""
-        return self.given.get("annotation_domain") or DEFAULT_DOMAIN
 
 
 def parse_setups(
@@ -189,25 +173,46 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     if claim and provider != STATIC:
         _check_claim(env, file, parameters)
     # the original's own file may say what it likes, and is read as the original reads it; an inventory has no such slips
-    balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(settings.values["loadbalancer"])
-    values = settings.values
+    balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(settings.text("loadbalancer"))
     names = {"source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}
-    overrides = {datum: str(values[names.get(datum, "annotation_" + datum)]) for datum in _NAMES}
+    overrides = {datum: settings.text(names.get(datum, "annotation_" + datum)) for datum in _NAMES}
     domain = given.get("annotation_domain") or DEFAULT_DOMAIN
-    private = str(values["annotation_network_ipv4_private"]).replace(DEFAULT_DOMAIN, domain, 1)
+    private = settings.text("annotation_network_ipv4_private").replace(DEFAULT_DOMAIN, domain, 1)
     scheme = Scheme(
         given.get("annotation_scheme") or BOTH, {key: text for key, text in overrides.items() if text},
         given.get("annotation_legacy_singular") is not False, bool(given.get("publish_bgp_password")), domain, private,
     )  # fmt: skip
+    tracking = given.get("metallb_peer_tracking") or metallb_config.NODE
+    passwords = metallb_config.PLAIN if given.get("publish_bgp_password") else metallb_config.WITHHOLD
+    label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
     grants = given.get("bgp_grants") or {}
-    pool = parse_pool(given.get("pool") or ())
+    pool, speakers = parse_pool(given.get("pool") or ()), given.get("bgp_speakers")
     return Setup(
-        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or "metal-ccm"), pool,
-        tuple(_node(row, values) for row in given.get("bgp_nodes") or ()),
+        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or DEFAULT_IDENTITY), pool,
+        tuple(_node(row, settings) for row in given.get("bgp_nodes") or ()),
         BgpGrants(frozenset(grants.get("local_asns") or ()), frozenset(grants.get("peer_asns") or ()),
                   tuple(parse_network(text) for text in grants.get("peers") or ()),
                   tuple(parse_network(text) for text in grants.get("sources") or ())),
-        scheme, settings, given, balancer.warnings + tuple(settings.warnings), reserved=Reserved(pool, given.get("reserved_ranges")),
+        scheme, settings,
+        metallb_config.Options(tracking, given.get("metallb_source_address"), passwords, domain),
+        metallb_resources.Options(balancer.namespace, tracking, given.get("metallb_peer_mode") or metallb_resources.NATIVE, metallb_resources.SECRETS,
+                                  (label, value), given.get("advertisement") or "equinix-metal-bgp-adv", domain),
+        balancer.warnings + tuple(settings.warnings),
+        reserved=Reserved(pool, given.get("reserved_ranges")),
+        cluster_uid=str(given.get("cluster_uid") or "").strip(),
+        adopted=tuple(given.get("adopt_identities") or IDENTITIES),
+        our_class=given.get("load_balancer_class") or "",
+        max_prefixes=given.get("max_prefixes"),
+        release_unrecorded=bool(given.get("release_unrecorded")),
+        on_duplicate=given.get("on_duplicate_reservation") or REFUSE,
+        reclaim_policy=given.get("reclaim_policy") or DELETE,
+        gc_orphans=bool(given.get("gc_orphans")),
+        metallb_mode=given.get("metallb_mode") or "",
+        metadata_url=str(given.get("metadata_url") or ""),
+        plain_http=bool(given.get("allow_plain_http")),
+        in_annotation=given.get("service_ip_field") == "annotation",
+        announced_by=given.get("announced_by") or "",
+        speakers=None if speakers is None else frozenset(speakers),
     )  # fmt: skip
 
 
@@ -227,8 +232,9 @@ def _check_claim(env: t.Mapping[str, str], file: t.Optional[str], parameters: t.
             raise ValueRefused("outside_grant", text.format(name))
 
 
-def _node(row: Given, values: t.Mapping[str, t.Any]) -> NodeBgp:
+def _node(row: Given, settings: Settings) -> NodeBgp:
     return NodeBgp(
-        str(row["name"]), str(row.get("source_ip") or ""), row.get("local_asn") or values["local_asn"], row.get("peer_asn") or values["peer_asn"],
-        tuple(str(peer) for peer in row.get("peers") or ()), str(row.get("password") or values["bgp_pass"] or ""), bool(row.get("multihop")),
+        str(row["name"]), str(row.get("source_ip") or ""), row.get("local_asn") or settings.number("local_asn"),
+        row.get("peer_asn") or settings.number("peer_asn"), tuple(str(peer) for peer in row.get("peers") or ()),
+        str(row.get("password") or settings.text("bgp_pass")), bool(row.get("multihop")),
     )  # fmt: skip

@@ -14,11 +14,12 @@ from ..._loadbalancers.load_balancer_setting import CUSTOM_RESOURCES, METALLB, L
 from ..._loadbalancers.metallb.config import POOLS, Config, managed_text, parse_managed, pool_users
 from ..._loadbalancers.metallb.names import ADVERTISEMENT, PEER, POOL, SECRET
 from ..._loadbalancers.metallb.resources import VERSIONS, Resources
-from ..._loadbalancers.setup import Setup
+from ..._loadbalancers.setup import AUTO, Setup
 from ..._loadbalancers.yaml_text import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_record
+from ..._values.ascii_text import lower
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
 from .writes import Put, difference
@@ -81,7 +82,7 @@ def read(client: Client, setup: Setup) -> BackendState:
     """One GET, or one LIST a kind. Raises KubeErrors."""
     if setup.balancer.type != METALLB:
         return BackendState(setup.balancer)
-    asks = setup.given.get("metallb_mode") in ("auto", CUSTOM_RESOURCES)
+    asks = setup.metallb_mode in (AUTO, CUSTOM_RESOURCES)
     balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
     if balancer.mode != CUSTOM_RESOURCES:
         path = "/api/v1/namespaces/{0}/configmaps".format(segment(balancer.namespace))
@@ -93,7 +94,7 @@ def read(client: Client, setup: Setup) -> BackendState:
             return BackendState(balancer)
         return BackendState(balancer, listing.items[0] if listing.items else None)
     objects: t.List[t.Mapping[str, t.Any]] = []
-    label = "{0}={1}".format(*setup.resource_options().label)
+    label = "{0}={1}".format(*setup.resource_options.label)
     for kind in KINDS + (SECRET,):
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
@@ -115,7 +116,7 @@ def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> 
 def mapped(setup: Setup, found: BackendState) -> t.Dict[ServiceKey, t.Set[str]]:
     """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
     if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
-        return Resources(found.objects, setup.resource_options()).networks()
+        return Resources(found.objects, setup.resource_options).networks()
     rows: t.Dict[ServiceKey, t.Set[str]] = {}
     try:
         pools = parse_document(((found.configmap or {}).get("data") or {}).get("config") or "").get(POOLS) or ()
@@ -162,7 +163,7 @@ class EntryBudget:
         if self.request.mode != SYNC:
             return True
         refused = {row.object.partition("/")[2]: row._replace(object=row.object.partition(" ")[2])
-                   for row in self.request.refused if row.object.startswith(kind.lower() + " ")}  # fmt: skip
+                   for row in self.request.refused if row.object.startswith(lower(kind) + " ")}  # fmt: skip
         names = {name for one in gone for name in one}
         rows = [refused[name] for name in sorted(names) if name in refused]
         why = why_refused(rows, sorted(names - set(refused)), kind)
@@ -184,13 +185,13 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
         note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
         return BackendPlan([], [], [note], frozenset(), note)
     text = (actual.get("data") or {}).get("config") or ""
-    key = setup.domain + "/managed-peers"
+    key = setup.scheme.domain + "/managed-peers"
     meta = actual.get("metadata") or {}
     recorded = (meta.get("annotations") or {}).get(key)
     budget = EntryBudget(setup.cluster, request)
     try:
         before = parse_document(text)
-        config = Config(before, setup.config_options(), parse_managed(recorded))
+        config = Config(before, setup.config_options, parse_managed(recorded))
         _change_config(config, request, budget)
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
@@ -242,7 +243,7 @@ def _shown(document: t.Any) -> t.Any:
 
 
 def _resources(client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
-    options = setup.resource_options()
+    options = setup.resource_options
     resources = Resources(found.objects, options)
     before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
     where = "{0}/{1}/".format(setup.cluster, options.namespace)

@@ -35,22 +35,22 @@ class Facts(t.NamedTuple):
 
 def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
     """One node that fails is refused by name, the others go on. Raises ValueRefused where the project's BGP cannot be had."""
-    can, values = provider.capabilities(), setup.settings.values
-    limit, switched_on = setup.given.get("max_prefixes"), True
+    can, settings = provider.capabilities(), setup.settings
+    limit, switched_on = setup.max_prefixes, True
     if interface.PROJECT_BGP in can and mode in ("sync", "add"):
         # a failing read is an error: switching on blindly would erase the project's password (ccm 7.1)
-        wanted = project_bgp(provider.read_project_bgp(), int(values["local_asn"]), str(values["bgp_pass"]))
+        wanted = project_bgp(provider.read_project_bgp(), settings.number("local_asn"), settings.text("bgp_pass"))
         if wanted.post is not None:
             shown = dict(wanted.post, **({"md5": fingerprint(str(wanted.post["md5"]))} if "md5" in wanted.post else {}))
             plan.create("ProjectBgp", setup.cluster, shown)
             switched_on = not dry
             if not dry:
                 provider.enable_project_bgp(wanted)
-                wanted = project_bgp(provider.read_project_bgp(), int(values["local_asn"]))  # which limit we have got
+                wanted = project_bgp(provider.read_project_bgp(), settings.number("local_asn"))  # which limit we have got
         limit = prefix_limit(limit, wanted.max_prefixes)
     found, private, failed = [], {}, False
     objects = [{"name": name, "labels": node["metadata"].get("labels") or {}} for name, node in state.nodes.items()]
-    for name in sorted(selected_nodes(objects, setup.selector)) if interface.NODE_BGP in can and mode != "absent" else ():
+    for name in sorted(selected_nodes(objects, settings.text("bgp_node_selector"))) if interface.NODE_BGP in can and mode != "absent" else ():
         try:
             device = "" if setup.static else parse_provider_id((state.nodes[name].get("spec") or {}).get("providerID"))
             facts = _node(setup, provider, name, device, dry or mode == "remove", switched_on, plan)
@@ -92,13 +92,13 @@ def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dr
 
 
 def annotate(
-    client: Client, setup: Setup, state: t.Any, facts: Facts, request: t.Mapping[str, t.Any], manager: str, plan: Plan,
-    failed: t.List[KubeError], mode: str, dry: bool,
+    client: Client, setup: Setup, state: t.Any, facts: Facts, wishes: t.Any, manager: str, plan: Plan,
+    failed: t.List[KubeError], dry: bool,
 ) -> None:  # fmt: skip
     """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
     scheme = setup.scheme
     part, patches = plan_node_annotations(
-        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, bool(request.get("adopt")), absent=mode == "absent"
+        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, wishes.adopt, absent=wishes.mode == "absent"
     )
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]

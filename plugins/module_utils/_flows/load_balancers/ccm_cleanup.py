@@ -14,8 +14,7 @@ from ..._loadbalancers.reservations import Owner, Reservation, sweep
 from ..._loadbalancers.setup import EQUINIX, Setup, parse_setup
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused
-from .backends import BackendState
-from .read import State, make_provider
+from .read import ClusterState, make_provider
 
 NAME = "the project"
 
@@ -30,7 +29,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     provider = None
     if not failures and not plan.refused:
         try:
-            provider = make_provider(setup, State("", [], {}, {}, BackendState(parse_load_balancer(""))), "", float(request.get("timeout") or 120.0))
+            provider = make_provider(setup, ClusterState(parse_load_balancer("")), "", float(request.get("timeout") or 120.0))
             _sweep(request, owner, provider, plan, shown, check)
         except ValueRefused as error:
             failures.append({"cluster": NAME, "operation": "list addresses", "reason": error.reason, "message": error.message, "status": None})

@@ -18,7 +18,7 @@ from ..._values.refused import ValueRefused
 from .ccm_nodes import findings, variant_of
 from .converge import guarded, read_setups
 from .read import NODES
-from .run import Run
+from .reconciler import ServiceAddressReconciler, Wishes
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 
@@ -36,12 +36,13 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> t.Dict[str, t.Any]:
-    one = Run(client, setup, request, manager, dry=True)
+    one = ServiceAddressReconciler(client, setup, Wishes(timeout=float(request.get("timeout") or 120.0)), manager)
+    one.gather()
     held = list(one.held)
-    report = one.report()
+    report = one.plan()
     result = dict(report.plan.result(), **report.shown)
     result.pop("changed")
-    owner, tag = setup.owner(one.state.uid), str(setup.settings.values["eip_tag"])
+    owner, tag = setup.owner(one.state.uid), setup.eip_tag
     recorded = one.state.ledger
     services = {item.id: recorded[item.id].service if item.id in recorded else "" for item in held}
     result["reservations"] = [
@@ -73,7 +74,7 @@ def _name(owner: Owner, service: str) -> str:
     return load_balancer_name(service_tags(owner, namespace, name)) if slash and owner.cluster_uid else ""
 
 
-def _sessions(one: Run, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+def _sessions(one: ServiceAddressReconciler, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
     """Node -> state of its session, where the provider tells."""
     found: t.Dict[str, t.Any] = {}
     if not hasattr(one.provider, "sessions") or not one.setup.balancer.uses_bgp:

@@ -16,10 +16,9 @@ from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused
-from .backends import BackendState
 from .converge import guarded, read_setups
-from .read import NODES, State, make_provider
-from .run import Report, nothing
+from .read import NODES, ClusterState, make_provider
+from .reconciler import Report
 from .writes import Put, put_all
 
 Object = t.Mapping[str, t.Any]
@@ -52,7 +51,7 @@ def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
     plan, shown, puts, gone = Plan(), {}, t.cast(t.List[Put], []), t.cast(t.List[Put], [])
-    provider = make_provider(setup, State("", [], {}, {}, BackendState(setup.balancer)), "", float(request.get("timeout") or 120.0))
+    provider = make_provider(setup, ClusterState(setup.balancer), "", float(request.get("timeout") or 120.0))
     devices = provider.list_devices()  # complete, or nothing happens: what is missing in half a list is not gone
     variant, mapped = variant_of(request), request.get("node_devices") or {}
     nodes = client.list(NODES).items
@@ -85,7 +84,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
     if check:
         plan.changes += [put.change for put in puts]
         return Report(plan, [], shown, provider.calls)
-    done = put_all(client, puts, manager, nothing)
+    done = put_all(client, puts, manager)
     plan.changes += done.changes
     plan.refused += done.refused
     return Report(plan, done.failed, shown, provider.calls)

@@ -31,11 +31,9 @@ from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import control_plane_service
-from .backends import BackendState
 from .converge import LEASE, guarded, read_setups
 from .ledger_store import keep_ledger, read_ledger
-from .read import State, make_provider
-from .run import nothing
+from .read import ClusterState, make_provider
 
 STATIC_PREFIX = "static"
 
@@ -48,7 +46,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     whole, shown, requests = Plan(), t.cast(t.Dict[str, t.Any], {}), t.cast(t.Dict[str, t.Any], {})
     for name in sorted(setups):
         setup = setups[name]
-        if not setup.settings.values["eip_tag"]:
+        if not setup.eip_tag:
             continue  # switched off, and silent (ccm 11)
         try:
             one = contained(name, "read the nodes", functools.partial(Pass, given[name], setup, request, manager, check))
@@ -89,7 +87,7 @@ class Pass:
         self.setup, self.request, self.manager, self.check = setup, request, manager, check
         self.plan = Plan()
         self.shown: t.Dict[str, t.Any] = {}
-        self.tag = str(setup.settings.values["eip_tag"])
+        self.tag = setup.eip_tag
         self.entry = entry
         self.before: Ledger = {}
         self.eip = Reservation("", "")
@@ -119,10 +117,10 @@ class Pass:
 
     @property
     def _duplicates(self) -> str:
-        return self.setup.given.get("on_duplicate_reservation") or "refuse"
+        return self.setup.on_duplicate
 
-    def _provider(self) -> t.Tuple[State, t.Any]:
-        state = State("", [], {}, {}, BackendState(self.setup.balancer))
+    def _provider(self) -> t.Tuple[ClusterState, t.Any]:
+        state = ClusterState(self.setup.balancer)
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
         self.before = dict(state.ledger)
@@ -136,7 +134,7 @@ class Pass:
             self._check_record(state, str(parse_address(wanted)) if wanted else "")
         return state, make_provider(self.setup, state, _now(), float(self.request.get("timeout") or 60))
 
-    def _check_record(self, state: State, wanted: str) -> None:
+    def _check_record(self, state: ClusterState, wanted: str) -> None:
         """The record is the cluster's word, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
         for entry in state.ledger.values():
             if self.tag not in entry.tags or not entry.address:
@@ -151,7 +149,7 @@ class Pass:
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
-    def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: State) -> t.Optional[rules_of.Decision]:
+    def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState) -> t.Optional[rules_of.Decision]:
         values, node_port = self.setup.settings.values, ports[0].get("targetPort") if ports else 0
         prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
         rules = rules_of.Rules(
@@ -217,7 +215,7 @@ class Pass:
 
     # -- moving ------------------------------------------------------------------------------------------------------
 
-    def _move(self, decision: rules_of.Decision, state: State, provider: t.Any) -> None:
+    def _move(self, decision: rules_of.Decision, state: ClusterState, provider: t.Any) -> None:
         before = {"holder": decision.holder} if decision.holder else {}
         self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": decision.winner})
         if self.check:
@@ -248,7 +246,7 @@ class Pass:
             lease.check()
             if not self.request.get("api_urls"):
                 self.client = self._reach()[0]  # the former connection led to the former holder
-            keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager, nothing)
+            keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager)
         except ValueRefused as error:
             self.plan.changes.pop()
             if holder != decision.holder:
@@ -258,7 +256,7 @@ class Pass:
         finally:
             lease.release()
 
-    def _still(self, state: State, provider: t.Any) -> bool:
+    def _still(self, state: ClusterState, provider: t.Any) -> bool:
         """Whether the address is where it was when we decided: another run may have had the lease since."""
         if self.setup.static:
             fresh, state.ledger_object = read_ledger(self.client, state.ledger_name)

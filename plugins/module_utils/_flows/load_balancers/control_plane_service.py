@@ -20,7 +20,6 @@ from ..._plan.object_plan import merged_shape
 from ..._plan.objects import differences, owners, stripped
 from ..._plan.plan import Change, Plan
 from .ledger_store import CONFIGMAPS, keep_ledger, read_ledger
-from .run import nothing
 from .writes import Put, put_all
 
 BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
@@ -34,9 +33,8 @@ def converge(
     """Write what differs. Raises ValueRefused ``no_ports``, KubeErrors."""
     name = external_service_name(setup.identity)
     existing = _get(client, BASE + "services/" + name)
-    configured = int(setup.settings.values["api_server_port"])
-    load_class = setup.given.get("load_balancer_class") or ""
-    wanted = external_service(setup.identity, address, ports, configured, existing, load_class)
+    configured = setup.settings.number("api_server_port")
+    wanted = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
     puts = _puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
     status = ingress_status(address)
     if not reports(existing, address):
@@ -57,7 +55,7 @@ def converge(
     if check or not puts:
         plan.changes += [put.change for put in puts]
         return
-    done = put_all(client, puts, manager, nothing)
+    done = put_all(client, puts, manager)
     plan.changes += done.changes
     plan.refused += done.refused
     if done.failed:
@@ -130,4 +128,4 @@ def _forget(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, ch
     gone = sorted(before[ident].address for ident in before if ident not in left)
     plan.update("ConfigMap", "{0}/{1}".format(setup.cluster, CONFIGMAPS.split("/")[-2] + "/" + name), {"addresses": gone}, {"addresses": []})
     if not check:
-        keep_ledger(client, name, before, left, actual, manager, nothing)
+        keep_ledger(client, name, before, left, actual, manager)

@@ -19,7 +19,6 @@ from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers.cluster_uids import check_uids, unproven
 from ..._loadbalancers.ledger import NAMESPACE
-from ..._loadbalancers.pools import Reserved
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
@@ -27,7 +26,7 @@ from ..._values.addresses import parse_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .read import KUBE_SYSTEM
-from .run import Proof, Report, Run
+from .reconciler import Proof, Report, ServiceAddressReconciler, parse_wishes
 
 #: Key of the Secret in which the original keeps its settings.
 SECRET_KEY = "cloud-sa.json"
@@ -35,7 +34,7 @@ LEASE = "multicluster-network-load-balancers"
 
 
 class Failed(KubeError):
-    """What stops one cluster and is no word of its API server's: the provider's, or its own records'."""
+    """A provider or ledger error that fails one cluster."""
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
@@ -48,10 +47,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     names = [name for name in sorted(setups) if name in clusters.clients]
 
     def planned(name: str, client: Client) -> Report:
-        return guarded(client, lambda: _look(client, setups[name], request, manager, proofs.get(name)))
+        return guarded(client, lambda: _plan(client, setups[name], request, manager, proofs.get(name)))
 
     def applied(name: str, client: Client) -> Report:
-        return guarded(client, lambda: _do(client, setups[name], request, manager, proofs.get(name)))
+        return guarded(client, lambda: _apply(client, setups[name], request, manager, proofs.get(name)))
 
     with gc_paused():
         left_out = {str(row["cluster"]) for row in failed}
@@ -86,7 +85,7 @@ def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[st
     found = {}
     for name, setup in setups.items():
         theirs = {label: texts for label, texts in servers.items() if texts[0] not in setup.pool}
-        found[name] = setup._replace(reserved=Reserved(setup.pool, {**(setup.given.get("reserved_ranges") or {}), **theirs}))
+        found[name] = setup._replace(reserved=setup.reserved.plus(theirs))
     return found
 
 
@@ -166,15 +165,19 @@ def _failed(cluster: str, error: ValueRefused, operation: str = "give addresses"
     return failed
 
 
-def _look(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
-    return Run(client, setup, request, manager, dry=True, proof=proof).report()
+def _plan(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
+    one = ServiceAddressReconciler(client, setup, parse_wishes(request, setup.cluster), manager, proof)
+    one.gather()
+    return one.plan()
 
 
-def _do(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
+def _apply(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
     lease = Lease(client, NAMESPACE, LEASE, manager)
     lease.acquire(float(request.get("lock_timeout") or 0))
     try:
-        return Run(client, setup, request, manager, lease.check, _now(), proof=proof).report()
+        one = ServiceAddressReconciler(client, setup, parse_wishes(request, setup.cluster), manager, proof)
+        one.gather(_now())
+        return one.apply(lease.check)
     finally:
         lease.release()
 

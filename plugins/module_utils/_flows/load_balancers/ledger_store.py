@@ -28,7 +28,8 @@ def read_ledger(client: Client, name: str) -> t.Tuple[Ledger, t.Optional[Object]
 
 
 def keep_ledger(
-    client: Client, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[Object], manager: str, check: t.Callable[[], None]
+    client: Client, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[Object], manager: str,
+    check: t.Callable[[], None] = lambda: None,
 ) -> t.Optional[Object]:
     """Write what became of ``before``; ``ledger`` is then what stands there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``."""
     for attempt in range(TRIES):

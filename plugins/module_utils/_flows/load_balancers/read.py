@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..._kubernetes.client import Client
 from ..._loadbalancers.ledger import Ledger, ledger_name
+from ..._loadbalancers.load_balancer_setting import LoadBalancer
 from ..._loadbalancers.services import Service, addresses_in_use, service_of
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import owners
@@ -21,34 +23,46 @@ from .static import StaticProvider
 SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces/kube-system"
 
 
-class State:
-    """As it was read. ``objects`` by ``namespace/name``."""
+@dataclasses.dataclass
+class ClusterState:
+    """As it was read. ``objects`` are the Services by ``namespace/name``, ``nodes`` the Nodes by name; ``ledger_object``: where the record stands."""
 
-    def __init__(self, uid: str, services: t.List[Service], objects: t.Dict[str, t.Any], nodes: t.Dict[str, t.Any], backend: backends.BackendState) -> None:
-        self.uid, self.services, self.objects, self.nodes, self.backend = uid, services, objects, nodes, backend
-        self.ledger: Ledger = {}
-        self.ledger_name = ""
-        self.ledger_object: t.Optional[t.Dict[str, t.Any]] = None
+    balancer: dataclasses.InitVar[LoadBalancer]
+    uid: str = ""
+    services: t.List[Service] = dataclasses.field(default_factory=list)
+    objects: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    nodes: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    ledger: Ledger = dataclasses.field(default_factory=dict)
+    ledger_name: str = ""
+    ledger_object: t.Optional[t.Dict[str, t.Any]] = None
+
+    def __post_init__(self, balancer: LoadBalancer) -> None:
+        self.backend = backends.BackendState(balancer)
 
 
-def read_state(client: Client, setup: Setup) -> State:
+def cluster_uid(client: Client) -> str:
+    """What a cluster says that it is. Raises KubeErrors."""
+    return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
+
+
+def read_state(client: Client, setup: Setup) -> ClusterState:
     """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record."""
+    state = ClusterState(setup.balancer)
     if not setup.balancer.enabled:
-        return State("", [], {}, {}, backends.BackendState(setup.balancer))
+        return state
     manager_field = ("spec", "loadBalancerIP")
-    uid = str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
-    objects, services = {}, []
+    state.uid = cluster_uid(client)
+    services = []
     for obj in client.list(SERVICES).items:
         by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
         ours = any(_is_ours(names) for names in [owners(obj, *manager_field)] + by_annotation)
         service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)))
-        objects[service.key] = obj
+        state.objects[service.key] = obj
         services.append(service)
-    nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
-    backend = backends.read(client, setup)
-    mapped = backends.mapped(setup, backend)
-    services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
-    state = State(uid, services, objects, nodes, backend)
+    state.nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
+    state.backend = backends.read(client, setup)
+    mapped = backends.mapped(setup, state.backend)
+    state.services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
     state.ledger_name = ledger_name(setup.identity, setup.static)
     state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
     return state
@@ -68,13 +82,13 @@ STATUS = ("status", "loadBalancer", "ingress")
 ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
 
 
-def make_provider(setup: Setup, state: State, now: str, seconds: float = 120.0) -> t.Any:
+def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 120.0) -> t.Any:
     """The provider of one cluster."""
     if not setup.static:
-        values = setup.settings.values
+        text, number = setup.settings.text, setup.settings.number
         return EquinixMetal(
-            str(values["api_key"]), str(values["project_id"]), str(values["base_url"]), int(values["local_asn"]), int(values["peer_asn"]),
-            str(values["bgp_pass"]), bool(setup.given.get("allow_plain_http")), now=now, total_s=max(5.0, seconds / 2),
+            text("api_key"), text("project_id"), text("base_url"), number("local_asn"), number("peer_asn"), text("bgp_pass"), setup.plain_http,
+            now=now, total_s=max(5.0, seconds / 2),
         )  # fmt: skip
     held = {entry.address for entry in state.ledger.values()}
     texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}

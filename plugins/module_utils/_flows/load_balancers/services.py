@@ -51,7 +51,7 @@ def _same(body: t.Dict[str, t.Any], dummy: Object) -> t.Dict[str, t.Any]:
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
-    annotation = ANNOTATIONS.get(setup.balancer.type, "") if setup.given.get("service_ip_field") == "annotation" else ""
+    annotation = ANNOTATIONS.get(setup.balancer.type, "") if setup.in_annotation else ""
     before = _held(obj, annotation)
 
     def patch(version: str) -> t.Dict[str, t.Any]:

@@ -12,9 +12,12 @@ from ..._kubernetes.client import Client, Resource
 from ..._kubernetes.errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
 from ..._kubernetes.fanout import in_flight
 from ..._kubernetes.objects import WRITES
+from ..._loadbalancers.ledger import Ledger
+from ..._loadbalancers.reservations import Reservation
 from ..._plan.objects import redacted
 from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal
 from ..._values.keys import fingerprint
+from .ledger_store import keep_ledger
 
 Object = t.Mapping[str, t.Any]
 
@@ -94,7 +97,7 @@ def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def put_all(
-    client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None], leave_conflicts: bool = False
+    client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None] = lambda: None, leave_conflicts: bool = False
 ) -> Written:
     """Who came between makes a write fail, or refused with leave_conflicts.
 
@@ -148,3 +151,71 @@ def _put(client: Client, put: Put, manager: str) -> None:
             if put.again is None:
                 raise
             # a Service that has just gone needs no address
+
+
+class Effects(t.Protocol):
+    """How a stage of a reconciler takes effect: foreseen only, or carried out."""
+
+    writes: bool
+
+    def put(self, puts: t.Sequence[Put]) -> Written:
+        """Writes to objects of the cluster."""
+
+    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+        """Write the record of addresses; the object in which it stands then."""
+
+    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
+        """Order an address; None for one that only the provider can tell."""
+
+    def release(self, provider: t.Any, ident: str) -> None:
+        """Give a reservation back."""
+
+
+class Foreseen:
+    """Nothing is written. A provider that predicts works in memory, so it may be asked."""
+
+    writes = False
+
+    def put(self, puts: t.Sequence[Put]) -> Written:
+        """All of them would be done."""
+        return Written([put.change for put in puts], [], [])
+
+    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+        """As if it were there."""
+        return dict(actual or {"metadata": {"resourceVersion": ""}})
+
+    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
+        """The address of a pool."""
+        return provider.reserve_address(request, service) if provider.predicts else None
+
+    def release(self, provider: t.Any, ident: str) -> None:
+        """Into a pool."""
+        if provider.predicts:
+            provider.release_address(ident)
+
+
+class CarriedOut:
+    """Everything is written. ``check`` is called before each write and raises when nothing may be written any more (a lost lease)."""
+
+    writes = True
+
+    def __init__(self, client: Client, manager: str, check: t.Callable[[], None], leave_conflicts: bool) -> None:
+        self.client, self.manager, self.check, self.leave_conflicts = client, manager, check, leave_conflicts
+
+    def put(self, puts: t.Sequence[Put]) -> Written:
+        """What took place of them."""
+        return put_all(self.client, puts, self.manager, self.check, self.leave_conflicts)
+
+    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+        """Over what the control plane's address has made of it since it was read."""
+        return keep_ledger(self.client, name, before, ledger, actual, self.manager, self.check)
+
+    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
+        """One order."""
+        self.check()
+        return t.cast(Reservation, provider.reserve_address(request, service))
+
+    def release(self, provider: t.Any, ident: str) -> None:
+        """For good."""
+        self.check()
+        provider.release_address(ident)

@@ -35,14 +35,14 @@ class Kinds:
 def found(setup: Setup) -> backends.BackendState:
     """A back end with three Services and the six peers of three nodes."""
     if setup.balancer.mode == "crd":
-        resources = Resources([], setup.resource_options())
+        resources = Resources([], setup.resource_options)
         resources.sync_services(SERVICES, NODES)
         resources.sync_nodes(NODES)
         return backends.BackendState(setup.balancer, None, tuple(resources.objects.values()))
-    config = Config({}, setup.config_options())
+    config = Config({}, setup.config_options)
     config.sync_services(SERVICES, NODES)
     config.sync_nodes(NODES)
-    meta = {"resourceVersion": "1", "annotations": {setup.domain + "/managed-peers": managed_text(config.managed)}}
+    meta = {"resourceVersion": "1", "annotations": {setup.scheme.domain + "/managed-peers": managed_text(config.managed)}}
     return backends.BackendState(setup.balancer, {"metadata": meta, "data": {"config": yaml.safe_dump(config.document)}})
 
 

@@ -11,7 +11,7 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.run import Run
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import ServiceAddressReconciler, parse_wishes
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups
@@ -91,8 +91,13 @@ SERVICES = st.lists(
 def plan(balancer, services, held, pools, request=None, **more):
     given = dict({"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "gc_orphans": True, "bgp_nodes": []}, **more)
     ledger = {address: entry(name, address) for address, name in held.items()}
-    run = Run(Cluster(services, ledger, pools), parse_setup(given, {}, None), request or {}, MANAGER, dry=True)
-    return run.report()
+    return report_of(Cluster(services, ledger, pools), parse_setup(given, {}, None), request or {})
+
+
+def report_of(cluster, setup, request):
+    one = ServiceAddressReconciler(cluster, setup, parse_wishes(request, "aws"), MANAGER)
+    one.gather()
+    return one.plan()
 
 
 def ingress_of(one):
@@ -163,12 +168,24 @@ def test_nobody_gets_what_is_for_something_else(balancer, row, where):
     given = {"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "bgp_nodes": [], "reserved_ranges": HOSTILE["reserved_ranges"],
              "eip_tag": "cp"}  # fmt: skip
     for request in ({}, {"adopt": True}):
-        report = Run(Cluster([evil, good], ledger, {}), parse_setup(given, {}, None), request, MANAGER, dry=True).report()
+        report = report_of(Cluster([evil, good], ledger, {}), parse_setup(given, {}, None), request)
         what = "reservation aws/" + address if where.endswith("record") else "service aws/default/evil"
         assert [(one.object, one.reason) for one in report.plan.refused] == [(what, "outside_grant")]
         assert address in report.plan.refused[0].message and "load_balancers_settings" in report.plan.refused[0].message
         told = json.dumps([[change.kind, change.after] for change in report.plan.changes], default=str) + json.dumps(report.shown["announce"])
         assert address not in told and "192.0.2.1" in told
+
+
+def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
+    """What is left over stays, and what is to be mended is named; the line for confirm_empty would give the addresses back beside the mistake."""
+    row = HOSTILE["addresses_of_something_else"][0]
+    refused = service("evil", row["address"], None, [], False, False, False)
+    report = plan("empty://", [refused], {"192.0.2.1": "gone"}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
+    (told,) = [one for one in report.plan.refused if one.reason == "delete_budget"]
+    assert "192.0.2.1 stay" in told.message and "service aws/default/evil [outside_grant]" in told.message and "confirm_empty" not in told.message
+    assert report.shown["kept"] == ["192.0.2.1"] and not report.plan.changes
+    (told,) = plan("empty://", [dict(refused, spec={"type": "ClusterIP"})], {"192.0.2.1": "gone"}, {}).plan.refused
+    assert "load_balancers_confirm_empty: [aws]" in told.message
 
 
 def test_a_pool_does_not_hand_out_what_the_inventory_names_as_a_hosts():
@@ -193,7 +210,7 @@ def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
     rows = [{"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []} for name, pool in HOSTILE["pools"].items()]
     setups = parse_setups(rows, {}, {})[0]
     for request in ({}, {"adopt": True}):
-        report = Run(Cluster([evil, good], ledger, {}), setups["aws"], request, MANAGER, dry=True).report()
+        report = report_of(Cluster([evil, good], ledger, {}), setups["aws"], request)
         what = "reservation aws/203.0.113.1" if row.get("record") else "service aws/default/evil"
         assert [(one.object, one.reason) for one in report.plan.refused] == ([(what, row["word"])] if row["word"] else [])
         assert all("is of the pool of cluster victim" in one.message for one in report.plan.refused)

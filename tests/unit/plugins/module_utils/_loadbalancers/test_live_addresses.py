@@ -86,7 +86,7 @@ def test_what_others_reported_is_not_overwritten():
 
 
 def without(one, texts, held=(), pool=POOL, backend="", annotation=False):
-    return live.give_up([one], list(held), RULES._replace(backend=backend), pool, live.parse_given(texts), annotation)[0]
+    return live.give_up([one], list(held), RULES._replace(backend=backend), pool, live.parse_renumber(texts), annotation)[0]
 
 
 def test_what_is_given_up():
@@ -107,7 +107,7 @@ def test_what_is_given_up():
     left = service(type="ClusterIP", address="147.75.10.1")
     assert without(left, ["true"]) == left
     with pytest.raises(ValueRefused):
-        live.parse_given(["everything"])
+        live.parse_renumber(["everything"])
 
 
 ADDRESSES = st.sampled_from(["192.0.2.{0}".format(number) for number in range(1, 8)] + ["198.51.100.7", "147.75.10.1", "2001:db8::5"])

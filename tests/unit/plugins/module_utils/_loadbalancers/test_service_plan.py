@@ -157,12 +157,11 @@ def test_cost_plan_and_the_limit():
     held = [reserved("a"), reserved("gone", "192.0.2.9")]
     context = CONTEXT._replace(max_prefixes=5, release_unrecorded=True)
     plan = service_plan.cost_plan(all_services, held, context)
-    assert [row["service"] for row in plan.orders] == ["default/b"]
+    assert [order.service for order in plan.orders] == ["default/b"]
     assert [(row[0], row[1]) for row in plan.refused] == [("default/bad", "bad_address"), ("default/c", "prefix_limit")]
-    assert plan.releases == [{"id": "r-gone", "address": "192.0.2.9"}] and (plan.before, plan.after, plan.limit) == (4, 4, 5)
+    assert (plan.before, plan.after, plan.limit) == (4, 5, 5)
     assert service_plan.mapped_networks(plan) == {"default/a": "192.0.2.1/32", "default/byo": "198.51.100.7/32"}
-    nothing = service_plan.cost_plan(None, held, context)
-    assert not nothing.orders and not nothing.releases and not nothing.outcomes
+    assert not service_plan.cost_plan([], held, context).orders
 
 
 @settings(max_examples=50, deadline=None)
@@ -172,13 +171,15 @@ def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limi
     context = CONTEXT._replace(max_prefixes=limit, release_unrecorded=True)
     plan = service_plan.cost_plan([service(name) for name in wanted], held, context)
     assert len(held) + len(plan.orders) <= max(limit, len(held))
-    assert {row["id"] for row in plan.releases} == ({"r-" + name for name in set(held_names) - set(wanted)} if wanted else set())
-    held = [item for item in held if item.id not in {row["id"] for row in plan.releases}]
-    held += [reserved(row["service"].split("/")[1], "203.0.113.{0}".format(n)) for n, row in enumerate(plan.orders)]
+    swept = service_plan.orphans([service(name) for name in wanted], held, context).actions
+    released = {action.id for action in swept if action.action == service_plan.RELEASE}
+    assert released == ({"r-" + name for name in set(held_names) - set(wanted)} if wanted else set())
+    held = [item for item in held if item.id not in released]
+    held += [reserved(order.service.split("/")[1], "203.0.113.{0}".format(n)) for n, order in enumerate(plan.orders)]
     addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in wanted}
     settled = [service(name, rows[0].address) for name, rows in addresses.items() if rows]
     again = service_plan.cost_plan(settled, held, context)
-    assert not again.orders and not again.releases and not again.refused
+    assert not again.orders and not again.refused
 
 
 def test_states_and_garbage():

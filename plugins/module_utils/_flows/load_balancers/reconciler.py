@@ -1,0 +1,486 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One pass over one cluster: what its Services need, asked of the provider, told to the cluster (ccm 9, 13)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._io.host_metadata import host_facility
+from ..._kubernetes.client import Client
+from ..._kubernetes.errors import KubeError
+from ..._loadbalancers.address_claims import AddressRules, check_address_claims
+from ..._loadbalancers.address_states import NAMED, Row, sentences, silence, states, unannounced
+from ..._loadbalancers.bgp.peer_selectors import ServiceKey
+from ..._loadbalancers.bgp.values import NodeBgp
+from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
+from ..._loadbalancers.live_addresses import GivenUp, Settling, give_up, parse_renumber, settle
+from ..._loadbalancers.load_balancer_setting import EMPTY
+from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
+from ..._loadbalancers.service_plan import (
+    CLEAR_ADDRESS,
+    RELEASE,
+    RESERVE,
+    RETAIN,
+    UNMAP,
+    Action,
+    Context,
+    CostPlan,
+    cost_plan,
+    mapped_networks,
+    orphans,
+    removal_of,
+)
+from ..._loadbalancers.services import Service, address_of, counts, left_alone, retains
+from ..._loadbalancers.setup import Setup
+from ..._plan.budget import check_budget
+from ..._plan.plan import Change, Plan, Refusal
+from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
+from . import backends, bgp as bgp_facts, services as service_writes
+from .backends import ABSENT, ADD, REMOVE, SYNC
+from .read import ClusterState, make_provider, read_state
+from .writes import CarriedOut, Effects, Foreseen, Put
+
+KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
+KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
+
+
+class Report(t.NamedTuple):
+    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider."""
+
+    plan: Plan
+    failed: t.List[KubeError]
+    shown: t.Dict[str, t.Any]
+    calls: int
+
+
+class Proof(t.NamedTuple):
+    """Whose reservations a cluster's are, where clusters share a provider: the UID that was checked against those of the others, None
+    for one that was refused or did not answer; and why nothing may be released by it, or None."""
+
+    uid: t.Optional[str]
+    unproven: t.Optional[ValueRefused]
+
+
+class Wishes(t.NamedTuple):
+    """What the user asks of one run for one cluster. ``mode`` sync, add, remove or absent; ``services`` those that it handles, none for all;
+    ``release`` None or whether this run gives back what it may; ``confirmed``: whether confirm_empty names the cluster."""
+
+    mode: str = SYNC
+    services: t.Tuple[str, ...] = ()
+    renumber: GivenUp = GivenUp()
+    adopt: bool = False
+    release: bool = True
+    confirmed: bool = False
+    max_deletes: t.Optional[int] = None
+    leave_conflicts: bool = False
+    timeout: float = 120.0
+
+    @property
+    def gives(self) -> bool:
+        """Whether Services get addresses in this run."""
+        return self.mode in (SYNC, ADD)
+
+    def handles(self, key: str) -> bool:
+        """Whether this run handles a Service."""
+        return not self.services or key in self.services
+
+
+def parse_wishes(request: t.Mapping[str, t.Any], cluster: str) -> Wishes:
+    """From the module's options. Raises ValueRefused ``bad_cidr``."""
+    return Wishes(
+        ABSENT if request.get("state") == "absent" else request.get("mode") or SYNC,
+        tuple(request.get("services") or ()),
+        parse_renumber(request.get("renumber") or ()),
+        bool(request.get("adopt")),
+        request.get("release") is not False,
+        cluster in (request.get("confirm_empty") or ()),
+        request.get("max_deletes"),
+        bool(request.get("leave_conflicts")),
+        float(request.get("timeout") or 120.0),
+    )
+
+
+class ServiceAddressReconciler:
+    """One cluster: gather() reads it, then plan() says what would be done, or apply() does it.
+
+    Both walk the same stages, since what a provider answers to an order decides what follows: addresses, BGP facts of nodes, the load
+    balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.Effects).
+    """
+
+    def __init__(self, client: Client, setup: Setup, wishes: Wishes, manager: str, proof: t.Optional[Proof] = None) -> None:
+        self.client, self.setup, self.wishes, self.manager, self.proof = client, setup, wishes, manager, proof
+        self.effects: Effects = Foreseen()
+        self.outcome, self.failed = Plan(), t.cast(t.List[KubeError], [])
+        self.refusals: t.Dict[str, Refusal] = {}
+        self.state = ClusterState(setup.balancer)
+        self.provider: t.Any = None
+        self.held: t.List[Reservation] = []
+        self.written: Ledger = {}
+        self.releases: t.List[str] = []
+        self.kept: t.List[str] = []
+        self.host_facility = ""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The record of addresses as it will be written."""
+        return self.state.ledger
+
+    def gather(self, now: str = "") -> None:
+        """Read the cluster and the provider, each list once. Raises KubeErrors, ValueRefused."""
+        setup = self.setup
+        self.state = read_state(self.client, setup)
+        if self.proof is not None and setup.balancer.enabled and self.state.uid != self.proof.uid:
+            raise ValueRefused("claimed_twice", "the UID of its namespace kube-system changed while this run read it; nothing of it is touched")
+        if setup.static:
+            self.state.ledger, left_out = believed(self.ledger, setup.others, setup.reserved, {setup.eip_tag} - {""})
+            for address, error in left_out:
+                self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.reason, "the cluster's record has it: " + error.message)
+        self.provider = make_provider(setup, self.state, now, self.wishes.timeout)
+        self.held = self.provider.list_addresses() if setup.balancer.enabled else []
+        self.written = dict(self.ledger)
+
+    def plan(self) -> Report:
+        """What would be done. Writes nothing, orders nothing."""
+        return self._reconcile(Foreseen())
+
+    def apply(self, check: t.Callable[[], None]) -> Report:
+        """Do it; ``check`` is called before every write and raises when it must not be."""
+        return self._reconcile(CarriedOut(self.client, self.manager, check, self.wishes.leave_conflicts))
+
+    # -- the stages --------------------------------------------------------------------------------------------------
+
+    def _reconcile(self, effects: Effects) -> Report:
+        self.effects = effects
+        self.outcome.warnings += self.setup.warnings
+        told = backends.BackendPlan([], [], [], frozenset())
+        cost = CostPlan([], 0, 0, None, [], {})
+        speakers: t.Sequence[NodeBgp] = ()
+        if self.setup.balancer.enabled:
+            self._settle()
+            facts = bgp_facts.gather(self.setup, self.provider, self.state, self.wishes.mode, not effects.writes, self.outcome)
+            speakers = facts.nodes
+            cost = self._addresses(facts.limit)
+            if self.wishes.mode != REMOVE:
+                bgp_facts.annotate(self.client, self.setup, self.state, facts, self.wishes, self.manager, self.outcome, self.failed, not effects.writes)
+            told = self._backend(cost, facts)
+            self._release(cost, told)
+        self.outcome.warnings += self.provider.warnings()
+        shown = self._shown(cost, told, speakers)
+        self.outcome.warnings += sentences(self.setup.cluster, shown["unannounced"])
+        return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0))
+
+    def _context(self, limit: t.Optional[int]) -> Context:
+        return self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
+
+    def _rules(self) -> AddressRules:
+        context = self._context(None)
+        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others,
+                            self.setup.reserved)  # fmt: skip
+
+    def _settle(self) -> None:
+        """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
+        if self.wishes.gives:
+            rules, pool = self._rules(), self.setup.pool
+            services = give_up(self.state.services, self.held, rules, pool, self.wishes.renumber, self.setup.in_annotation)
+            self.state.services = settle(services, self.held, Settling(rules, pool, self.wishes.adopt, self.wishes.handles))
+
+    def _adopt(self) -> None:
+        """Addresses of the pool that Services have already, from another controller, become reservations of theirs."""
+        if not (self.setup.static and self.wishes.adopt and self.wishes.gives):
+            return
+        context = self._context(None)
+        for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
+            text = address_of(service, context.backend) if counts(service, context.our_class) and self.wishes.handles(service.key) else ""
+            if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name):
+                continue
+            address = str(parse_address(text))
+            if any(item.address == address for item in self.held):
+                continue  # two Services share it, and the first one holds it
+            tags = tuple(service_tags(context.owner, service.namespace, service.name))
+            self.ledger[address] = Entry(address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now)
+            self.held.append(self.ledger[address].reservation())
+            self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), {"address": address, "tags": list(tags), "adopted": True})
+
+    def _addresses(self, limit: t.Optional[int]) -> CostPlan:
+        self._adopt()
+        cost = self._costs(limit)
+        if self.wishes.gives and any(reason == "no_location" for dummy, reason, dummy_message in cost.refused):
+            cost = self._placed(cost, limit)
+        if self.wishes.gives and cost.orders:
+            self._order(cost)
+            cost = self._costs(limit)
+        for key, reason, message in cost.refused:
+            if self.wishes.handles(key) and (self.wishes.gives or reason not in ("adoptable", "outside_grant")):
+                self._refuse("service " + key, reason, message)
+        if self.wishes.gives:
+            self._note_retained()
+        self._keep_ledger()
+        if self.wishes.gives:
+            self._write(self._service_puts([action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]))
+        for key, outcome in cost.outcomes.items():
+            self.outcome.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
+        return cost
+
+    def _placed(self, cost: CostPlan, limit: t.Optional[int]) -> CostPlan:
+        """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""
+        if not self.setup.metadata_url:
+            return cost
+        try:
+            self.host_facility = host_facility(self.setup.metadata_url, self.setup.plain_http)
+        except ValueRefused as error:
+            return cost._replace(refused=[(key, reason, error.message if reason == error.reason else text) for key, reason, text in cost.refused])
+        return self._costs(limit)
+
+    def _served(self, key: str, cost: CostPlan) -> bool:
+        """Whether a Service has an address, or would have one: an order that was refused has no consequences."""
+        if not self.wishes.handles(key) or not any(action.action == RESERVE for action in cost.outcomes[key].actions):
+            return self.wishes.handles(key)
+        return not self.effects.writes and "service {0}/{1}".format(self.setup.cluster, key) not in self.refusals
+
+    def _costs(self, limit: t.Optional[int]) -> CostPlan:
+        context = self._context(limit)
+        kept, refused = check_address_claims(self.state.services, self.held, self._rules())
+        for refusal in refused:
+            self._refuse(*refusal)
+        kept = [service for service in kept if self._is_believed(service, context)]
+        return cost_plan(kept, self.held, context._replace(gc_orphans=False))
+
+    def _is_believed(self, service: Service, context: Context) -> bool:
+        """Whether a provider answers with addresses for a Service that can be meant; if not, nothing is ordered in their place either."""
+        if self.setup.static or not counts(service, context.our_class):
+            return True
+        for item in matches_of(self.held, context.owner, service.namespace, service.name):
+            try:
+                if item.address:
+                    self.setup.reserved.refuse(item.address)
+            except ValueRefused as error:
+                self._refuse("service " + service.key, error.reason, "the provider says that it is reserved for it: " + error.message)
+                return False
+        return True
+
+    def _refuse(self, obj: str, reason: str, message: str) -> None:
+        label = obj.replace("service ", "service {0}/".format(self.setup.cluster), 1)
+        if label not in self.refusals:
+            self.refusals[label] = Refusal(label, reason, message)
+            self.outcome.refused.append(self.refusals[label])
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+
+    def _order(self, cost: CostPlan) -> None:
+        for order in cost.orders:
+            key, request = order
+            if not self.wishes.handles(key):
+                continue
+            ident = "{0}/{1}".format(self.setup.cluster, key)
+            place = {name: request[name] for name in ("metro", "facility") if name in request}
+            try:
+                made = self.effects.reserve(self.provider, request, key)
+                if made is None:
+                    self.outcome.create("Reservation", ident, dict(place, tags=request["tags"], address="(known after apply)"))
+                    continue
+            except ValueRefused as error:
+                self._refuse("service " + key, error.reason, error.message)
+                if error.reason == "auth":
+                    break
+                continue
+            self.held.append(made)
+            self.outcome.create("Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state))
+            if not self.setup.static:
+                self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
+                self._keep_ledger()  # at once: without this record it could never be released again
+
+    def _note_retained(self) -> None:
+        """Which addresses their Services want kept: it stands in an annotation that goes with the Service."""
+        our_class = self._context(None).our_class
+        wishes = {item.key: retains(item) for item in self.state.services if not left_alone(item, our_class)}
+        for ident, entry in self.ledger.items():
+            wish = wishes.get(entry.service, entry.retain)
+            if wish == entry.retain or not self.wishes.handles(entry.service):
+                continue
+            self.ledger[ident] = entry._replace(retain=wish)
+            sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
+            if ident in self.written:  # a new one is told as such
+                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+
+    def _keep_ledger(self) -> None:
+        """Write the record if it differs, over what the control plane's address has made of it since it was read."""
+        for item in self.held:
+            entry = self.ledger.get(item.id)
+            if entry is not None and entry.address != item.address and not self.setup.static:
+                self.ledger[item.id] = entry._replace(address=item.address, cidr=item.cidr)  # a pending one has come
+        if self.ledger != self.written:
+            state = self.state
+            state.ledger_object = self.effects.keep_ledger(state.ledger_name, self.written, self.ledger, state.ledger_object)
+            self.written = dict(self.ledger)
+
+    # -- Services and the back end -----------------------------------------------------------------------------------
+
+    def _service_puts(self, actions: t.Iterable[Action]) -> t.List[Put]:
+        return service_writes.puts(self.setup, self.state, actions)
+
+    def _write(self, puts: t.Sequence[Put]) -> None:
+        done = self.effects.put(puts)
+        self.outcome.changes += done.changes
+        self.outcome.refused += done.refused
+        self.failed += done.failed
+
+    def _backend(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
+        wishes = self.wishes
+        networks = {
+            service_key(key): network for key, network in mapped_networks(cost).items() if wishes.mode == SYNC or (wishes.mode == ADD and wishes.handles(key))
+        }
+        gone = tuple(service_key(key) for key in wishes.services) if wishes.mode == REMOVE else ()
+        request = backends.BackendRequest(
+            wishes.mode, networks, facts.nodes, facts.alive, facts.whole, frozenset(item.network for item in self.held if item.address), gone,
+            (*self.refusals.values(), *facts.refused), wishes.adopt, wishes.max_deletes, wishes.confirmed,
+        )  # fmt: skip
+        told = backends.plan_backend(self.client, self.setup, self.state.backend, request, self.manager)
+        self.outcome.refused += told.refused
+        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in told.notes]
+        self._write(told.puts)
+        return told
+
+    # -- what nobody uses any more -----------------------------------------------------------------------------------
+
+    def _release(self, cost: CostPlan, told: backends.BackendPlan) -> None:
+        actions, notes = self._leftovers()
+        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
+        releases = self._unmapped([action for action in actions if action.action == RELEASE], told)
+        if releases and self.proof is not None and self.proof.unproven is not None:
+            for action in releases:
+                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
+                self._refuse(name, self.proof.unproven.reason, self.proof.unproven.message)
+            releases = []
+        refusal = self._over_budget(cost, releases)
+        if refusal is not None:
+            self.outcome.refused.append(refusal)
+            return
+        self.releases = [str(action.address or action.id) for action in releases]
+        if not self.wishes.release:
+            return
+        self._write(self._service_puts([action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
+        for action in releases:
+            self._give_back(action)
+        if not self.setup.static:
+            for ident in set(self.ledger) - {item.id for item in self.held}:
+                del self.ledger[ident]  # somebody else released it
+        self._keep_ledger()
+
+    def _leftovers(self) -> t.Tuple[t.List[Action], t.List[str]]:
+        """The steps for what no Service uses any more, and notes."""
+        context, mode = self._context(None), self.wishes.mode
+        if mode == SYNC:
+            swept = orphans(self.state.services, self.held, context, self.wishes.confirmed)
+            return swept.actions, list(swept.notes)
+        actions: t.List[Action] = []
+        notes: t.List[str] = []
+        for service in self._leaving(context) if mode in (REMOVE, ABSENT) else ():
+            try:
+                outcome = removal_of(service, self.held, context)
+            except ValueRefused as error:
+                self._refuse("service " + service.key, error.reason, error.message)
+                continue
+            actions, notes = actions + outcome.actions, notes + list(outcome.notes)
+            kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
+            if service.set_by_us and not kept:
+                actions.append(Action(CLEAR_ADDRESS, service.key, address_of(service, context.backend)))
+        if mode == ABSENT:
+            others = [item for item in self.state.services if not counts(item, context.our_class)]
+            actions += [action for action in orphans(others, self.held, context._replace(gc_orphans=True), True).actions if action not in actions]
+        return actions, notes
+
+    def _over_budget(self, cost: CostPlan, releases: t.Sequence[Action]) -> t.Optional[Refusal]:
+        if self.wishes.mode != SYNC:
+            return None
+        ours = len([item for item in self.held if item.id in self.ledger])
+        refusal = check_budget(self.setup.cluster, "reservation", ours, len(releases), ours - len(releases),
+                               self.wishes.max_deletes, self.wishes.confirmed or bool(cost.outcomes))  # fmt: skip
+        if refusal is None or ours != len(releases) or self.wishes.max_deletes == 0:
+            return refusal
+        self.kept = sorted(str(action.address or action.id) for action in releases)
+        named = ", ".join(self.kept[:NAMED]) + ("" if len(self.kept) <= NAMED else ", ...")
+        first = next((row for row in self.refusals.values() if row.object.startswith("service ")), None)
+        # a cluster whose Services are all refused is not empty: to confirm that it were would mend nothing
+        message = KEPT.format(named, self.setup.cluster) if first is None else KEPT_BESIDE_REFUSED.format(named, first.object, first.reason)
+        if self.wishes.release:
+            self.outcome.warnings.append("{0}: {1}".format(self.setup.cluster, message))
+        return refusal._replace(message=message)
+
+    def _unmapped(self, releases: t.Sequence[Action], told: backends.BackendPlan) -> t.List[Action]:
+        """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
+        networks = {item.id: item.network for item in self.held}
+        left = [action for action in releases if networks.get(action.id) not in told.mapped]
+        for action in releases:
+            if action not in left:
+                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
+                self._refuse(name, "not_ours", "the load balancer still has its address in a pool that is not ours; it is given back when that is gone")
+        return left
+
+    def _leaving(self, context: Context) -> t.List[Service]:
+        if self.wishes.mode == ABSENT:
+            return [item for item in self.state.services if counts(item, context.our_class)]
+        known = {item.key: item for item in self.state.services}
+        return [known.get(key) or Service(key.partition("/")[0], key.partition("/")[2], "") for key in self.wishes.services]
+
+    def _give_back(self, action: Action) -> None:
+        entry = self.ledger.get(action.id)
+        ident = "{0}/{1}".format(self.setup.cluster, (entry.service if entry else "") or action.id)
+        change = Change("delete", "Reservation", ident, {"address": str(action.address), "id": action.id}, None)
+        try:
+            self.effects.release(self.provider, action.id)
+        except ValueRefused as error:
+            self._refuse("service " + ident.partition("/")[2], error.reason, error.message)
+            return
+        self.outcome.changes.append(change)
+        self.held = [item for item in self.held if item.id != action.id]
+        self.ledger.pop(action.id, None)
+
+    # -- what the module shows ---------------------------------------------------------------------------------------
+
+    def _announced(self, cost: CostPlan) -> t.Set[str]:
+        """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
+        if self.wishes.mode == ABSENT:
+            return set()
+        gone = self.wishes.services if self.wishes.mode == REMOVE else ()
+        return {network for key, network in mapped_networks(cost).items() if key not in gone}
+
+    def _shown(self, cost: CostPlan, told: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
+        setup, rows, served = self.setup, [], t.cast(t.List[Row], [])
+        owner, balancer = setup.owner(self.state.uid), setup.balancer.type
+        mapped = mapped_networks(cost) if self.wishes.gives else {}
+        why = silence(balancer, setup.announced_by, setup.speakers, told.silent)
+        planned = {change.id: change for change in self.outcome.changes if change.kind == "Service"}
+        for service in sorted(self.state.services) if setup.balancer.enabled else ():
+            if not counts(service, setup.our_class):
+                continue
+            mine = next(iter(matches_of(self.held, owner, service.namespace, service.name)), None)
+            has = address_of(service, balancer)
+            change = planned.get("{0}/{1}".format(setup.cluster, service.key))
+            if change is not None and isinstance(change.after, dict):
+                has = str(change.after.get("address", has))
+            served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
+            found = states(has, mine, told.mapped)
+            rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
+                             reservation=mine.id if mine is not None else ""))  # fmt: skip
+        return {
+            "provider": setup.provider,
+            "load_balancer": balancer,
+            "services": rows,
+            "announce": sorted(self._announced(cost)) if balancer == EMPTY else [],
+            "unannounced": unannounced(served, balancer, why),
+            "nodes": [node.name for node in speakers],
+            "releases": self.releases,
+            "kept": self.kept,
+            "cost": {
+                "orders": [] if self.effects.writes else [order.service for order in cost.orders],
+                "before": cost.before, "after": cost.after, "limit": cost.limit,
+            },
+        }  # fmt: skip
+
+
+def service_key(text: str) -> ServiceKey:
+    """``namespace/name`` as a pair."""
+    namespace, dummy, name = text.partition("/")
+    return namespace, name
