@@ -57,9 +57,8 @@ EDGES = tuple(sorted({room.split("/")[0] for room in EDGE_ROOMS}))
 ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flows/node")
 #: Files side by side that a reader still takes in.
 MOST_FILES = 30
-#: Libraries of pure rooms; those of the second line only inside functions.
-PURE_LIBRARIES = ("netaddr",)
-PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
+#: Libraries of pure rooms, only inside functions.
+PURE_LAZY_LIBRARIES = ("yaml",)
 #: What does input and output. Pure rooms and flows have none of it.
 IO_MODULES = frozenset(
     "socket subprocess urllib http ssl select selectors asyncio fcntl shutil tempfile glob pathlib socketserver ftplib "
@@ -123,7 +122,7 @@ def show(path: pathlib.Path, item: Import) -> str:
 
 def is_standard(name: str) -> bool:
     names = getattr(sys, "stdlib_module_names", None)
-    return name == "__future__" or (name in names if names is not None else name not in ("ansible", "netaddr", "yaml"))
+    return name == "__future__" or (name in names if names is not None else name not in ("ansible", "yaml"))
 
 
 def room_of(name: str) -> str:
@@ -172,7 +171,7 @@ def test_pure_rooms_know_no_library_of_io(path: pathlib.Path) -> None:
         if is_standard(top(item)):
             allowed = top(item) not in IMPURE_MODULES
         else:
-            allowed = top(item) in PURE_LIBRARIES or (item.lazy and top(item) in PURE_LAZY_LIBRARIES)
+            allowed = item.lazy and top(item) in PURE_LAZY_LIBRARIES
         if not allowed:
             wrong.append(show(path, item))
     assert not wrong

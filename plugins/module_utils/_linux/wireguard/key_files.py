@@ -9,7 +9,7 @@ import os
 import stat
 import typing as t
 
-from ..._values.private_keys import decode_key_text
+from ..._values.keys import decode_key_text
 from ..._values.refused import ValueRefused
 from ..errors import LinuxError, os_reason
 
