@@ -21,6 +21,10 @@ options:
       - The clusters, each with the access to its API server.
       - Only what is given here is used. There is no default kubeconfig, and the credentials of a pod that Ansible happens to
         run in are never taken.
+      - One exception is the environment that C(kubernetes.core) and AWX know. Where there is one cluster, and nothing of its access is given
+        here, not even an empty text, it is taken from C(K8S_AUTH_KUBECONFIG), C(K8S_AUTH_CONTEXT), C(K8S_AUTH_HOST), C(K8S_AUTH_API_KEY),
+        C(K8S_AUTH_SSL_CA_CERT), C(K8S_AUTH_CERT_FILE), C(K8S_AUTH_KEY_FILE), C(K8S_AUTH_PROXY), C(K8S_AUTH_VERIFY_SSL) and
+        C(K8S_AUTH_IMPERSONATE_USER). These speak of one cluster, so they count for none of several.
       - Give O(clusters[].kubeconfig), or O(clusters[].api_url) with a credential. Options beside a kubeconfig win over what
         is in it.
     type: list
@@ -43,15 +47,18 @@ options:
       api_url:
         description: URL of the API server.
         type: str
+        aliases: [host]
       token:
         description: Bearer token.
         type: str
+        aliases: [api_key]
       token_file:
         description: File with the bearer token. It is read at every run.
         type: path
       ca_cert:
         description: File with the CA certificates of the API server. Without any CA the system's are used.
         type: path
+        aliases: [ssl_ca_cert]
       ca_data:
         description: CA certificates of the API server, in PEM.
         type: str
@@ -64,12 +71,15 @@ options:
       client_cert:
         description: File with a client certificate.
         type: path
+        aliases: [cert_file]
       client_key:
         description: File with the key of O(clusters[].client_cert).
         type: path
+        aliases: [key_file]
       proxy_url:
-        description: Proxy on the way to the API server. Proxy variables of the environment are not used.
+        description: Proxy on the way to the API server. C(HTTPS_PROXY) and its like are not used.
         type: str
+        aliases: [proxy]
       tls_server_name:
         description: Name to verify the API server's certificate against, when it differs from the one in the URL.
         type: str
@@ -79,6 +89,7 @@ options:
       validate_certs:
         description: V(false) also needs V(insecure_tls) in O(clusters[].allow).
         type: bool
+        aliases: [verify_ssl]
         default: true
       read_limit_mib:
         description:

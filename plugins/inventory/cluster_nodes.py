@@ -112,6 +112,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_nodes
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import by_our_names
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
 from ansible_collections.multicluster.network.plugins.module_utils._values.names import parse_cluster_name
@@ -155,7 +156,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _clusters(self, path: str) -> t.Dict[str, t.Dict[str, t.Any]]:
         """{cluster: its access and node_cidrs}, from the source or from the group of clusters."""
         given = self.get_option("clusters")
-        rows = self._of_group() if given is None else [self._templated(dict(row), {}) for row in given]
+        rows = self._of_group() if given is None else [self._templated(by_our_names(row), {}) for row in given]
         if not rows:
             message = "{0}: there are no clusters; give them here, or as hosts of the group {1} in a source that is read before"
             raise AnsibleParserError(message.format(path, self.get_option("clusters_group")))

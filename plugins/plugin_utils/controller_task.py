@@ -21,7 +21,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import merge_hash
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import hide_secrets
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import take_access
 from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
 
 try:  # here once for a play, instead of once for each of its tasks; where it is missing, the task says so
@@ -50,7 +50,7 @@ class Frame:
         self.no_log_values: t.Set[str] = set()
         self._warnings: t.List[str] = []
         self.params: t.Dict[str, t.Any] = _plain(given)
-        hide_secrets(self)
+        take_access(self)
         outcome = ArgumentSpecValidator(spec).validate(self.params)
         self.no_log_values.update(outcome._no_log_values)
         self.params = outcome.validated_parameters

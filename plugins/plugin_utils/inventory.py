@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import gives_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 from ansible_collections.multicluster.network.plugins.module_utils._status.redact import secrets_of
@@ -24,10 +25,14 @@ NODE_VARIABLES = ("multicluster_cluster", "node_name")
 
 def cluster_access(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
     """The option ``clusters`` of every module: one row for each host of the group."""
-    return [
+    rows = [
         {"name": str(host), **{name: hostvars[host][name] for name in ACCESS_OPTIONS if name != "name" and name in hostvars[host]}}
         for host in sorted(groups.get(clusters_group, ()))
     ]
+    for row in rows if len(rows) > 1 else ():
+        if not gives_access(row):
+            row["kubeconfig"] = ""  # what the environment says is meant for one cluster: none takes it, nor where a task asks it alone
+    return rows
 
 
 def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> t.Dict[str, t.Any]:

@@ -158,3 +158,28 @@ def test_which_tasks_get_no_process(server, source, tmp_path):
         assert ran == (way in own), parts[way][-3000:]
         plan = answers["way_" + way.replace(" ", "_")].get("plan") or {}
         assert way == "to be found" or plan["create"] + plan["unchanged"] == 4
+
+
+def test_names_and_environment_of_kubernetes_core(server, tmp_path, monkeypatch):
+    """The same in both ways: its names for our options, and its variables for the one cluster of which nothing else is said."""
+    (tmp_path / "ca").write_text(server.access()["ca_data"])
+    theirs = {"host": server.url, "api_key": server.access()["token"], "ssl_ca_cert": str(tmp_path / "ca")}
+    for name, value in theirs.items():
+        monkeypatch.setenv("K8S_AUTH_" + name.upper(), value)
+    ways = {
+        "names": [{"name": "aws", **theirs}], "environment": [{"name": "aws"}], "partly": [{"name": "aws", "host": "https://127.0.0.1:1"}],
+        "none": [{"name": "aws", "kubeconfig": ""}], "several": [{"name": "aws"}, {"name": "gcp"}],
+    }  # fmt: skip
+    tasks = []
+    for way, clusters in ways.items():
+        given = {"fabric": "tasks", "clusters": clusters, "state": "absent"}
+        for kind, more in (("here", {}), ("own", OWN_PROCESS)):
+            task = {"multicluster.network.coredns_rewrite": given, "register": way + "_" + kind, "ignore_errors": True}
+            tasks.append(dict(task, **more))
+    output, answers = run(tmp_path, tasks, "--check", "-vvv")
+    for way in ways:
+        here, own = shown(answers[way + "_here"]), shown(answers[way + "_own"])
+        assert here == own, way
+        reasons = [failure["reason"] for failure in answers[way + "_here"].get("failures", [])]
+        assert set(reasons) == (set() if way in ("names", "environment") else {"remote_access_incomplete"}), (way, reasons)
+    assert theirs["api_key"] not in output

@@ -4,7 +4,8 @@
 
 A kubeconfig can run programs, read files and switch verification off on the controller, so everything in it that
 goes beyond an address, a CA and a credential is refused by name unless the inventory allows it for that cluster
-(threat T18). Only what is given is used: neither a default kubeconfig nor in-cluster credentials are ever looked for.
+(threat T18). Only what is given is used: neither a default kubeconfig nor in-cluster credentials are ever looked for, and the environment
+only as ``with_environment`` says.
 """
 
 from __future__ import annotations
@@ -32,9 +33,23 @@ ALLOWABLE = (
     "tls_server_name",
 )
 
-# RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
+#: Our options -> the names that kubernetes.core has for them, and the variables of the environment that it takes them from.
+ALIASES = {
+    "api_url": ("host",), "token": ("api_key",), "ca_cert": ("ssl_ca_cert",), "client_cert": ("cert_file",), "client_key": ("key_file",),
+    "proxy_url": ("proxy",), "validate_certs": ("verify_ssl",),
+}  # fmt: skip
+ENVIRONMENT = {
+    "kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT", "api_url": "K8S_AUTH_HOST", "token": "K8S_AUTH_API_KEY",
+    "ca_cert": "K8S_AUTH_SSL_CA_CERT", "client_cert": "K8S_AUTH_CERT_FILE", "client_key": "K8S_AUTH_KEY_FILE", "proxy_url": "K8S_AUTH_PROXY",
+    "validate_certs": "K8S_AUTH_VERIFY_SSL", "impersonate_user": "K8S_AUTH_IMPERSONATE_USER",
+}  # fmt: skip
+_OUR_NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+#: What a cluster may say without giving access.
+_NO_ACCESS = frozenset(("name", "allow", "read_limit_mib"))
+
 #: Largest read_limit_mib.
 MOST_MIB = 65536
+# RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
 _TOKEN = re.compile(r"[A-Za-z0-9|._~+/-]+=*\Z")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})\Z")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", re.ASCII)
@@ -92,6 +107,28 @@ class Access:
         return [text for text in found if text]
 
 
+def by_our_names(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """One entry of ``clusters`` without kubernetes.core's names; where it has both, ours counts."""
+    return {**{_OUR_NAMES[key]: value for key, value in given.items() if key in _OUR_NAMES}, **{k: v for k, v in given.items() if k not in _OUR_NAMES}}
+
+
+def gives_access(given: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry of ``clusters`` says anything of how to reach its API server, were it an empty text."""
+    return any(value is not None for key, value in given.items() if key not in _NO_ACCESS)
+
+
+def with_environment(clusters: t.Any) -> t.Any:
+    """``clusters``, where the only one of them takes its access from K8S_AUTH_* if it gives none.
+
+    These variables speak of one cluster. Beside another one, or beside a part of an access, they would send a credential to a server
+    that it is not for.
+    """
+    if not isinstance(clusters, list) or len(clusters) != 1 or not isinstance(clusters[0], dict) or gives_access(clusters[0]):
+        return clusters
+    found = {name: os.environ[variable] for name, variable in ENVIRONMENT.items() if os.environ.get(variable)}
+    return [{**clusters[0], **found}]
+
+
 def parse_access(given: t.Mapping[str, t.Any]) -> Access:
     """One entry of ``clusters`` -> Access (semaphore 2.2, module contract 8). Raises AccessRefused.
 
@@ -99,7 +136,7 @@ def parse_access(given: t.Mapping[str, t.Any]) -> Access:
     ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, read_limit_mib, allow.
     Options given here win over what a kubeconfig says; None and empty text count as not given.
     """
-    options = {key: value for key, value in given.items() if value not in (None, "")}
+    options = by_our_names({key: value for key, value in given.items() if value not in (None, "")})
     cluster = options.get("name")
     if not isinstance(cluster, str):
         raise AccessRefused("?", "remote_name_missing", "an entry of clusters has no name")
@@ -154,13 +191,18 @@ class _Parser:
         """Where the credential is from, with the inventory's variable: what to mend when the server does not take it."""
         options = self.options
         if "token" in options:
-            return "the variable token"
+            return "the " + self.variable("token")
         for name in ("token_file", "client_cert"):
             if name in options:
-                return "{0} (variable {1})".format(self.path(name), name)
+                return "{0} ({1})".format(self.path(name), self.variable(name))
         where = self.path("kubeconfig") if isinstance(options.get("kubeconfig"), str) else "the kubeconfig in the inventory"
         context = "context {0} of ".format(quoted(options["context"])) if "context" in options else ""
-        return "{0}{1} (variable kubeconfig)".format(context, where)
+        return "{0}{1} ({2})".format(context, where, self.variable("kubeconfig"))
+
+    def variable(self, option: str) -> str:
+        """The option as messages name it."""
+        name = ENVIRONMENT.get(option, "")
+        return "variable " + ("{0} of the environment".format(name) if os.environ.get(name) == self.options[option] else option)
 
     # -- the inventory's own options: trusted, but still checked ------------------------------------------------
 

@@ -1,19 +1,19 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Arguments that the Kubernetes modules share, and what of them must be hidden. Fresh dictionaries at every call."""
+"""Arguments that the Kubernetes modules share, and what is done with them first. Fresh dictionaries at every call."""
 
 from __future__ import annotations
 
 import typing as t
 import urllib.parse
 
-from .access import ALLOWABLE
+from .access import ALIASES, ALLOWABLE, by_our_names, with_environment
 from .kubeconfig import secret_leaves
 from .session import BUILT_IN_SECONDS, Limits
 
 _OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "name": {"type": "str", "required": True},
-    # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see hide_secrets
+    # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see take_access
     "kubeconfig": {"type": "raw", "no_log": False},
     "context": {"type": "str"},
     "api_url": {"type": "str"},
@@ -39,7 +39,10 @@ ACCESS_OPTIONS = tuple(_OPTIONS)
 
 def access_spec() -> t.Dict[str, t.Any]:
     """Options of one cluster's access."""
-    return {name: {key: list(v) if isinstance(v, list) else v for key, v in option.items()} for name, option in _OPTIONS.items()}
+    spec = {name: {key: list(v) if isinstance(v, list) else v for key, v in option.items()} for name, option in _OPTIONS.items()}
+    for name, aliases in ALIASES.items():
+        spec[name]["aliases"] = list(aliases)
+    return spec
 
 
 def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:
@@ -72,16 +75,21 @@ def limits(timeout: float) -> Limits:
     return Limits(connect_seconds=min(10.0, timeout), request_seconds=min(BUILT_IN_SECONDS, timeout), list_seconds=timeout, write_seconds=timeout)
 
 
-def hide_secrets(module: t.Any) -> None:
-    """Register what no output may show: tokens, the secret leaves of kubeconfig dictionaries, proxy passwords.
+def take_access(module: t.Any) -> None:
+    """Before anything looks at the options: complete ``clusters``, and register what no output may show.
 
-    Short texts are left out: hiding works by replacing text, and would blank half of every message (module contract 7).
+    That is tokens, the secret leaves of kubeconfig dictionaries, proxy passwords. Short texts are left out: hiding works by replacing
+    text, and would blank half of every message (module contract 7).
     """
-    given = (getattr(module, "params", None) or {}).get("clusters")
+    params = getattr(module, "params", None) or {}
+    if "clusters" in params:
+        params["clusters"] = with_environment(params["clusters"])
+    given = params.get("clusters")
     found: t.List[str] = []
     for cluster in given if isinstance(given, list) else ():
         if not isinstance(cluster, dict):
             continue
+        cluster = by_our_names(cluster)
         if isinstance(cluster.get("token"), str):
             found.append(cluster["token"])
         found += secret_leaves(cluster.get("kubeconfig"))

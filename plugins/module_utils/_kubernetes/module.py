@@ -10,7 +10,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from .._module import exit_with, name_of
 from .._values.variables import named, named_rows
-from .argspec import hide_secrets
+from .argspec import take_access
 
 
 class KubeModule(AnsibleModule):
@@ -24,7 +24,7 @@ class KubeModule(AnsibleModule):
         super()._load_params()
         if not hasattr(self, "no_log_values"):
             self.no_log_values: t.Set[str] = set()
-        hide_secrets(self)
+        take_access(self)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
         """As ever, with the user's variables beside the options that the message names."""

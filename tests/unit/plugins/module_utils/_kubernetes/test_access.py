@@ -18,9 +18,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
     Access,
     AccessRefused,
     parse_access,
+    with_environment,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS, access_spec, hide_secrets
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS, access_spec, take_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.kubeconfig import parse_kubeconfig, secret_leaves
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import cluster_access
 from hypothesis import given, strategies as st
 
 TOKEN = "eyJhbGciOi.very-secret_token~+/=="
@@ -75,6 +77,56 @@ def test_nothing_is_guessed(monkeypatch, tmp_path):
     assert refused(token=TOKEN) == "remote_access_incomplete"
     assert refused(api_url="https://a") == "remote_access_incomplete"
     assert refused(context="x") == "remote_access_incomplete"
+
+
+def test_names_of_kubernetes_core(tmp_path):
+    (tmp_path / "ca").write_text(PEM)
+    (tmp_path / "cert").write_text("c")
+    files = {"ssl_ca_cert": str(tmp_path / "ca"), "cert_file": str(tmp_path / "cert"), "key_file": str(tmp_path / "cert")}
+    access = parse_access(
+        {"name": "aws", "host": "https://10.0.0.1", "api_key": TOKEN, "proxy": "http://proxy:1", "verify_ssl": False, "allow": ["insecure_tls"], **files}
+    )
+    assert (access.server, access.token, access.proxy_url, access.verify) == ("https://10.0.0.1", TOKEN, "http://proxy:1", False)
+    assert (access.ca_pem, access.client_cert, access.client_key) == (PEM, b"c", b"c")
+    assert parse_access({"name": "aws", "host": "https://no", "api_url": "https://yes", "api_key": TOKEN}).server == "https://yes"
+
+
+def test_the_environment_speaks_of_the_only_cluster(monkeypatch):
+    monkeypatch.setenv("K8S_AUTH_HOST", "https://10.0.0.1")
+    monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
+    given = [{"name": "aws", "read_limit_mib": 5, "allow": []}]
+    access = parse_access(with_environment(given)[0])
+    assert (access.server, access.token, access.read_limit_mib) == ("https://10.0.0.1", TOKEN, 5)
+    assert access.credential == "the variable K8S_AUTH_API_KEY of the environment"
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "false")
+    assert with_environment(given)[0]["validate_certs"] == "false", "a text, for the validator of options"
+    for parts in ({"api_url": "https://evil.example"}, {"host": "https://evil.example"}, {"context": "x"}, {"kubeconfig": ""}, {"validate_certs": False}):
+        alone = [{"name": "aws", **parts}]
+        assert with_environment(alone) is alone, "no credential for a server that the user named, and none where the user says that there is none"
+    several = [{"name": "aws"}, {"name": "gcp"}]
+    assert with_environment(several) is several
+    for odd in (None, "text", ["text"], []):
+        assert with_environment(odd) is odd
+
+
+def test_with_several_clusters_in_the_inventory_none_takes_the_environment():
+    """Also where a task asks one of them alone."""
+    hosts = {"aws": {"context": "aws", "host": "not ours"}, "gcp": {"pod_cidrs": []}}
+    one, other = cluster_access(hosts, {"clusters": ["aws", "gcp"]})
+    assert (one, other) == ({"name": "aws", "context": "aws"}, {"name": "gcp", "kubeconfig": ""})
+    assert with_environment([other]) == [other]
+    assert cluster_access(hosts, {"clusters": ["gcp"]}) == [{"name": "gcp"}]
+
+
+def test_a_token_of_the_environment_is_hidden(monkeypatch):
+    monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
+
+    class Module:
+        params: t.ClassVar = {"clusters": [{"name": "aws"}]}
+        no_log_values: t.ClassVar = set()
+
+    take_access(Module)
+    assert Module.no_log_values == {TOKEN} and Module.params["clusters"] == [{"name": "aws", "token": TOKEN}]
 
 
 def test_repr_shows_no_secret():
@@ -223,11 +275,13 @@ def test_secret_leaves_are_hidden_before_anything_else():
     assert set(secret_leaves(hostile)) == {"hunter2hunter2", "p4ssw0rd"}
 
     class Module:
-        params: t.ClassVar = {"clusters": [{"kubeconfig": GOOD}, {"token": "tokentoken"}, {"proxy_url": "http://u:proxypass@h"}, "odd", {"token": "ab"}]}
+        params: t.ClassVar = {"clusters": [
+            {"kubeconfig": GOOD}, {"token": "tokentoken"}, {"api_key": "keykeykey"}, {"proxy_url": "http://u:proxypass@h"}, "odd", {"token": "ab"},
+        ]}  # fmt: skip
         no_log_values: t.ClassVar = set()
 
-    hide_secrets(Module)
-    assert Module.no_log_values == {TOKEN, "tokentoken", "proxypass"}
+    take_access(Module)
+    assert Module.no_log_values == {TOKEN, "tokentoken", "keykeykey", "proxypass"}
 
 
 def test_every_secret_like_option_says_so():
