@@ -19,7 +19,7 @@ description:
   - A cluster with a variable that cannot be used has C(wrong) in place of its settings, a sentence about what to mend. The module leaves it out,
     handles the others, and fails at its end.
   - C(reserved_ranges) has what no Service may name. These are the ranges of all clusters, the pools of the others, and the addresses of nodes
-    (C(ansible_host), C(bgp_speaker_source_ip)), routers (C(bgp_speaker_neighbors)) and control planes (C(control_plane_address_address)).
+    (C(ansible_host), C(bgp_speaker_source_ip)), routers (C(bgp_speaker_neighbors)) and control planes (C(control_plane_address_ip)).
 options:
   _input:
     description: The variable C(hostvars).

@@ -73,7 +73,7 @@ class _Inventory:
             self.wrong.setdefault(host, []).extend("{0} of {1}: {2}".format(VARIABLE, host, text) for text in wrong_settings(settings))
         for name in GRANTS:
             self.reserved.update(self._ranges("{0} of cluster {1}".format(name, host), host, given.get(name), "{0} of {1}".format(name, host)))
-        self._reserve("control_plane_address_address of cluster {0}".format(host), given.get("control_plane_address_address"))
+        self._reserve("control_plane_address_ip of cluster {0}".format(host), given.get("control_plane_address_ip"))
         self.pools.update(self._ranges(host, host, settings.get("pool") if isinstance(settings, t.Mapping) else None))
 
     def settings(self, host: str, given: t.Any) -> t.Dict[str, t.Any]:

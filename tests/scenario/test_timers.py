@@ -130,7 +130,7 @@ def plane(fabric, tmp_path_factory):
         host = {
             "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_cert": "/etc/ansible/plane.crt", "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable, "load_balancers_settings": settings, "load_balancers_confirm_empty": ["cp"],
-            "control_plane_address_address": EIP, "control_plane_address_rest_seconds": 0, "control_plane_address_probe_interval": 0.5,
+            "control_plane_address_ip": EIP, "control_plane_address_rest_seconds": 0, "control_plane_address_probe_interval": 0.5,
             "control_plane_address_api_urls": ["https://{0}:{1}".format(address, PORT) for address in SERVERS.values()],
             "control_plane_address_assign_command": ["/usr/bin/python3", "/usr/local/bin/move-address.py", "{address}", "{node}", mover.url],
         }  # fmt: skip

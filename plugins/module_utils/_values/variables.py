@@ -32,7 +32,9 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "cluster_token": ("cluster_access", {**_NO_REFUSALS}),
     "clustermesh_info": ("clustermesh", {"node_cidrs": ()}),
     "clustermesh_peers": ("clustermesh", {**_NO_REFUSALS, "node_cidrs": ()}),
-    "control_plane_address": ("control_plane_address", {**_NO_REFUSALS, "lock_timeout": (), "probe_ca": ()}),
+    "control_plane_address": ("control_plane_address", {
+        **_NO_REFUSALS, "lock_timeout": (), "probe_ca": (), "address": ("control_plane_address_ip",),
+    }),
     "coredns_rewrite": ("coredns_rewrite", {}),
     "fabric_preflight": ("preflight", {"load_balancers": ()}),
     "fabric_status": ("status", {}),

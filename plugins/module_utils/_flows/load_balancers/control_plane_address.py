@@ -49,9 +49,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         if not setup.eip_tag:
             continue  # switched off, and silent (ccm 11)
         try:
-            one = contained(name, "read the nodes", functools.partial(Pass, given[name], setup, request, manager, check))
+            one = Reconcile(given[name], setup, parse_wishes(request), manager, check)
+            contained(name, "read the nodes", one.gather)
             try:
-                work = one.leave if request.get("state") == "absent" else one.work
+                work = one.remove if request.get("state") == "absent" else one.keep
                 contained(name, "keep the address", functools.partial(guarded, one.client, work))
             finally:
                 whole.extend(one.plan)
@@ -80,25 +81,55 @@ def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -
     raise failures[0]
 
 
-class Pass:
-    """One cluster. ``shown`` is what the module tells of it."""
+class Wishes(t.NamedTuple):
+    """What the user asks of a run. ``address`` is the inventory's, for one's own pool; ``lock_seconds`` to wait for another run."""
 
-    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> None:
-        self.setup, self.request, self.manager, self.check = setup, request, manager, check
+    address: str
+    assign_command: t.Sequence[str]
+    api_urls: t.Sequence[str]
+    probe_ca: str
+    probe_server_name: str
+    probe_verify_tls: bool
+    probe_timeout: float
+    probe_interval: float
+    hysteresis: Hysteresis
+    external_service: bool
+    endpoints_as: str
+    lock_seconds: float
+    timeout: float
+
+
+def parse_wishes(request: t.Mapping[str, t.Any]) -> Wishes:
+    """From the module's options."""
+    return Wishes(
+        request.get("address") or "", request.get("assign_command") or (), request.get("api_urls") or (),
+        request.get("probe_ca") or "", request.get("probe_server_name") or "", request.get("probe_verify_tls") is not False,
+        float(request.get("probe_timeout") or 5), float(request.get("probe_interval") or 0),
+        Hysteresis(int(request.get("probe_failures") or 1), float(request.get("rest_seconds") or 0)),
+        request.get("external_service") is not False, request.get("endpoints_as") or "auto",
+        float(request.get("lock_timeout") or 0), float(request.get("timeout") or 60),
+    )  # fmt: skip
+
+
+class Reconcile:
+    """One cluster: gather() finds an API server that answers, keep() or remove() does the rest. ``shown`` is what the module tells of it."""
+
+    client: Client
+    nodes: t.List[t.Any]
+
+    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, wishes: Wishes, manager: str, check: bool) -> None:
+        self.entry, self.setup, self.wishes, self.manager, self.check = entry, setup, wishes, manager, check
         self.plan = Plan()
         self.shown: t.Dict[str, t.Any] = {}
         self.tag = setup.eip_tag
-        self.entry = entry
         self.before: Ledger = {}
         self.eip = Reservation("", "")
-        self.client, self.nodes = self._reach()
 
-    def _reach(self) -> t.Tuple[Client, t.List[t.Any]]:
-        return reach(self.entry, self.request.get("api_urls") or (), float(self.request.get("timeout") or 60))
+    def gather(self) -> None:
+        """A client of the first API server that answers, and the cluster's Nodes. Raises KubeErrors, AccessRefused."""
+        self.client, self.nodes = reach(self.entry, self.wishes.api_urls, self.wishes.timeout)
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def work(self) -> None:
+    def keep(self) -> None:
         """Probe, choose, move, then the Service that makes nodes accept the address. Raises ValueRefused, KubeErrors."""
         service = self.client.get("/api/v1/namespaces/default/services/kubernetes")
         ports = (service.get("spec") or {}).get("ports") or []
@@ -108,10 +139,10 @@ class Pass:
         if decision is not None and decision.moves:
             self._move(decision, state, provider)
         address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self._duplicates).address
-        if self.request.get("external_service") is not False:
-            control_plane_service.converge(self.client, self.setup, address, ports, self.request, self.manager, self.plan, self.check)
+        if self.wishes.external_service:
+            control_plane_service.converge(self.client, self.setup, address, ports, self.wishes.endpoints_as, self.manager, self.plan, self.check)
 
-    def leave(self) -> None:
+    def remove(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
         control_plane_service.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
@@ -124,7 +155,7 @@ class Pass:
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
         self.before = dict(state.ledger)
-        wanted = self.request.get("address")
+        wanted = self.wishes.address
         if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
             text = str(parse_address(wanted))
             if text in state.ledger:
@@ -132,10 +163,10 @@ class Pass:
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
         if self.setup.static:
             self._check_record(state, str(parse_address(wanted)) if wanted else "")
-        return state, make_provider(self.setup, state, _now(), float(self.request.get("timeout") or 60))
+        return state, make_provider(self.setup, state, _now(), self.wishes.timeout)
 
     def _check_record(self, state: ClusterState, wanted: str) -> None:
-        """The record is the cluster's word, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
+        """The record is a claim of the cluster, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
         for entry in state.ledger.values():
             if self.tag not in entry.tags or not entry.address:
                 continue
@@ -143,27 +174,27 @@ class Pass:
             if not wanted:
                 self.setup.reserved.refuse(entry.address, {"node_cidrs of cluster " + self.setup.cluster})
             if wanted and entry.address != wanted:
-                text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_address); if the inventory is right, "
+                text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_ip); if the inventory is right, "
                 text += "remove that entry"
                 raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState) -> t.Optional[rules_of.Decision]:
-        values, node_port = self.setup.settings.values, ports[0].get("targetPort") if ports else 0
+        settings, node_port = self.setup.settings, ports[0].get("targetPort") if ports else 0
         prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
         rules = rules_of.Rules(
-            self.tag, int(values["api_server_port"]), node_port if isinstance(node_port, int) else 0,
-            bool(values["eip_health_check_use_host_ip"]), tuple(prefixes), self._duplicates,
+            self.tag, settings.number("api_server_port"), node_port if isinstance(node_port, int) else 0,
+            bool(settings.values["eip_health_check_use_host_ip"]), tuple(prefixes), self._duplicates,
         )  # fmt: skip
         nodes = [rules_of.node_of(obj) for obj in self.nodes]
         if self.setup.static:
             # the inventory's devices are the nodes themselves
             nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
         eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
-        ca = self.request.get("probe_ca") or parse_access(self.entry).ca_pem
-        verify = self.request.get("probe_verify_tls") is not False
-        probe = HealthProbe(ca, self.request.get("probe_server_name") or "", verify, float(self.request.get("probe_timeout") or 5))
+        wishes = self.wishes
+        ca = wishes.probe_ca or parse_access(self.entry).ca_pem
+        probe = HealthProbe(ca, wishes.probe_server_name, wishes.probe_verify_tls, wishes.probe_timeout)
         event = self._event(nodes, eip, prefixes)
         try:
             decision = self._drive(rules_of.decide(held, nodes, rules, event), probe, bool(eip.assignments) and not event.node)
@@ -173,17 +204,13 @@ class Pass:
         self.shown.update(holder=holder, healthy=decision.healthy is not False or decision.moves, moved=decision.moves)
         entry = next((one for one in state.ledger.values() if one.address == eip.address), None)
         if decision.moves and eip.assignments and not event.node and entry is not None and entry.time:
-            record = FailureRecord(self._hysteresis.failures - 1, _seconds(entry.time))
-            if not may_move(record, self._hysteresis, time.time()):
+            record = FailureRecord(wishes.hysteresis.failures - 1, _seconds(entry.time))
+            if not may_move(record, wishes.hysteresis, time.time()):
                 self.plan.refuse("control plane of " + self.setup.cluster, "resting", "{0} was moved {1}, and stays for {2:.0f} s after a move".format(
-                    eip.address, entry.time, self._hysteresis.rest_s))  # fmt: skip
+                    eip.address, entry.time, wishes.hysteresis.rest_s))  # fmt: skip
                 self.shown.update(holder=decision.holder, healthy=False, moved=False)
                 return None
         return decision
-
-    @property
-    def _hysteresis(self) -> Hysteresis:
-        return Hysteresis(int(self.request.get("probe_failures") or 1), float(self.request.get("rest_seconds") or 0))
 
     def _event(self, nodes: t.Sequence[rules_of.Node], eip: t.Any, prefixes: t.Sequence[str]) -> rules_of.Event:
         """A holder that was cordoned gives the address away while others could take it."""
@@ -203,10 +230,10 @@ class Pass:
             while True:
                 status = probe(url)
                 if first:
-                    for unused in range(self._hysteresis.failures - 1):
+                    for unused in range(self.wishes.hysteresis.failures - 1):
                         if status == 200:
                             break
-                        time.sleep(float(self.request.get("probe_interval") or 0))
+                        time.sleep(self.wishes.probe_interval)
                         status = probe(url)
                     first = False
                 url = steps.send(status)
@@ -216,23 +243,21 @@ class Pass:
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def _move(self, decision: rules_of.Decision, state: ClusterState, provider: t.Any) -> None:
-        before = {"holder": decision.holder} if decision.holder else {}
-        self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": decision.winner})
         if self.check:
+            self._note_holder(decision, decision.winner)
             return
         lease = Lease(self.client, NAMESPACE, LEASE + "-control-plane", self.manager)
-        lease.acquire(float(self.request.get("lock_timeout") or 0))
-        holder = decision.holder
+        lease.acquire(self.wishes.lock_seconds)
+        holder, noted = decision.holder, decision.winner
         try:
             if not self._still(state, provider):
-                self.plan.changes.pop()
+                noted = holder
                 self.plan.warnings.append("{0} was moved by somebody else meanwhile; the next pass looks again".format(decision.address))
                 self.shown.update(moved=False)
                 return
             if self.setup.static:
-                words = self.request.get("assign_command") or []
-                if words:
-                    run_hook(words, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
+                if self.wishes.assign_command:
+                    run_hook(self.wishes.assign_command, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
                 provider.move(decision.address, decision.winner)
                 ident = next(one.id for one in state.ledger.values() if one.address == decision.address)
             else:
@@ -244,17 +269,22 @@ class Pass:
                 state.ledger[ident] = Entry(ident, decision.address, 32, (self.tag,))
             state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=_now())
             lease.check()
-            if not self.request.get("api_urls"):
-                self.client = self._reach()[0]  # the former connection led to the former holder
+            if not self.wishes.api_urls:
+                self.gather()  # the former connection led to the former holder
             keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager)
         except ValueRefused as error:
-            self.plan.changes.pop()
-            if holder != decision.holder:
-                self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
+            noted = holder
             self.plan.refused.append(Refusal("control plane of " + self.setup.cluster, error.reason, error.message))
             self.shown.update(holder=holder, moved=False, healthy=False)
         finally:
             lease.release()
+            self._note_holder(decision, noted)
+
+    def _note_holder(self, decision: rules_of.Decision, holder: str) -> None:
+        """Who has the address now, where that is somebody else than before."""
+        if holder != decision.holder:
+            before = {"holder": decision.holder} if decision.holder else {}
+            self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
 
     def _still(self, state: ClusterState, provider: t.Any) -> bool:
         """Whether the address is where it was when we decided: another run may have had the lease since."""

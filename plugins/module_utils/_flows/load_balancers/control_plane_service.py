@@ -27,7 +27,7 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
 
 
 def converge(
-    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], request: t.Mapping[str, t.Any], manager: str,
+    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], endpoints_as: str, manager: str,
     plan: Plan, check: bool,
 ) -> None:  # fmt: skip
     """Write what differs. Raises ValueRefused ``no_ports``, KubeErrors."""
@@ -42,8 +42,7 @@ def converge(
         ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
         change = Change("update", "Service status", ident, before, status)
         puts.append(Put(change, BASE + "services/" + name + "/status", {"status": status}, stage=1))
-    mode = request.get("endpoints_as") or "auto"
-    if uses_slices(client.server_version(), mode):
+    if uses_slices(client.server_version(), endpoints_as):
         sources = client.list(SLICES.format("default"), label_selector="kubernetes.io/service-name=kubernetes").items
         for mirror in endpoint_slices(setup.identity, sources):
             own = str(mirror["metadata"]["name"])

@@ -49,7 +49,7 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     other = dict(node, node_name="other", bgp_speaker_asn=64512)
     cluster = {"load_balancers_settings": {"pool": ["203.0.113.0/29"]}}
     other["ansible_host"] = "other.example.net"
-    remote = {"pod_cidrs": "10.2.0.0/16", "node_cidrs": ["10.66.2.0/24"], "control_plane_address_address": "10.66.2.100",
+    remote = {"pod_cidrs": "10.2.0.0/16", "node_cidrs": ["10.66.2.0/24"], "control_plane_address_ip": "10.66.2.100",
               "load_balancers_settings": {}}  # fmt: skip
     remote_pool = {"load_balancers_settings": {"pool": "198.51.100.0/29"}}
     hostvars = {"aws": cluster, "gcp": remote, "oci": remote_pool, "n1": node, "n2": other, "n3": {"multicluster_cluster": "aws"}}
@@ -59,7 +59,7 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
         "routers of cluster aws (bgp_speaker_neighbors)": ["10.66.23.1", "10.66.23.2"],
         "nodes of cluster aws (ansible_host, bgp_speaker_source_ip)": ["10.66.23.31", "10.66.23.33"],
         "pod_cidrs of cluster gcp": ["10.2.0.0/16"], "node_cidrs of cluster gcp": ["10.66.2.0/24"],
-        "control_plane_address_address of cluster gcp": ["10.66.2.100"],
+        "control_plane_address_ip of cluster gcp": ["10.66.2.100"],
     }  # fmt: skip
     row = {"source_ip": "10.66.23.31", "peers": ["10.66.23.1", "10.66.23.2"], "peer_asn": 65530, "password": "s", "multihop": False}
     assert load_balancer_settings(hostvars, groups) == [

@@ -84,7 +84,9 @@ def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> No
     monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
     settings = {"cluster": "aws", "eip_tag": TAG}
     request = {"settings": [settings], "clusters": [{"name": "aws"}]}
-    one = control_plane_address.Pass({"name": "aws"}, control_plane_address.read_setups(request)[0]["aws"], request, "multicluster.network/t", False)
+    setup = control_plane_address.read_setups(request)[0]["aws"]
+    one = control_plane_address.Reconcile({"name": "aws"}, setup, control_plane_address.parse_wishes(request), "multicluster.network/t", False)
+    one.gather()
     state, provider = one._provider()
     (one.eip,) = provider.list_addresses()
     assert isinstance(one.eip, Reservation) and one._still(state, provider)
