@@ -9,12 +9,9 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Attributes, requirements and options of node modules."""
+    """Attributes and options of node modules."""
 
     DOCUMENTATION = r"""
-requirements:
-  - C(ip) of iproute2
-  - pyroute2 0.7.2 or newer, only when a link or an address has to be written
 options:
   fail_on_refused:
     description:

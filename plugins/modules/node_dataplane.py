@@ -20,7 +20,6 @@ description:
 extends_documentation_fragment:
   - multicluster.network._attributes.node
 requirements:
-  - python3-pyroute2 on the node, when something is to be written
   - the kernel's WireGuard, or wireguard-go
 options:
   fabric:
@@ -378,7 +377,7 @@ missing_package:
   description: Name of a package in Debian's spelling that the node lacks.
   type: str
   returned: when something is missing
-  sample: python3-pyroute2
+  sample: wireguard-go
 public_keys:
   description: The node's public key towards each remote cluster; deferred in check mode when it is not made yet.
   type: dict

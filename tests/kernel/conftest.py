@@ -20,7 +20,7 @@ import pytest
 
 MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 
-#: Runs one flow in a node and says whether the slow library was imported.
+#: Runs one flow in a node.
 DRIVER = """
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
@@ -34,7 +34,6 @@ except Exception as error:
     answer = dict(error=str(error), kind=type(error).__name__, package=getattr(error, "package", None))
     answer["fields"] = getattr(error, "fields", dict)()
 answer["seconds"] = time.monotonic() - started
-answer["pyroute2"] = "pyroute2" in sys.modules
 print(json.dumps(answer))
 """.format(str(pathlib.Path(__file__).parent))
 
@@ -50,9 +49,8 @@ def pytest_configure(config):
 
 
 class Answer(dict):
-    """A flow's result, with ``pyroute2`` (was it imported) and ``seconds`` beside it."""
+    """A flow's result, with ``seconds`` beside it."""
 
-    pyroute2 = False
     seconds = 0.0
 
 
@@ -115,7 +113,7 @@ class Node:
         if "error" in answer:
             raise FlowFailed(answer)
         result = Answer(answer["result"])
-        result.pyroute2, result.seconds = answer["pyroute2"], answer["seconds"]
+        result.seconds = answer["seconds"]
         return result
 
     def _fresh_answer(self, question):

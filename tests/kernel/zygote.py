@@ -4,42 +4,20 @@
 
 """Runs flows in forked processes of one warm interpreter: where a fresh one takes ten seconds (an emulated machine).
 
-Reads one question a line from standard input, answers with one line. What a flow imports is loaded beforehand, but the
-netlink library is hidden until the flow imports it, so that whether it did is still seen.
+Reads one question a line from standard input, answers with one line. What a flow imports is loaded beforehand.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.machinery
 import json
 import os
 import sys
 import time
 import traceback
 
-LIBRARY = "pyroute2"
 FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "kubespan_preflight", "kubespan_watch", "dataplane")
-
-
-class Hidden:
-    """Finder and loader of a package that was imported before and taken out of sys.modules."""
-
-    def __init__(self, name):
-        importlib.import_module(name)
-        names = [module for module in sys.modules if module == name or module.startswith(name + ".")]
-        self._name, self._modules = name, {module: sys.modules.pop(module) for module in names}
-
-    def find_spec(self, name, _path=None, _target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name == self._name else None
-
-    def create_module(self, _spec):
-        sys.modules.update(self._modules)
-        return self._modules[self._name]
-
-    def exec_module(self, _module):
-        """It was executed long ago."""
 
 
 def enter(pid):
@@ -72,14 +50,13 @@ def answer(ask):
         found = {"error": str(error), "kind": type(error).__name__, "package": getattr(error, "package", None)}
         found["fields"] = getattr(error, "fields", dict)()
         found["traceback"] = traceback.format_exc()
-    found.update(seconds=time.monotonic() - started, pyroute2=LIBRARY in sys.modules)
+    found.update(seconds=time.monotonic() - started)
     return found
 
 
 def main(prefix):
     for flow in FLOWS:
         importlib.import_module(prefix + flow)
-    sys.meta_path.insert(0, Hidden(LIBRARY))
     for line in sys.stdin:
         ask = json.loads(line)
         child = os.fork()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import typing as t
 
@@ -12,6 +14,13 @@ from .errors import LinuxError, os_reason
 #: What a program that cannot be run, or takes too long, raises.
 FAILURES = (OSError, subprocess.TimeoutExpired)
 MERGED = subprocess.STDOUT
+#: Administrators' programs are not on the path of every non-interactive shell.
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
+
+
+def find_program(name: str) -> t.Optional[str]:
+    """The absolute path of a program, also when it lies where only root's shells look."""
+    return shutil.which(name, path=_PATH)
 
 
 def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess.CompletedProcess[t.Any]":

@@ -11,7 +11,7 @@ from ..._io import frr
 from ..._linux import files
 from ..._linux.files import FileState
 from ..._linux.host import systemd
-from ..._linux.netlink.ip_command import ip_json
+from ..._linux.netlink.routes import look_up
 from ..._loadbalancers.bgp.claims import BgpGrants
 from ..._loadbalancers.bgp.frr_config import commands, established, parse_speaker, read_prefixes, render, shown, without_prefixes
 from ..._plan.plan import Plan
@@ -80,8 +80,7 @@ def _source(neighbours: t.Sequence[t.Mapping[str, t.Any]]) -> str:
     if not neighbours:
         raise ValueRefused("no_ipv4_neighbor", "no router is named")
     router = str(parse_address(neighbours[0]["address"]))
-    rows = ip_json(["route", "get", router])
-    source = rows[0].get("prefsrc") if rows else None
+    source = look_up([{"dst": router}])[0].get("src")
     if not source:
         raise ValueRefused("no_ipv4_neighbor", "this node has no route to {0}".format(router))
     return str(source)

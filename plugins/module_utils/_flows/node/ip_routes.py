@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.route_set import RoutePlan, parse_route_set, plan_routes
-from ..._linux.netlink.names import link_names
+from ..._linux.netlink.links import link_names
 from ..._linux.netlink.routes import read_routes, write_routes
 from ..._linux.stats import Stats, total
 

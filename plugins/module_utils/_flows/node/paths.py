@@ -7,8 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane import paths
-from ..._linux.netlink.route_lookup import look_up
-from ..._linux.netlink.routes import read_all_routes
+from ..._linux.netlink.routes import look_up, read_all_routes
 from ..._linux.netlink.rules import read_rules
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused

@@ -13,7 +13,7 @@ from ..._io import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state
 from ..._linux.host import facts, identity as host, pods, users
-from ..._linux.netlink.ip_command import ip_json
+from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._linux.nftables.table import read_table
@@ -93,7 +93,7 @@ def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
     own, cluster = request.get("pod_cidrs") or (), request.get("cluster_cidrs") or ()
     if not cluster or not own:
         return []
-    ours = [entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))]
+    ours = [link.name for link in read_links() if is_our_alias(link.alias)]
     return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *node_paths.strays(own, cluster, ours)})
 
 
@@ -124,23 +124,22 @@ def _devices() -> t.List[Data]:
     """Every WireGuard device, whoever made it, with its peers as the kernel has them."""
     kinds = {entry["name"]: entry for entry in users.read_wireguard()}
     found = []
-    for entry in ip_json(["address", "show"])[:_MOST_LINKS] if kinds else ():
-        name = entry["ifname"]
-        if name not in kinds:
+    for link in read_links()[:_MOST_LINKS] if kinds else ():
+        if link.name not in kinds:
             continue
-        device = open_device(name)
+        device = open_device(link.name)
         try:
             dump = device.dump()
         finally:
             device.close()
         found.append({
-            "name": name,
-            "kind": entry.get("linkinfo", {}).get("info_kind") or "",
-            "alias": entry.get("ifalias"),
-            "ours": is_our_alias(entry.get("ifalias")),
-            "up": "UP" in entry.get("flags", ()),
-            "mtu": entry["mtu"],
-            "addresses": sorted("{0}/{1}".format(a["local"], a["prefixlen"]) for a in entry.get("addr_info", ()) if "local" in a),
+            "name": link.name,
+            "kind": link.kind,
+            "alias": link.alias,
+            "ours": is_our_alias(link.alias),
+            "up": link.up,
+            "mtu": link.mtu,
+            "addresses": sorted(address.text for address in link.addresses),
             "public_key": dump.public_key,
             "listen_port": dump.listen_port,
             "fwmark": dump.fwmark,
@@ -159,7 +158,7 @@ def _configs(fabric: str) -> Data:
 
 def _uplinks() -> t.List[Data]:
     """Devices of default routes, by which tunnels leave, with their MTU."""
-    mtus = {entry["ifname"]: entry["mtu"] for entry in ip_json(["link", "show"])}
+    mtus = {link.name: link.mtu for link in read_links()}
     ours = {device["name"] for device in users.read_wireguard()}
     defaults = {(route["dev"], route["version"]) for route in read_routes(MAIN_TABLE) if route["dst"] in ("0.0.0.0/0", "::/0") and route["dev"]}
     return [{"device": name, "version": version, "mtu": mtus[name]} for name, version in sorted(defaults) if name in mtus and name not in ours]
@@ -167,7 +166,7 @@ def _uplinks() -> t.List[Data]:
 
 def _ranges() -> t.List[str]:
     """Networks that this host has on its own links."""
-    ours = {entry["ifname"] for entry in ip_json(["link", "show"]) if is_our_alias(entry.get("ifalias"))}
+    ours = {link.name for link in read_links() if is_our_alias(link.alias)}
     return sorted(row["address"] for row in host.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
 
 

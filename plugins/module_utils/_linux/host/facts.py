@@ -8,8 +8,7 @@ import os
 import time
 import typing as t
 
-from ..netlink.ip_command import find_program
-from ..programs import FAILURES, MERGED, run
+from ..programs import FAILURES, MERGED, find_program, run
 from .systemd import running
 
 Data = t.Dict[str, t.Any]

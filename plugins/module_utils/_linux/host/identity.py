@@ -8,11 +8,9 @@ import os
 import socket
 import typing as t
 
-from ..netlink.ip_command import ip_json
+from ..netlink.links import ETHERNET, read_links
 
 Data = t.Dict[str, t.Any]
-_SCOPES = {"0": "global", "200": "site", "253": "link", "254": "host"}
-_ETHERNET = ("ether", "[1]", "1")
 
 
 def read_host() -> Data:
@@ -20,23 +18,14 @@ def read_host() -> Data:
 
     type: ``ether`` or the kernel's number. up: in use, which for hardware needs a carrier. Raises LinuxError.
     """
-    links: t.List[Data] = []
-    configured: t.List[Data] = []
-    for entry in ip_json(["address", "show"]):
-        kind = entry.get("linkinfo", {}).get("info_kind") or None
-        ethernet = str(entry.get("link_type")) in _ETHERNET
-        links.append({"name": entry["ifname"], "type": "ether" if ethernet else str(entry.get("link_type")), "kind": kind, "mac": entry.get("address")})
-        used = str(entry.get("operstate", "")).upper() in ("UP", "UNKNOWN") and "UP" in entry.get("flags", ())
-        for address in entry.get("addr_info", ()):
-            if "local" in address:
-                configured.append(
-                    {
-                        "address": "{0}/{1}".format(address["local"], address["prefixlen"]),
-                        "device": entry["ifname"],
-                        "up": used and not (kind is None and "LOWER_UP" not in entry.get("flags", ())),
-                        "scope": _SCOPES.get(str(address.get("scope")), str(address.get("scope"))),
-                    }
-                )
+    found = read_links()
+    links = [
+        {"name": link.name, "type": "ether" if link.hardware == ETHERNET else str(link.hardware), "kind": link.kind or None, "mac": link.mac}
+        for link in found
+    ]
+    configured = [
+        {"address": address.text, "device": link.name, "up": link.in_use, "scope": address.scope} for link in found for address in link.addresses
+    ]
     return {"links": links, "configured": configured, "hostname": socket.gethostname(), "operating_system": _system()}
 
 

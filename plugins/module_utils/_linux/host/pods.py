@@ -9,7 +9,6 @@ mount of it below /run/netns.
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
 import re
 import typing as t
@@ -17,6 +16,8 @@ import typing as t
 from ..._values.addresses import Network, contains, parse_address, parse_network
 from ..._values.ascii_text import is_digits
 from ..._values.refused import ValueRefused
+from ..errors import LinuxError
+from ..netlink.links import read_links
 from ..programs import run
 
 #: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
@@ -105,12 +106,11 @@ def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
 
 def _addresses(netns: t.Optional[str]) -> t.List[str]:
     """What others can reach: neither loopback nor addresses of one link."""
-    done = run(_inside(netns, ["ip", "-j", "address", "show"]), 10)
     try:
-        links = json.loads(done.stdout or b"[]")
-    except ValueError:
-        return []
-    texts = [info.get("local", "") for link in links for info in link.get("addr_info", ()) if info.get("scope") == "global"]
+        links = read_links(netns)
+    except LinuxError:
+        return []  # it went, or its processes did, while we looked
+    texts = [address.text.partition("/")[0] for link in links for address in link.addresses if address.scope == "global"]
     return sorted(texts, key=_sort_key)
 
 

@@ -11,10 +11,8 @@ from ..._dataplane.peer_plan import plan_peers
 from ..._dataplane.peer_spec import Dump, Peer, PeerStep, Preshared
 from .. import files
 from ..errors import LinuxError
-from ..netlink.ip_command import find_program
-from ..netlink.names import link_names
+from ..netlink.links import link_names
 from ..netlink.routes import read_routes, write_routes
-from ..programs import run_for
 from ..stats import now
 from ..wireguard.device import open_device
 from .links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
@@ -55,12 +53,10 @@ def restore_device(name: str, was: t.Optional[t.Mapping[str, t.Any]]) -> None:
         create_wireguard_link(name, old["implementation"])
         link = read_link(name) or {}
     differing = {key: old[key] for key in ("mtu", "txqueuelen") if link.get(key) != old[key]}
-    if old["alias"] and link.get("alias") != old["alias"]:
-        differing["alias"] = old["alias"]
+    if (link.get("alias") or "") != (old["alias"] or ""):
+        differing["alias"] = old["alias"] or ""
     if differing:
         set_link(name, **differing)
-    if not old["alias"] and link.get("alias"):
-        _clear_alias(name)
     _restore_wireguard(name, old["implementation"], was)
     have, want = set(link.get("addresses", ())), set(old["addresses"])
     change_addresses(name, sorted(want - have), sorted(have - want), sorted(have & want))
@@ -94,13 +90,6 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
         device.apply([*first, *steps])
     finally:
         device.close()
-
-
-def _clear_alias(name: str) -> None:
-    """An empty alias cannot be told through a library that ends every text with a zero byte."""
-    program = find_program("ip")
-    if program is not None:
-        run_for("clear the alias of", name, [program, "link", "set", "dev", name, "alias", ""], 30)
 
 
 def take_routes(routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]) -> t.List[Data]:

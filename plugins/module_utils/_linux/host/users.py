@@ -9,7 +9,7 @@ import typing as t
 
 from ..._values.ascii_text import lower
 from ..errors import LinuxError
-from ..netlink.ip_command import ip_json
+from ..netlink.links import read_links
 from ..netlink.messages import NetlinkRefused
 from ..netlink.rules import read_rules
 from ..nftables import codec
@@ -145,4 +145,4 @@ def read_wireguard() -> t.List[Data]:
 
 def read_link_kinds() -> t.List[Data]:
     """``[{name, kind}]`` of all links; kind "" for hardware. A device that wireguard-go serves is a ``tun``."""
-    return [{"name": entry["ifname"], "kind": entry.get("linkinfo", {}).get("info_kind") or ""} for entry in ip_json(["link", "show"])]
+    return [{"name": link.name, "kind": link.kind} for link in read_links()]

@@ -1,11 +1,13 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Netlink messages and attributes by struct, and one plain generic netlink socket (no library, no import cost)."""
+"""Netlink messages and attributes by struct, plain netlink sockets and generic ones (no library, no import cost)."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import ipaddress
 import os
 import socket
 import struct
@@ -13,29 +15,39 @@ import typing as t
 
 from ..errors import LinuxError, os_reason
 
-NETLINK_GENERIC = 16
+NETLINK_ROUTE, NETLINK_GENERIC = 0, 16
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR = 0x1, 0x4, 0x300, 0x10
+NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLA_F_NESTED, NLA_TYPE_MASK = 0x8000, 0x3FFF
 GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 16, 3, 1, 2
 #: An attribute's length is 16 bits wide, its own header included.
 MAX_ATTRIBUTE = 65535
+#: rtnetlink's numbers for families by the version of IP, and for scopes.
+ADDRESS_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+SCOPES = {"global": 0, "site": 200, "link": 253, "host": 254, "nowhere": 255}
+SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
 
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE_BYTES = 1 << 18
 _DUMP_TRIES = 5
-#: Answers to one send must fit the smallest receive buffer together, a page each.
-_QUESTIONS = 32
+#: Answers to one send must fit the smallest receive buffer together: a page each, or an acknowledgement each.
+_QUESTIONS, _ORDERS = 32, 100
 _TIMEOUT = 20.0
+_CLONE_NEWNET = 0x40000000
+_SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_GET_STRICT_CHK = 270, 10, 12
+
+
+Socket = t.TypeVar("Socket", bound="NetlinkSocket")
 
 
 class NetlinkRefused(Exception):
-    """The kernel's answer was an error number."""
+    """The kernel's answer was an error number; its text says what it means and, where that mends it, that root is needed."""
 
     def __init__(self, number: int) -> None:
         self.errno = number
-        super().__init__(os.strerror(number))
+        super().__init__(os_reason(OSError(number, "")))
 
 
 def from_kernel(what: str) -> t.Callable[[t.Callable[..., t.Any]], t.Callable[..., t.Any]]:
@@ -84,15 +96,25 @@ def messages(data: bytes) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
         position += (length + 3) & ~3
 
 
-class NetlinkSocket:
-    """One plain netlink socket of a protocol. ``name`` stands in messages; ``requests`` counts what was sent."""
+def address_text(family: int, value: bytes) -> str:
+    """An address as what is wanted is written: the C library writes mapped addresses otherwise."""
+    return socket.inet_ntop(family, value) if family == socket.AF_INET else str(ipaddress.ip_address(value))
 
-    def __init__(self, protocol: int, name: str) -> None:
+
+class NetlinkSocket:
+    """One plain netlink socket of a protocol. ``name`` stands in messages; ``requests`` counts what was sent.
+
+    strict: a dump is answered with what its header asks for, where the kernel can (4.20); older ones send everything.
+    netns: path of the network namespace that it shall belong to, if not this one.
+    """
+
+    def __init__(self, protocol: int, name: str, strict: bool = False, netns: t.Optional[str] = None) -> None:
         self._name = name
         self._sequence = 0
         self.requests = 0
+        make = functools.partial(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+            self._socket = _in_namespace(netns, make) if netns else make()
         except OSError as error:
             raise LinuxError("open netlink for", name, os_reason(error)) from None
         try:
@@ -100,16 +122,30 @@ class NetlinkSocket:
             self._socket.settimeout(_TIMEOUT)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
         except BaseException:
             self._socket.close()
             raise
+        if strict:
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+
+    def __enter__(self: Socket) -> Socket:
+        return self
+
+    def __exit__(self, *unused: t.Any) -> None:
+        self.close()
+
+    def order(self, kind: int, flags: int, body: bytes) -> t.List[bytes]:
+        """One request that is acknowledged, and what comes back before that. Raises NetlinkRefused, InterruptedError."""
+        return self.exchange(kind, NLM_F_REQUEST | NLM_F_ACK | flags, body)
 
     def dump_messages(self, kind: int, body: bytes) -> t.List[bytes]:
         """All answers to a dump request, without netlink's header. Repeated when the kernel says it was interrupted."""
         for _attempt in range(_DUMP_TRIES):
             self.requests += 1
             try:
-                return self.exchange(kind, NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP, body)
+                return self.order(kind, NLM_F_DUMP, body)
             except InterruptedError:
                 continue
         raise LinuxError("dump", self._name, "it changed during each of {0} reads".format(_DUMP_TRIES))
@@ -117,7 +153,7 @@ class NetlinkSocket:
     def exchange(self, kind: int, flags: int, body: bytes) -> t.List[bytes]:
         """One request and what comes back for it, without netlink's header. Raises NetlinkRefused, InterruptedError."""
         self._sequence += 1
-        self._socket.send(_HEADER.pack(16 + len(body), kind, flags, self._sequence, 0) + body)
+        self._send(_HEADER.pack(16 + len(body), kind, flags, self._sequence, 0) + body)
         answers: t.List[bytes] = []
         interrupted = False
         for answer, answer_flags, sequence, answer_body in self.received():
@@ -134,16 +170,20 @@ class NetlinkSocket:
             raise InterruptedError()
         return answers
 
-    def ask_each(self, kind: int, bodies: t.Sequence[bytes]) -> t.List[t.Union[int, bytes]]:
-        """Many questions of one answer each, several a send: the answer without netlink's header, or the kernel's error number."""
+    def ask_each(self, kind: int, bodies: t.Sequence[bytes], flags: int = 0) -> t.List[t.Union[int, bytes]]:
+        """Many requests of one answer each, several a send: the answer without netlink's header, or the kernel's error number.
+
+        With NLM_F_ACK in ``flags`` they are orders, answered by error numbers alone, of which 0 means done.
+        """
         answers: t.List[t.Union[int, bytes]] = [errno.ENODATA] * len(bodies)
-        for start in range(0, len(bodies), _QUESTIONS):
-            part = bodies[start : start + _QUESTIONS]
+        batch = _ORDERS if flags & NLM_F_ACK else _QUESTIONS
+        for start in range(0, len(bodies), batch):
+            part = bodies[start : start + batch]
             first = self._sequence + 1
             self._sequence += len(part)
             self.requests += 1
-            self._socket.send(b"".join(
-                _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST, first + offset, 0) + body for offset, body in enumerate(part)
+            self._send(b"".join(
+                _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST | flags, first + offset, 0) + body for offset, body in enumerate(part)
             ))  # fmt: skip
             missing = set(range(first, first + len(part)))
             for answer, _flags, sequence, body in self.received():
@@ -153,6 +193,12 @@ class NetlinkSocket:
                     if not missing:
                         break
         return answers
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.send(data)
+        except OSError as error:
+            raise LinuxError("ask the kernel about", self._name, os_reason(error)) from None
 
     def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
         """What the kernel sends, as it comes, as messages() has it. The caller stops."""
@@ -178,6 +224,36 @@ def error_number(body: bytes) -> int:
     return -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
 
 
+def _in_namespace(path: str, make: t.Callable[[], socket.socket]) -> socket.socket:
+    """A socket of the network namespace at a path: it belongs to the one that its thread was in when it was made. Raises OSError.
+
+    A thread of its own enters it and ends there, so that nothing else of this process ever runs in the wrong one.
+    """
+    import concurrent.futures  # only where other namespaces are looked into, as what follows
+    import ctypes  # os.setns came with Python 3.12
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def enter() -> socket.socket:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if libc.setns(handle, _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "")
+            return make()
+        finally:
+            os.close(handle)
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(enter).result()
+
+
+class RouteSocket(NetlinkSocket):
+    """rtnetlink: links, addresses, routes, rules."""
+
+    def __init__(self, name: str, strict: bool = False, netns: t.Optional[str] = None) -> None:
+        super().__init__(NETLINK_ROUTE, name, strict, netns)
+
+
 class GenericSocket(NetlinkSocket):
     """One family's generic netlink socket. ``requests`` counts what was sent after the family look-up.
 
@@ -199,7 +275,7 @@ class GenericSocket(NetlinkSocket):
 
     def _look_up(self, family: str) -> int:
         name = attribute(CTRL_ATTR_FAMILY_NAME, family.encode("ascii") + b"\0")
-        for payload in self.exchange(GENL_ID_CTRL, NLM_F_REQUEST | NLM_F_ACK, _generic(CTRL_CMD_GETFAMILY, 1) + name):
+        for payload in self.order(GENL_ID_CTRL, 0, _generic(CTRL_CMD_GETFAMILY, 1) + name):
             for kind, value in attributes(payload[4:]):
                 if kind == CTRL_ATTR_FAMILY_ID:
                     if len(value) < 2:
@@ -214,7 +290,7 @@ class GenericSocket(NetlinkSocket):
     def send(self, command: int, payload: bytes, version: int = 1) -> None:
         """One request, acknowledged. Raises NetlinkRefused."""
         self.requests += 1
-        self.exchange(self._id, NLM_F_REQUEST | NLM_F_ACK, _generic(command, version) + payload)
+        self.order(self._id, 0, _generic(command, version) + payload)
 
 
 def _generic(command: int, version: int) -> bytes:

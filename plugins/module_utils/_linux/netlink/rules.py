@@ -12,25 +12,21 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import os
 import socket
 import struct
 import typing as t
 
-from ..errors import NEEDS_ROOT, LinuxError
-from .messages import NLM_F_ACK, NLM_F_REQUEST, NetlinkRefused, NetlinkSocket, attribute, attributes, from_kernel
+from ..errors import LinuxError
+from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, NetlinkRefused, RouteSocket, attribute, attributes, from_kernel
 
 Rule = t.Dict[str, t.Any]
 
-NETLINK_ROUTE = 0
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
-NLM_F_CREATE, NLM_F_EXCL = 0x400, 0x200
 _HEADER = struct.Struct("=BBBBBBBBI")
 _INVERT = 2
 _UNSET = 0xFFFFFFFF
 ACTIONS = {"to_table": 1, "goto": 2, "nop": 3, "blackhole": 6, "unreachable": 7, "prohibit": 8}
 _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _DST, _SRC, _IIF, _GOTO, _PRIORITY, _FWMARK, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLENGTH = 1, 2, 3, 4, 6, 10, 13, 14
 _TABLE, _FWMASK, _OIF, _PAD, _L3MDEV, _UIDRANGE, _PROTOCOL, _IPPROTO, _SPORT, _DPORT = 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
 _NUMBERS = {_PRIORITY: "priority", _FWMARK: "fwmark", _FWMASK: "fwmask", _TABLE: "table", _GOTO: "goto"}
@@ -44,14 +40,12 @@ _PLAIN = (_PAD,)
 
 def read_rules(version: int) -> t.List[Rule]:
     """All rules of a family in the kernel's order, those of the kernel included. Raises LinuxError."""
-    netlink = NetlinkSocket(NETLINK_ROUTE, "routing rules")
-    try:
-        answers = netlink.dump_messages(RTM_GETRULE, _HEADER.pack(_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0))
-        return [decode_rule(answer) for answer in answers if answer[0] == _FAMILIES[version]]
-    except NetlinkRefused as error:
-        raise LinuxError("read", "IPv{0} rules".format(version), str(error)) from None
-    finally:
-        netlink.close()
+    with RouteSocket("routing rules") as netlink:
+        try:
+            answers = netlink.dump_messages(RTM_GETRULE, _HEADER.pack(ADDRESS_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0))
+        except NetlinkRefused as error:
+            raise LinuxError("read", "IPv{0} rules".format(version), str(error)) from None
+    return [decode_rule(answer) for answer in answers if answer[0] == ADDRESS_FAMILIES[version]]
 
 
 def new_rule(version: int) -> Rule:
@@ -99,7 +93,7 @@ def decode_rule(body: bytes) -> Rule:
 
 def encode_rule(rule: t.Mapping[str, t.Any]) -> bytes:
     """The body of RTM_NEWRULE and RTM_DELRULE. Names that are missing count as None."""
-    family = _FAMILIES[rule["version"]]
+    family = ADDRESS_FAMILIES[rule["version"]]
     lengths, body = [], b""
     for name, kind in (("dst", _DST), ("src", _SRC)):
         address, _slash, length = (rule.get(name) or "").partition("/")
@@ -137,27 +131,18 @@ def apply_rules(steps: t.Sequence[t.Mapping[str, t.Any]]) -> int:
     """
     if not steps:
         return 0
-    netlink = NetlinkSocket(NETLINK_ROUTE, "routing rules")
     written = 0
-    try:
+    with RouteSocket("routing rules") as netlink:
         for step in steps:
             adding = step["op"] == "add"
-            flags = NLM_F_REQUEST | NLM_F_ACK | (NLM_F_CREATE | NLM_F_EXCL if adding else 0)
+            kind, flags = (RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL) if adding else (RTM_DELRULE, 0)
             try:
-                netlink.exchange(RTM_NEWRULE if adding else RTM_DELRULE, flags, encode_rule(step["rule"]))
+                netlink.order(kind, flags, encode_rule(step["rule"]))
                 written += 1
             except NetlinkRefused as error:
                 if error.errno not in ((errno.EEXIST,) if adding else (errno.ENOENT, errno.ESRCH)):
                     what = "IPv{version} rule {priority}".format(**step["rule"])
-                    raise LinuxError("add" if adding else "delete", what, _words(error)) from None
-    finally:
-        netlink.close()
+                    unknown = error.errno == errno.EAFNOSUPPORT
+                    reason = "this kernel does not know rules of this family" if unknown else str(error)
+                    raise LinuxError("add" if adding else "delete", what, reason) from None
     return written
-
-
-def _words(error: NetlinkRefused) -> str:
-    if error.errno in (errno.EPERM, errno.EACCES):
-        return NEEDS_ROOT
-    if error.errno == errno.EAFNOSUPPORT:
-        return "this kernel does not know rules of this family"
-    return os.strerror(error.errno)

@@ -13,8 +13,7 @@ import re
 import typing as t
 
 from ..errors import LinuxError
-from ..netlink.ip_command import find_program
-from ..programs import FAILURES, run
+from ..programs import FAILURES, find_program, run
 from .codec import SET_TYPES
 
 Listing = t.Dict[str, t.List[str]]
@@ -22,7 +21,7 @@ Listing = t.Dict[str, t.List[str]]
 _TIMEOUT = 120
 _LIST = ("-s", "-n", "-t", "list", "table")
 #: Fed on standard input, in a fresh namespace; the words after it are nft's path, a family and a table.
-_TRY = 'ip link set lo up; "$1" -f - && exec "$1" -s -n list table "$2" "$3"'
+_TRY = '"$1" -f - && exec "$1" -s -n list table "$2" "$3"'
 _ERROR = re.compile(r":(\d+):\d+(?:-\d+)?: Error: (.*)", re.ASCII)
 _CHAIN = re.compile(r"\tchain (\S+) \{\Z", re.ASCII)
 

@@ -9,14 +9,13 @@ import errno
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import os_reason
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import rules
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import NetlinkRefused
 from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import table as nft
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
 
 SAYS = {
     "a file": lambda number: os_reason(OSError(number, "")),
-    "a rule": lambda number: rules._words(NetlinkRefused(number)),
+    "a rule, a route, a link": lambda number: str(NetlinkRefused(number)),
     "nftables": lambda number: nft._words(NetlinkRefused(number)),
 }
 

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink, route_codec, rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import links, messages as netlink, routes, rules
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import attribute
 from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import codec as nft_codec, rules as nft_rules
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
@@ -24,8 +24,10 @@ nested = st.recursive(
 bodies = st.one_of(st.lists(nested, max_size=6).map(b"".join), st.binary(max_size=60))
 route_head = st.binary(min_size=12, max_size=12) | st.just(struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 109, 253, 1, 0))
 DECODERS = {
-    "a route": lambda body: route_codec.decode_route(body, {}),
+    "a route": lambda body: routes.decode_route(body, {}),
     "a rule": rules.decode_rule,
+    "a link": links.decode_link,
+    "an address": links.decode_address,
     "WireGuard": lambda body: wg_netlink.decode_dump([body]),
     "WireGuard's secrets": lambda body: wg_netlink.decode_secrets([body]),
     "a table": lambda body: nft_codec.decode_table(body, 1),

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Links and their addresses: read by a dump of each, in this network namespace or another one; written one message at a time."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+import typing as t
+
+from ..errors import LinuxError, os_reason
+from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, NetlinkRefused, RouteSocket, address_text, attribute, attributes, from_kernel
+
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LINKINFO, _IFLA_IFALIAS = 1, 3, 4, 13, 16, 18, 20
+_IFLA_INFO_KIND = 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_IFF_UP, _IFF_LOWER_UP = 0x1, 0x10000
+_OPER_UNKNOWN, _OPER_UP = 0, 6
+#: family, padding, type of hardware, index, flags, changed flags
+_LINK = struct.Struct("=BxHiII")
+#: family, length of the prefix, flags, scope, index of the link
+_ADDRESS = struct.Struct("=BBBBi")
+_U32 = struct.Struct("=I")
+ETHERNET = 1
+
+
+class Address(t.NamedTuple):
+    """``text`` is address/length; ``scope`` a name of SCOPES, or its number as text."""
+
+    text: str
+    scope: str
+
+
+class Link(t.NamedTuple):
+    """A link. ``kind`` is the kernel's word (``wireguard``, ``tun``, ``veth``; "" for hardware), ``hardware`` its number of the type of
+    hardware, ``mac`` the hardware address with colons. ``addresses`` are there when they were asked for.
+    """
+
+    ifindex: int
+    name: str
+    kind: str
+    hardware: int
+    mac: t.Optional[str]
+    mtu: int
+    txqueuelen: int
+    alias: t.Optional[str]
+    flags: int
+    state: int
+    addresses: t.Tuple[Address, ...] = ()
+
+    @property
+    def up(self) -> bool:
+        """Whether it is switched on."""
+        return bool(self.flags & _IFF_UP)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether packets can pass: switched on, with a carrier where it is hardware."""
+        return self.up and self.state in (_OPER_UNKNOWN, _OPER_UP) and bool(self.kind or self.flags & _IFF_LOWER_UP)
+
+
+def link_index(name: str) -> int:
+    """The link's index. Raises LinuxError when it is gone."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError as error:
+        raise LinuxError("find", name, os_reason(error)) from None
+
+
+def link_names() -> t.Set[str]:
+    """Names of all links in this network namespace."""
+    return {name for _index, name in socket.if_nameindex()}
+
+
+def read_links(netns: t.Optional[str] = None) -> t.List[Link]:
+    """All links with their addresses, by index; netns: path of another network namespace. Raises LinuxError."""
+    return _read(netns, 0)
+
+
+def read_link(name: str) -> t.Optional[Link]:
+    """One link with its addresses, None when there is none of this name. Raises LinuxError."""
+    try:
+        found = _read(None, socket.if_nametoindex(name))
+    except OSError:
+        return None
+    return found[0] if found else None
+
+
+def _read(netns: t.Optional[str], index: int) -> t.List[Link]:
+    """All links, or the one of this index."""
+    request = _LINK.pack(0, 0, index, 0, 0)
+    addresses: t.Dict[int, t.List[Address]] = {}
+    with RouteSocket("links", strict=True, netns=netns) as netlink:
+        try:
+            bodies = netlink.order(RTM_GETLINK, 0, request) if index else netlink.dump_messages(RTM_GETLINK, request)
+            for body in netlink.dump_messages(RTM_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index)):
+                of, address = decode_address(body)
+                addresses.setdefault(of, []).append(address)
+        except NetlinkRefused as error:
+            if index and error.errno == errno.ENODEV:
+                return []
+            raise LinuxError("read", "links", str(error)) from None
+    links = map(decode_link, bodies)
+    return [link._replace(addresses=tuple(addresses.get(link.ifindex, ()))) for link in links]
+
+
+@from_kernel("a link")
+def decode_link(body: bytes) -> Link:
+    """One answer about links, without addresses."""
+    _family, hardware, index, flags, _change = _LINK.unpack_from(body)
+    parts = dict(attributes(body[_LINK.size :]))
+    info = dict(attributes(parts.get(_IFLA_LINKINFO, b"")))
+    alias, mac = _text(parts.get(_IFLA_IFALIAS, b"")), parts.get(_IFLA_ADDRESS)
+    return Link(
+        index, _text(parts[_IFLA_IFNAME]), _text(info.get(_IFLA_INFO_KIND, b"")), hardware, mac.hex(":") if mac else None,
+        _U32.unpack(parts[_IFLA_MTU])[0], _U32.unpack(parts.get(_IFLA_TXQLEN, bytes(4)))[0], alias or None, flags,
+        parts.get(_IFLA_OPERSTATE, b"\0")[0],
+    )  # fmt: skip
+
+
+@from_kernel("an address")
+def decode_address(body: bytes) -> t.Tuple[int, Address]:
+    """(index of its link, address) of one answer about addresses: the link's own one where it has a peer's, too."""
+    family, length, _flags, scope, index = _ADDRESS.unpack_from(body)
+    parts = dict(attributes(body[_ADDRESS.size :]))
+    own = parts.get(_IFA_LOCAL) or parts[_IFA_ADDRESS]
+    return index, Address("{0}/{1}".format(address_text(family, own), length), SCOPE_NAMES.get(scope, str(scope)))
+
+
+def _text(value: bytes) -> str:
+    return value.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def add_link(name: str, kind: str) -> None:
+    """Make a link of a kind, switched off. Raises NetlinkRefused; EOPNOTSUPP where the kernel has none of this kind."""
+    info = attribute(_IFLA_LINKINFO, attribute(_IFLA_INFO_KIND, kind.encode("ascii")))
+    _write(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, _LINK.pack(0, 0, 0, 0, 0) + attribute(_IFLA_IFNAME, name.encode("ascii") + b"\0") + info)
+
+
+def change_link(
+    index: int, mtu: t.Optional[int] = None, txqueuelen: t.Optional[int] = None, alias: t.Optional[str] = None, up: t.Optional[bool] = None
+) -> None:
+    """Set what is given, in one message; an empty alias takes it away. Raises NetlinkRefused."""
+    body = _LINK.pack(0, 0, index, _IFF_UP if up else 0, 0 if up is None else _IFF_UP)
+    for kind, number in ((_IFLA_MTU, mtu), (_IFLA_TXQLEN, txqueuelen)):
+        body += attribute(kind, _U32.pack(number)) if number is not None else b""
+    body += attribute(_IFLA_IFALIAS, alias.encode("utf-8")) if alias is not None else b""
+    _write(RTM_NEWLINK, 0, body)
+
+
+def remove_link(index: int) -> None:
+    """Raises NetlinkRefused."""
+    _write(RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
+
+
+def write_address(index: int, text: str, add: bool) -> None:
+    """Add or delete ``address/length`` at a link. One that is there already, or gone already, is as it should be. Raises NetlinkRefused."""
+    address, _slash, length = text.partition("/")
+    family = ADDRESS_FAMILIES[6 if ":" in address else 4]
+    packed = socket.inet_pton(family, address)
+    body = _ADDRESS.pack(family, int(length), 0, 0, index) + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
+    try:
+        _write(RTM_NEWADDR if add else RTM_DELADDR, NLM_F_CREATE | NLM_F_EXCL if add else 0, body)
+    except NetlinkRefused as error:
+        if error.errno != (errno.EEXIST if add else errno.EADDRNOTAVAIL):
+            raise
+
+
+def _write(kind: int, flags: int, body: bytes) -> None:
+    with RouteSocket("links") as netlink:
+        netlink.order(kind, flags, body)
