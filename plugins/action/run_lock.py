@@ -37,7 +37,7 @@ def argument_spec() -> t.Dict[str, t.Any]:
         "clusters": {"type": "list", "elements": "dict", "options": access_spec()},
         "clusters_group": {"type": "str", "default": "clusters"},
         "scope": {"type": "str", "choices": ["controller", "fabric", "none"], "default": "controller"},
-        "wait": {"type": "float", "default": 600.0},
+        "lock_wait": {"type": "float", "default": 600.0},
         "namespace": {"type": "str", "default": "kube-system"},
     }
 
@@ -134,7 +134,7 @@ class ActionModule(ActionBase):
             last.clear()
             last.update(row)
             if "waiting" in row:
-                display.display("fabric {0}: waiting up to {1:g} s for {2}".format(request["fabric"], request["wait"], row["waiting"]))
+                display.display("fabric {0}: waiting up to {1:g} s for {2}".format(request["fabric"], request["lock_wait"], row["waiting"]))
             return "waiting" not in row
 
         run_lock.take(request, told)
@@ -143,6 +143,6 @@ class ActionModule(ActionBase):
         if not last.get("held"):
             who = last.get("who") or "the process that holds the lock ended"
             raise AnsibleActionFail(
-                "fabric {0}: another run is at work, waited {1:g} s for it: {2} [lock_held]".format(request["fabric"], request["wait"], who)
+                "fabric {0}: another run is at work, waited {1:g} s for it: {2} [lock_held]".format(request["fabric"], request["lock_wait"], who)
             )
         return last

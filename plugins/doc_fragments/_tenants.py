@@ -42,7 +42,7 @@ options:
     description: Name of the fabric. Everything is written, and known again, by the field manager C(multicluster.network/FABRIC).
     type: str
     required: true
-  lease_wait:
+  lock_wait:
     description:
       - Seconds to wait for another run that writes to the same O(apinet_namespace).
       - While something is written there, the Lease C(multicluster-network-tenants) in it is held. It is gone afterwards, and a run

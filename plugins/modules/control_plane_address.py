@@ -83,7 +83,7 @@ options:
     type: str
     choices: [auto, endpoints, slices]
     default: auto
-  lock_timeout:
+  lock_wait:
     description: Seconds to wait for another run on the same cluster to end.
     type: float
     default: 30
@@ -164,7 +164,7 @@ def argument_spec() -> dict:
         "rest_seconds": {"type": "float", "default": 60.0},
         "external_service": {"type": "bool", "default": True},
         "endpoints_as": {"type": "str", "choices": ["auto", "endpoints", "slices"], "default": "auto"},
-        "lock_timeout": {"type": "float", "default": 30.0},
+        "lock_wait": {"type": "float", "default": 30.0},
         **writer_spec(),
     }
 

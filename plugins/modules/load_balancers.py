@@ -62,7 +62,7 @@ options:
         release, so that nodes can stop announcing first.
     type: bool
     default: true
-  lock_timeout:
+  lock_wait:
     description: Seconds to wait for another run on the same cluster to end.
     type: float
     default: 30
@@ -174,7 +174,7 @@ def argument_spec() -> dict:
         "services": {"type": "list", "elements": "str", "default": []},
         "renumber": {"type": "list", "elements": "str", "default": []},
         "release": {"type": "bool", "default": True},
-        "lock_timeout": {"type": "float", "default": 30.0},
+        "lock_wait": {"type": "float", "default": 30.0},
         "leave_conflicts": {"type": "bool", "default": False},
         **common_spec(),
     }

@@ -32,7 +32,7 @@ options:
     type: str
     choices: [controller, fabric, none]
     default: controller
-  wait:
+  lock_wait:
     description: Seconds to wait for another run. V(0) fails at once.
     type: float
     default: 600
@@ -71,7 +71,7 @@ EXAMPLES = r"""
   multicluster.network.run_lock:
     fabric: demo
     scope: fabric
-    wait: 60
+    lock_wait: 60
     clusters:
       - {name: aws, kubeconfig: ~/.kube/aws}
       - {name: gcp, kubeconfig: ~/.kube/gcp}

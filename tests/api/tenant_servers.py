@@ -124,7 +124,7 @@ class Lab:
         clusters = [self.servers[SOURCE].access("east"), self.servers[APINET].access("fabric")]
         return dict(
             {"fabric": "t", "clusters": clusters, "source": "east", "apinet": "fabric", "apinet_namespace": NAMESPACE,
-             "profile": self.profile.name, "timeout": 60, "lease_wait": 60, "max_deletes": -1}, **more
+             "profile": self.profile.name, "timeout": 60, "lock_wait": 60, "max_deletes": -1}, **more
         )  # fmt: skip
 
     def sync(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:

@@ -77,7 +77,7 @@ class Plane:
 
     def run(self, check=False, more=None, **settings):
         ask = request_for(self.server, self.double, **dict({"eip_tag": TAG}, **settings))
-        ask.update({"probe_failures": 1, "rest_seconds": 0, "lock_timeout": 5, "external_service": False}, **(more or {}))
+        ask.update({"probe_failures": 1, "rest_seconds": 0, "lock_wait": 5, "external_service": False}, **(more or {}))
         result = control_plane_address.run(ask, check=check)
         assert TOKEN not in json.dumps(result)
         return result

@@ -350,7 +350,7 @@ def test_another_run_at_work_is_waited_for(server, api):
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     api.create(path, lease, "test")
     try:
-        result = load_balancers.run(request_for(server, {"lock_timeout": 0.1}))
+        result = load_balancers.run(request_for(server, {"lock_wait": 0.1}))
         assert [one["reason"] for one in result["failures"]] == ["lease_held"] and ledger(api) == {}
     finally:
         api.delete(path + "/" + load_balancers.LEASE)

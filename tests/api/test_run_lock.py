@@ -210,7 +210,7 @@ class Keeper:
         self.rows, self.stop = [], threading.Event()
         self.owner = subprocess.Popen(["sleep", "300"])
         request = dict(
-            {"fabric": fabric, "scope": "fabric", "wait": 0, "holder": "ops@here site.yml", "pid": self.owner.pid,
+            {"fabric": fabric, "scope": "fabric", "lock_wait": 0, "holder": "ops@here site.yml", "pid": self.owner.pid,
              "born": processes.birth(self.owner.pid), "clusters": clusters, "namespace": "kube-system"}, **more
         )  # fmt: skip
         self.thread = threading.Thread(target=run_lock.keep, args=(request, self.rows.append, self.stop), daemon=True)
@@ -235,7 +235,7 @@ def test_a_lease_that_nobody_renews_is_taken_over(server, monkeypatch):
     early = Keeper([server.access()], "stale")
     assert early.answer() == {"held": False, "who": "cluster aws: another run is at work: 'gone' since '2026-01-01T00:00:00.000000Z'"}
     early.end()
-    late = Keeper([server.access()], "stale", wait=60)
+    late = Keeper([server.access()], "stale", lock_wait=60)
     assert late.answer()["held"] and late.answer()["leases"] == ["aws"]
     late.end()
     assert not [one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-stale"]
@@ -266,7 +266,7 @@ def test_two_keepers_on_one_machine(server):
     assert first.answer()["held"]
     second = Keeper([server.access()], "local", scope="controller")
     assert not second.answer()["held"] and "'ops@here site.yml' since" in second.answer()["who"]
-    third = Keeper([server.access()], "local", scope="controller", wait=60)
+    third = Keeper([server.access()], "local", scope="controller", lock_wait=60)
     until(lambda: third.rows)
     assert "waiting" in third.rows[0]
     first.end()

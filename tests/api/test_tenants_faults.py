@@ -224,10 +224,10 @@ def test_one_runner_at_a_time(lab):
     first.acquire()
     first.check()
     mark = lab.mark()
-    result = lab.sync(lease_wait=0)
+    result = lab.sync(lock_wait=0)
     assert [row["reason"] for row in result["failures"]] == ["lease_held"] and not result["changed"]
     assert [write for write in lab.writes(mark)[SOURCE] if write[1].startswith("/apis/networking")] == []
-    assert lab.allocate(lease_wait=0)["failures"] == []  # it has nothing to write, so it does not ask
+    assert lab.allocate(lock_wait=0)["failures"] == []  # it has nothing to write, so it does not ask
     second = Lease(lab.clients[APINET], NAMESPACE, "multicluster-network-tenants", "test", seconds=3.0)
     with pytest.raises(LeaseHeld):
         second.acquire()

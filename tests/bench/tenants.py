@@ -69,7 +69,7 @@ class Tenant:
     def request(self):
         clusters = [dict(self.server.access("both"))]
         return {"fabric": "bench", "clusters": clusters, "source": "both", "apinet": "both", "apinet_namespace": self.twins,
-                "watch_namespace": self.name, "lease_wait": 10, "timeout": 300}  # fmt: skip
+                "watch_namespace": self.name, "lock_wait": 10, "timeout": 300}  # fmt: skip
 
     def batches(self):
         """The writes of a first run as the bare client takes them: finalizers, twins, claims, states."""

@@ -34,7 +34,7 @@ def run(plane, check=False, **more):
         "clusters": [{"name": "cp", "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_data": plane.ca()}],
         "assign_command": [sys.executable, str(plane.folder / "move.py"), "{address}", "{node}", PREFIX, ",".join(SERVERS)],
         "api_urls": ["https://{0}:{1}".format(address, PORT) for address in SERVERS.values()],
-        "probe_timeout": 2, "probe_interval": 0.2, "probe_failures": 3, "probe_server_name": "kubernetes", "lock_timeout": 30,
+        "probe_timeout": 2, "probe_interval": 0.2, "probe_failures": 3, "probe_server_name": "kubernetes", "lock_wait": 30,
     }  # fmt: skip
     return control_plane_address.run(dict(request, **more), check=check)
 

@@ -154,7 +154,7 @@ def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
 
 #: What is wrong with each: two options of the wrong kind, and clusters that do not serve the kinds of tenants.
 LATER = {
-    "network_sets": {"network_sets_timeout": "soon"}, "load_balancers": {"load_balancers_lock_timeout": "soon"},
+    "network_sets": {"network_sets_timeout": "soon"}, "load_balancers": {"load_balancers_lock_wait": "soon"},
     "tenants": {"tenants_source": "aws", "tenants_apinet": "gcp"},
 }  # fmt: skip
 

@@ -390,7 +390,7 @@ def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.5)
     servers = {name: LeaseServer(certificate, mood) for name, mood in row["clusters"].items()}
     rows: t.List[t.Any] = []
-    request = {"fabric": "t", "scope": "fabric", "wait": 0.6, "holder": "ops", "pid": os.getpid(), "born": "", "namespace": "kube-system",
+    request = {"fabric": "t", "scope": "fabric", "lock_wait": 0.6, "holder": "ops", "pid": os.getpid(), "born": "", "namespace": "kube-system",
                "clusters": [dict(one.access, name=name) for name, one in servers.items()]}  # fmt: skip
     stop = threading.Event()
     holder = run_lock.LockHolder(request, lambda told: rows.append(told) or True, stop)

@@ -18,7 +18,7 @@ _NO_REFUSALS: t.Dict[str, t.Tuple[str, ...]] = {"fail_on_refused": ()}
 _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "apinet_allocate": ("tenants", {**_NO_REFUSALS}),
     "apinet_attach": ("tenants", {
-        **_NO_REFUSALS, "lease_wait": (), "detach_namespace": ("tenants_watch_namespace",), "require_ready": ("tenants_attach_require_ready",),
+        **_NO_REFUSALS, "lock_wait": (), "detach_namespace": ("tenants_watch_namespace",), "require_ready": ("tenants_attach_require_ready",),
     }),
     "apinet_info": ("tenants", {"confirm_empty": (), "max_deletes": ()}),
     "apinet_schedule": ("tenants", {**_NO_REFUSALS}),
@@ -33,7 +33,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "clustermesh_info": ("clustermesh", {"node_cidrs": ()}),
     "clustermesh_peers": ("clustermesh", {**_NO_REFUSALS, "node_cidrs": ()}),
     "control_plane_address": ("control_plane_address", {
-        **_NO_REFUSALS, "lock_timeout": (), "probe_ca": (), "address": ("control_plane_address_ip",),
+        **_NO_REFUSALS, "lock_wait": (), "probe_ca": (), "address": ("control_plane_address_ip",),
     }),
     "coredns_rewrite": ("coredns_rewrite", {}),
     "fabric_preflight": ("preflight", {"load_balancers": ()}),
@@ -45,7 +45,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
     "node_status": ("support_bundle", {"pod_cidrs": ()}),
-    "run_lock": ("run_lock", {}),
+    "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
     "service_mirror": ("service_mirror", {
         "mirror_namespace": ("service_mirror_namespace",), "mirror_selector": ("service_mirror_selector",), "mirror_as": ("service_mirror_as",),
     }),

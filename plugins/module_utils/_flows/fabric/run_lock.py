@@ -98,7 +98,7 @@ def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None
 def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
     """Take the lock, hold it until the process ends, give it back.
 
-    ``request``: {fabric, scope: controller|fabric, wait, holder, pid, born, clusters, namespace}. Rows that are reported:
+    ``request``: {fabric, scope: controller|fabric, lock_wait, holder, pid, born, clusters, namespace}. Rows that are reported:
     {waiting: who}, at most once; then {held: True, leases: [cluster], unlocked: [failure]} or {held: False, who}.
     """
     if not processes.lives(request["pid"], request["born"]):
@@ -118,7 +118,7 @@ def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) 
 class LockHolder:
     def __init__(self, request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
         self._request, self._report, self._stop = request, report, stop
-        self._deadline = time.monotonic() + float(request["wait"])
+        self._deadline = time.monotonic() + float(request["lock_wait"])
         self._waiting = False
         self.leases: t.Dict[str, Lease] = {}
         self.unlocked: t.List[Data] = []
@@ -304,5 +304,5 @@ def check_request(request: t.Mapping[str, t.Any]) -> None:
     """Raises ValueError before anything is started."""
     field_manager(str(request["fabric"]))
     parse_subdomain(str(request["namespace"]), "name_invalid")
-    if float(request["wait"]) < 0:
-        raise ValueRefused("value_range", "wait must not be negative")
+    if float(request["lock_wait"]) < 0:
+        raise ValueRefused("value_range", "lock_wait must not be negative")

@@ -107,7 +107,7 @@ def parse_wishes(request: t.Mapping[str, t.Any]) -> Wishes:
         float(request.get("probe_timeout") or 5), float(request.get("probe_interval") or 0),
         Hysteresis(int(request.get("probe_failures") or 1), float(request.get("rest_seconds") or 0)),
         request.get("external_service") is not False, request.get("endpoints_as") or "auto",
-        float(request.get("lock_timeout") or 0), float(request.get("timeout") or 60),
+        float(request.get("lock_wait") or 0), float(request.get("timeout") or 60),
     )  # fmt: skip
 
 

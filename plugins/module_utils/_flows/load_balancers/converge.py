@@ -173,7 +173,7 @@ def _plan(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager:
 
 def _apply(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
     lease = Lease(client, NAMESPACE, LEASE, manager)
-    lease.acquire(float(request.get("lock_timeout") or 0))
+    lease.acquire(float(request.get("lock_wait") or 0))
     try:
         one = ServiceAddressReconciler(client, setup, parse_wishes(request, setup.cluster), manager, proof)
         one.gather(_now())

@@ -95,7 +95,7 @@ def candidate_path(fabric: str) -> str:
 
 
 def journal_path(fabric: str) -> str:
-    """Where that lies which a transaction would put back."""
+    """Path of the rollback journal."""
     return folder(fabric) + "/transaction.json"
 
 

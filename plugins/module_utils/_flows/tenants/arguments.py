@@ -26,7 +26,7 @@ def runner_spec() -> t.Dict[str, t.Any]:
     """Options of the modules that write."""
     return {
         "fabric": {"type": "str", "required": True},
-        "lease_wait": {"type": "float", "default": 30.0},
+        "lock_wait": {"type": "float", "default": 30.0},
         "fail_on_failures": {"type": "bool", "default": True},
         "fail_on_refused": {"type": "bool", "default": False},
     }

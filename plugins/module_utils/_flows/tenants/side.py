@@ -79,7 +79,7 @@ def _write(
         return run_passes(view, plan, Writer(stores, options), 1)
     lease = lease_of(stores[APINET], options)
     try:
-        lease.acquire(float(request.get("lease_wait") or 0))
+        lease.acquire(float(request.get("lock_wait") or 0))
         view = gather(opened.clusters, stores, options, pairs)
         return None if view.unread else run_passes(view, plan, Writer(stores, options, lease), PASS_LIMIT)
     except KubeError as error:

@@ -16,7 +16,7 @@ _ADD_MEMBERSHIP, _SOL_NETLINK = 1, 270
 
 
 class Monitor:
-    """Open it, then wait. It hears from its start on."""
+    """Subscribed from construction on, so no event between making it and waiting is lost."""
 
     def __init__(self) -> None:
         self._sockets: t.List[socket.socket] = []

@@ -78,7 +78,7 @@ class Run:
         self.owner = start(["sleep", "600"])
         self.rows = []
         self.request = {
-            "fabric": fabric, "scope": "controller", "wait": wait, "holder": "ops@here site.yml", "pid": self.owner.pid,
+            "fabric": fabric, "scope": "controller", "lock_wait": wait, "holder": "ops@here site.yml", "pid": self.owner.pid,
             "born": processes.birth(self.owner.pid), "clusters": [], "namespace": "kube-system",
         }  # fmt: skip
         self.thread = threading.Thread(target=run_lock.take, args=(self.request, self.told), daemon=True)
@@ -216,7 +216,7 @@ def test_a_run_that_ended_before_its_lock_was_taken_gets_none(start, folder):
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
     run.rows = []
     for pid, born in ((int(ended.stdout), ""), (int(ended.stdout), "77"), (1, ""), (1, "0x")):
-        request = {"fabric": "late", "scope": "controller", "wait": 0.0, "holder": "h", "pid": pid, "born": born, "clusters": [], "namespace": "n"}
+        request = {"fabric": "late", "scope": "controller", "lock_wait": 0.0, "holder": "h", "pid": pid, "born": born, "clusters": [], "namespace": "n"}
         run_lock.take(request, run.told)
         assert not [row for row in run.rows if row.get("held")]
         assert run_lock.ask(run_lock.key_of("late", [])) is None
