@@ -238,7 +238,7 @@ class LockHolder:
         return not self._stop.is_set()
 
     def hold(self) -> None:
-        """Until the run ends. A Lease that somebody else got is told to the run's next playbook; an outage is not."""
+        """Until the run ends. Losing the Lease fails the next playbook; an unreachable API server does not."""
         while not self._stop.wait(1.0):
             lost = {}
             for cluster, lease in self.leases.items():
