@@ -9,7 +9,7 @@ import typing as t
 from .._plan.objects import owners
 from .nodes import ROAM
 from .peers import endpoint_addresses, peer_endpoint, without_internal_ip
-from .sources import Gathered, Settings, SourcePlan, Sources
+from .sources import Gathered, Settings, SourcePlan, Sources, first
 from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, cidr_or_none
 
 KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
@@ -21,7 +21,7 @@ def wanted_notes(sources: Sources, gathered: Gathered, settings: Settings, warni
     """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
     wanted: Notes = {}
     seconds: t.Dict[str, int] = {}
-    for (dummy, cluster), source in sorted(sources.plans.items(), key=_first):
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=first):
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
     for cluster, number in seconds.items():
         if number:
@@ -33,7 +33,7 @@ def wanted_notes(sources: Sources, gathered: Gathered, settings: Settings, warni
                 silent = sorted(name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0"))
                 _say(warnings, _KEEPALIVE, cluster, silent, number)
     blind: t.Dict[str, t.Set[str]] = {}
-    for (dummy, cluster), source in sorted(sources.plans.items(), key=_first):
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=first):
         for name, node in source.nodes.items():
             off = without_internal_ip(node)
             if settings.force_internal_ip and off:
@@ -62,10 +62,6 @@ def _say(warnings: t.List[str], text: str, cluster: str, names: t.Sequence[str],
     if names:
         shown = " ".join(names[:3]) + (" (and {0} more)".format(len(names) - 3) if len(names) > 3 else "")
         warnings.append(text.format(cluster, len(names), shown, *more))
-
-
-def _first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
-    return item[0]
 
 
 def _note(wanted: Notes, cluster: str, name: str, key: str, value: str) -> None:

@@ -8,8 +8,9 @@ import typing as t
 
 from .._mesh.fabric.claims import label_of
 from .._plan.budget import check_budget, why_refused
+from .._plan.object_plan import Key, Write
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
-from .._plan.sole_owner import others
+from .._plan.sole_owner import others, release_patch
 from .._values.addresses import Address
 from .accepts import endpoint_name, refused_by_kilo
 from .diff import changed_fields, diff_peers, same_spec
@@ -18,9 +19,9 @@ from .meshes import mesh_id
 from .nodes import DUPLICATE
 from .notes import Notes, wanted_notes
 from .peers import Peer, peer_endpoint, with_endpoint, without
-from .sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
+from .sources import Gathered, Settings, SourcePlan, Sources, Target, first, peer_spec, plan_sources
 from .status import Outcome
-from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
+from .values import API_VERSION, CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
 
 RELEASE = "release"
 KIND = "Peer"
@@ -29,20 +30,23 @@ THEIRS = (("spec", "presharedKey"),)
 
 
 class PeerWrite(t.NamedTuple):
-    """One write to one target. ``early``: before the creations, since it frees a key or range that one of them needs.
+    """One write to one target: create, update, delete or release. ``early``: before the creations, since it frees a key or
+    range that one of them needs."""
 
-    ``manifest`` None: delete, or hand back where the action is release. ``force``: the Peer is ours, whoever wrote what is there.
-    """
-
-    change: Change
+    write: Write
     action: str
-    name: str
     reason: str
-    manifest: t.Optional[t.Dict[str, t.Any]]
-    uid: t.Optional[str]
-    version: t.Optional[str]
-    force: bool
     early: bool = False
+
+    @property
+    def name(self) -> str:
+        """The Peer's."""
+        return self.write.key.name
+
+    @property
+    def manifest(self) -> t.Optional[t.Dict[str, t.Any]]:
+        """The Peer as it should be, None where it goes or is handed back."""
+        return self.write.manifest if self.action in (CREATE, UPDATE) else None
 
 
 class Kept(t.NamedTuple):
@@ -83,9 +87,8 @@ class _Run:
     def create(self, target: Target, peer: Peer, reason: str) -> None:
         ident = "{0}/{1}".format(target.name, peer.name)
         change = Change(CREATE, KIND, ident, None, dict(peer.spec, labels=peer.labels, reason=reason))
-        self.writes[target.name].append(
-            PeerWrite(change, CREATE, peer.name, reason, peer.manifest(), None, None, self.settings.adopt)
-        )
+        write = Write(change, _key(peer.name), peer.manifest(), None, None, self.settings.adopt)
+        self.writes[target.name].append(PeerWrite(write, CREATE, reason))
 
     def update(self, target: Target, peer: Peer, reason: str) -> None:
         """A Peer of ours, or one to take over. Another's key for the tunnel (presharedKey) is never touched."""
@@ -96,9 +99,9 @@ class _Run:
         if "presharedKey" in before:
             before["presharedKey"] = shown["presharedKey"] = "(not shown)"
         change = Change(UPDATE, KIND, "{0}/{1}".format(target.name, name), before, shown)
-        self.writes[target.name].append(
-            PeerWrite(change, UPDATE, name, reason, peer.manifest(), metadata.get("uid"), metadata.get("resourceVersion"), True)
-        )
+        # forced: the Peer is ours, whoever wrote what is there
+        write = Write(change, _key(name), peer.manifest(), metadata.get("uid"), metadata.get("resourceVersion"), True)
+        self.writes[target.name].append(PeerWrite(write, UPDATE, reason))
 
     def remove(self, target: Target, name: str, reason: str, action: str = DELETE, early: bool = False) -> None:
         obj = target.objects[name]
@@ -110,9 +113,9 @@ class _Run:
             DELETE if action == DELETE else UPDATE, KIND, "{0}/{1}".format(target.name, name), shown,
             None if action == DELETE else dict(shown, owner="(nobody)"),
         )  # fmt: skip
-        self.writes[target.name].append(
-            PeerWrite(change, action, name, reason, None, metadata.get("uid"), metadata.get("resourceVersion"), False, early=early)
-        )
+        patch = release_patch(obj) if action == RELEASE else None
+        write = Write(change, _key(name), patch, metadata.get("uid"), metadata.get("resourceVersion"), False)
+        self.writes[target.name].append(PeerWrite(write, action, reason, early))
 
     def purge(self, target: Target, source: str, doomed: t.Mapping[str, str], owned: int, remaining: int, turned_away: str = "") -> None:
         """Delete Peers of ours, within the budget of (target, source)."""
@@ -145,10 +148,10 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
         _say_unresolved(run, targets[name])
         _plan_target(run, targets[name], sources, {mesh.get("name") for mesh in meshes})
         _in_order(run.writes[name])
-        run.plan.changes.extend(write.change for write in run.writes[name])
+        run.plan.changes.extend(write.write.change for write in run.writes[name])
     outcomes = {mesh_id(mesh): _outcome(mesh, sources, gathered) for mesh in meshes}
     anchors: t.Dict[str, t.Dict[str, str]] = {}
-    for (mesh_name, cluster), source in sorted(sources.plans.items(), key=_key):
+    for (mesh_name, cluster), source in sorted(sources.plans.items(), key=first):
         if source.anchor is not None:
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())
@@ -158,8 +161,8 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
     return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable, notes, lonely)
 
 
-def _key(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
-    return item[0]
+def _key(name: str) -> Key:
+    return Key(API_VERSION, KIND, "", name)
 
 
 def _lonely(source: SourcePlan, gathered: Gathered) -> str:
@@ -369,7 +372,7 @@ def _in_order(writes: t.List[PeerWrite]) -> None:
     routes = {route for spec in coming for route in spec["allowedIPs"]}
     for index, write in enumerate(writes):
         if write.action == DELETE:
-            before = write.change.before
+            before = write.write.change.before
             early = before.get("publicKey") in keys or any(route in routes for route in before.get("allowedIPs") or ())
             writes[index] = write._replace(early=write.early or early)
     writes.sort(key=lambda write: (not write.early, write.action == DELETE, write.name))
@@ -391,7 +394,7 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
                     run.adoptable[target_name] = run.adoptable.get(target_name, 0) + 1
                     run.plan.refuse("Peer {0}/{1}".format(target_name, name), "adoptable", "somebody else made it; it stays")
         _in_order(run.writes[target_name])
-        run.plan.changes.extend(write.change for write in run.writes[target_name])
+        run.plan.changes.extend(write.write.change for write in run.writes[target_name])
     return MeshPlan(run.plan, run.writes, [], {}, {}, False, run.adoptable, {}, {})
 
 

@@ -199,7 +199,7 @@ def plan_sources(
                 nodes = gathered.nodes[entry["name"]]
                 drafts[mesh["name"], entry["name"]] = _draft(mesh, entry, nodes, targets, settings)
     by_cluster: t.Dict[str, Source] = {}
-    for (dummy, cluster), draft in sorted(drafts.items(), key=_first):
+    for (dummy, cluster), draft in sorted(drafts.items(), key=first):
         source = by_cluster.setdefault(cluster, Source(cluster, [], [], {}, []))
         source.entries.append(draft.entry)
         known = {node.name for node in source.nodes}
@@ -225,7 +225,8 @@ def plan_sources(
     return found
 
 
-def _first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
+def first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
+    """To sort by (mesh, cluster)."""
     return item[0]
 
 

@@ -18,6 +18,8 @@ from .fanout import in_flight
 
 #: Writes to one API server at the same time (module contract 8: two to four times faster than one, and no burst).
 WRITES = 8
+#: Does one write of a plan; False where the server's state did not change.
+WriteOne = t.Callable[[Client, Write, str], t.Any]
 
 
 class Applied(t.NamedTuple):
@@ -101,13 +103,15 @@ def _listed(
     return found
 
 
-def apply_writes(client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False) -> Applied:
+def apply_writes(
+    client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False, write_one: t.Optional[WriteOne] = None
+) -> Applied:
     """Do the writes of a plan, kind after kind in its order, a few at a time.
 
     Server-side apply as ``manager``; forced only for writes that adopt, or whose object is ours alone. Whoever came between
     makes the write fail; with leave_conflicts it is refused. The first sign that the server is gone ends the
     work on this cluster: the rest fails without being tried. A write that changed nothing on the server (it keeps the
-    resource version) does not count as done.
+    resource version) does not count as done. ``write_one``: how a kind with ways of its own is written.
     """
     result = Applied([], [], [], [])
     gone: t.List[KubeError] = []
@@ -116,7 +120,7 @@ def apply_writes(client: Client, writes: t.Sequence[Write], manager: str, leave_
         if gone:
             return KubeError(client.cluster, _operation(write), "not tried: " + gone[0].message, retryable=True)
         try:
-            return _write(client, write, manager)
+            return (write_one or _write)(client, write, manager)
         except (Unreachable, TimedOut) as error:
             gone.append(error)
             return error

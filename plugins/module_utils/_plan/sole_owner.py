@@ -89,6 +89,13 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
     return made if len(made) != len(entries) or made != entries else None
 
 
+def release_patch(obj: Object) -> t.Dict[str, t.Any]:
+    """The merge patch that gives an object back as it is: nothing of it changes but that nobody is on record as its owner."""
+    meta = obj["metadata"]
+    # an empty entry is the API's way to say so
+    return {"metadata": {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"), "managedFields": [{}]}}
+
+
 def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
     """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
 

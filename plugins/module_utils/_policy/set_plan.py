@@ -10,7 +10,7 @@ from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Write
 from .._plan.objects import owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
-from .._plan.sole_owner import others, surplus
+from .._plan.sole_owner import others, release_patch, surplus
 from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
 from .targets import Target, manifest, nets_of
 
@@ -89,9 +89,7 @@ def plan_release(local: str, target: Target, existing: Objects, sources: t.Colle
         if member is None or member.cluster not in sources or not owned_by(obj, manager):
             continue
         change = Change(UPDATE, target.kind, "{0}/{1}".format(local, name), {"field_manager": manager}, {"field_manager": None})
-        # an empty entry is the API's way to say that nobody is on record any more
-        patch = {"metadata": {"uid": obj["metadata"].get("uid"), "managedFields": [{}]}}
-        _write(planned, Write(change, _key(target, name), patch, obj["metadata"].get("uid"), None, False))
+        _write(planned, Write(change, _key(target, name), release_patch(obj), obj["metadata"].get("uid"), None, False))
     return planned
 
 

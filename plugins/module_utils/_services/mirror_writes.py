@@ -9,7 +9,7 @@ import typing as t
 from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours, owned_tree
 from .._plan.plan import DELETE, UPDATE, Change, Plan
-from .._plan.sole_owner import others, surplus
+from .._plan.sole_owner import others, release_patch, surplus
 from .global_services import GLOBAL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, Manifest, Object
 
@@ -79,9 +79,7 @@ def plan_release(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[K
     for key in sorted(keys):
         meta = objects[key]["metadata"]
         change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": manager}, {"owner": None})
-        # an empty entry is the API's way to say that nobody is on record any more
-        patch = {"metadata": {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"), "managedFields": [{}]}}
-        writes.append(Write(change, key, patch, meta.get("uid"), meta.get("resourceVersion"), False))
+        writes.append(Write(change, key, release_patch(objects[key]), meta.get("uid"), meta.get("resourceVersion"), False))
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 

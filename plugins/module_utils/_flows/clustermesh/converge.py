@@ -4,27 +4,25 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ..._kilo.accepts import names_of
 from ..._kilo.notes import our_notes
-from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, PeerWrite, plan_mesh
+from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_mesh
 from ..._kilo.sources import Gathered, Settings
 from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
 from ..._kilo.values import PEERS, Node, parse_node
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import BadAnswer, Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
-from ..._kubernetes.fanout import in_flight
-from ..._kubernetes.objects import WRITES, take_alone
+from ..._kubernetes.errors import BadAnswer, ListIncomplete
+from ..._kubernetes.objects import take_alone
 from ..._linux.host.resolve import resolve
 from ..._mesh.fabric.node_listing import read_listing
 from ..._plan.annotations import Patch, plan_annotations
-from ..._plan.object_plan import CONFLICT
+from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
-from ..fabric import node_annotations
+from ..fabric import cluster_objects, node_annotations
 from .objects import Management
 
 NODES = "/api/v1/nodes"
@@ -198,79 +196,26 @@ def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Setting
 
 
 def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: bool = False) -> Plan:
-    """Do the writes, all targets side by side; returns the plan with only those changes that took place.
-
-    Somebody who came between makes a write fail; with leave_conflicts it is refused.
-    """
-
-    def one(name: str, client: Client) -> t.List[t.Optional[KubeError]]:
-        return _write_all(client, plan.writes[name], manager)
-
-    answers = clusters.write("write peers", [name for name, todo in plan.writes.items() if todo], one)
-    done = Plan()
-    done.refused, done.warnings, done.unchanged = list(plan.plan.refused), list(plan.plan.warnings), plan.plan.unchanged
-    failed: t.Set[int] = set()
-    for name in sorted(plan.writes):
-        for write, error in zip(plan.writes[name], answers.get(name, ())):
-            if error is None:
-                continue
-            failed.add(id(write.change))
-            label = "Peer {0}".format(write.change.id)
-            if isinstance(error, Conflict) and write.action == CREATE:
-                done.refuse(label, "not_ours", "has just been made by somebody else; " + error.message)
-            elif isinstance(error, Conflict) and leave_conflicts and write.action == UPDATE:
-                done.refuse(label, CONFLICT, error.message)
-            else:
-                clusters.fail(error)
-    done.changes = [change for change in plan.plan.changes if id(change) not in failed]
-    return done
+    """Do the writes, all targets side by side; returns the plan with only those changes that took place."""
+    writes = {name: [one.write for one in todo] for name, todo in plan.writes.items()}
+    return cluster_objects.apply(clusters, plan.plan, writes, manager, leave_conflicts, "write peers", _write)
 
 
-def _write_all(client: Client, writes: t.Sequence[PeerWrite], manager: str) -> t.List[t.Optional[KubeError]]:
-    """Phase after phase: what frees keys and ranges, what is made and changed, what else goes."""
-    gone: t.List[KubeError] = []
-
-    def one(write: PeerWrite) -> t.Optional[KubeError]:
-        if gone:
-            return Unreachable(client.cluster, "{0} peer {1}".format(write.action, write.name), "not tried: " + gone[0].message)
-        try:
-            _write(client, write, manager)
-        except (Unreachable, TimedOut) as error:
-            gone.append(error)
-            return error
-        except KubeError as error:
-            return error
-        except ValueError as error:  # a name that the server gave and that no path can hold
-            return BadAnswer(client.cluster, "write a peer", str(error))
-        return None
-
-    answers: t.Dict[int, t.Optional[KubeError]] = {}
-    for phase in range(3):
-        batch = [index for index, write in enumerate(writes) if _phase(write) == phase]
-        answers.update(zip(batch, in_flight([functools.partial(one, writes[index]) for index in batch], WRITES)))
-    return [answers[index] for index in range(len(writes))]
-
-
-def _phase(write: PeerWrite) -> int:
-    return 0 if write.early else 2 if write.action == DELETE else 1
-
-
-def _write(client: Client, write: PeerWrite, manager: str) -> None:
-    path = "{0}/{1}".format(PEERS, segment(write.name))
-    if write.action == DELETE:
-        client.delete(path, uid=write.uid)
-        return
-    if write.action == RELEASE:
-        # an empty entry resets the record of who owns what; nothing else of the object changes
-        client.merge_patch(path, {"metadata": {"managedFields": [{}], "resourceVersion": write.version}}, manager)
-        return
-    body = dict(write.manifest or {}, metadata=dict((write.manifest or {})["metadata"]))
+def _write(client: Client, write: Write, manager: str) -> t.Any:
+    try:
+        path = "{0}/{1}".format(PEERS, segment(write.key.name))
+    except ValueError as error:  # a name that the server gave and that no path can hold
+        raise BadAnswer(client.cluster, "write a peer", str(error)) from None
+    if write.manifest is None:
+        return client.delete(path, uid=write.uid)
+    if "spec" not in write.manifest:
+        return client.merge_patch(path, write.manifest, manager)
+    body = dict(write.manifest, metadata=dict(write.manifest["metadata"]))
     if write.uid:
         body["metadata"]["uid"] = write.uid
     answer = client.apply(path, body, manager, force=write.force)
-    if write.uid:
-        # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
-        take_alone(client, path, body, answer, manager, THEIRS)
+    # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
+    return take_alone(client, path, body, answer, manager, THEIRS) if write.uid else answer
 
 
 # --- result ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.objects import apply_writes, read_objects
+from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
 from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
@@ -123,14 +123,15 @@ def _fail(clusters: Clusters, whole: Plan, reason: str) -> None:
 
 
 def apply(
-    clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+    clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False,
+    what: str = "apply objects", write_one: t.Optional[WriteOne] = None,
 ) -> Plan:
-    """Do the writes; returns the plan with only those changes that took place."""
+    """Do the writes; returns the plan with only those changes that took place. ``write_one`` as for apply_writes."""
 
     def one(name: str, client: Client) -> t.Any:
-        return apply_writes(client, writes[name], manager, leave_conflicts)
+        return apply_writes(client, writes[name], manager, leave_conflicts, write_one)
 
-    applied = clusters.write("apply objects", [name for name, todo in writes.items() if todo], one)
+    applied = clusters.write(what, [name for name, todo in writes.items() if todo], one)
     done = Plan()
     done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
     took_place: t.Set[t.Any] = set()

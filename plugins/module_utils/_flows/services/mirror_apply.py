@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import KubeError, NotFound
-from ..._kubernetes.fanout import in_flight
-from ..._kubernetes.objects import WRITES, apply_writes
+from ..._kubernetes.errors import NotFound
+from ..._kubernetes.objects import apply_writes
 from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US
 from ..._plan.plan import CREATE, Change, Plan
@@ -40,30 +38,14 @@ def write(
 
 def hand_back(clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> Plan:
     """Do the writes of plan_release; returns the plan with only those changes that took place."""
-
-    def one(name: str, client: Client) -> t.List[t.Any]:
-        return in_flight([functools.partial(_patch, client, write, manager) for write in writes[name]], WRITES)
-
-    done = Plan()
-    done.refused, done.warnings = list(whole.refused), list(whole.warnings)
-    for name, answers in sorted(clusters.write("hand objects back", [name for name in writes if writes[name]], one).items()):
-        for todo, error in zip(writes[name], answers):
-            if error is None:
-                done.changes.append(todo.change)
-            else:
-                clusters.fail(error)
-    return done
+    return cluster_objects.apply(clusters, whole, writes, manager, what="hand objects back", write_one=_patch)
 
 
-def _patch(client: Client, todo: Write, manager: str) -> t.Optional[KubeError]:
+def _patch(client: Client, todo: Write, manager: str) -> None:
     key = todo.key
     base = "/api/" if "/" not in key.api_version else "/apis/"
     path = "{0}{1}/namespaces/{2}/{3}/{4}".format(base, key.api_version, segment(key.namespace), _PATHS[key.kind], segment(key.name))
-    try:
-        client.merge_patch(path, todo.manifest or {}, manager)
-    except KubeError as error:
-        return error
-    return None
+    client.merge_patch(path, todo.manifest or {}, manager)
 
 
 def check_namespaces(

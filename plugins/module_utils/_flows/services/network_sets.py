@@ -4,19 +4,16 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import time
 import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import Conflict, KubeError, ListIncomplete, TimedOut, Unreachable
-from ..._kubernetes.fanout import in_flight
-from ..._kubernetes.objects import WRITES, take_alone
+from ..._kubernetes.errors import KubeError, ListIncomplete
+from ..._kubernetes.objects import take_alone
 from ..._mesh.fabric.variables import Finding, Variables
 from ..._plan.budget import why_refused
-from ..._plan.object_plan import CONFLICT, Write
+from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, Plan, Refusal
 from ..._policy import network_sets
@@ -240,45 +237,12 @@ def _turned_away(source: str, members: Members, refused: t.Sequence[Refusal]) ->
 def apply(
     clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
 ) -> Plan:
-    """Do the writes; returns the plan with only those changes that took place. Who comes between makes one fail, or refused with leave_conflicts."""
+    """Do the writes; returns the plan with only those changes that took place."""
 
-    def one(name: str, client: Client) -> t.List[t.Any]:
-        return _write_sets(client, read.sets[name][0], writes[name], manager)
+    def one(client: Client, write: Write, manager: str) -> t.Any:
+        return _write_set(client, read.sets[client.cluster][0], write, manager)
 
-    done = Plan()
-    done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
-    for name, answers in sorted(clusters.write("write network sets", [name for name in writes if writes[name]], one).items()):
-        for write, answer in zip(writes[name], answers):
-            if isinstance(answer, Conflict) and write.change.action == CREATE:
-                done.refuse("{0} {1}".format(write.key.kind, write.change.id), "not_ours", "has just been made by somebody else")
-            elif isinstance(answer, Conflict) and leave_conflicts and write.manifest is not None:
-                done.refuse("{0} {1}".format(write.key.kind, write.change.id), CONFLICT, answer.message)
-            elif isinstance(answer, KubeError):
-                clusters.fail(answer)
-            elif answer is not False:
-                done.changes.append(write.change)
-    return done
-
-
-def _write_sets(client: Client, target: Target, writes: t.Sequence[Write], manager: str) -> t.List[t.Any]:
-    """The answer to each write, in order; deletions come after everything else is done. Ends with the server."""
-    gone: t.List[KubeError] = []
-
-    def one(write: Write) -> t.Any:
-        if gone:
-            return KubeError(client.cluster, "write " + write.key.name, "not tried: " + gone[0].message, retryable=True)
-        try:
-            return _write_set(client, target, write, manager)
-        except (Unreachable, TimedOut) as error:
-            gone.append(error)
-            return error
-        except KubeError as error:
-            return error
-
-    answers: t.List[t.Any] = []
-    for dummy, group in itertools.groupby(writes, lambda write: write.manifest is None):
-        answers += in_flight([functools.partial(one, write) for write in group], WRITES)
-    return answers
+    return cluster_objects.apply(clusters, whole, writes, manager, leave_conflicts, "write network sets", one)
 
 
 def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.Any:

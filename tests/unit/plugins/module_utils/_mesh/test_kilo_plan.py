@@ -218,7 +218,7 @@ def test_targets_that_lie_about_their_peers_hurt_only_themselves(spoilt: t.Any) 
     peers = live(planned(nodes()))
     peers["us"][0].update(spoilt)
     plan = planned(nodes(), peers)
-    assert {write.change.id.partition("/")[0] for writes in plan.writes.values() for write in writes} <= {"us"}
+    assert {write.write.change.id.partition("/")[0] for writes in plan.writes.values() for write in writes} <= {"us"}
     assert planned(nodes(), peers, state="absent").writes["eu"]
     report(MESHES, gathered(nodes(), peers, {}), SETTINGS, plan)
 
