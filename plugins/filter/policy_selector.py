@@ -57,15 +57,15 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._policy import selector
+from ansible_collections.multicluster.network.plugins.module_utils._policy import targets
 
 
 def policy_selector(name: str, cluster: str, namespace: str, target: str = "calico") -> t.Dict[str, t.Any]:
     """See DOCUMENTATION."""
     try:
         if target == "cilium":
-            return selector.cilium_rule(cluster, namespace, name)
-        found = dict(selector.calico_selector(cluster, namespace, name))
+            return targets.cilium_rule(cluster, namespace, name)
+        found = dict(targets.calico_selector(cluster, namespace, name))
     except ValueError as error:
         raise AnsibleFilterError("policy_selector: {0}".format(error)) from error
     if target == "calico_global":

@@ -61,8 +61,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.budget 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import members_of, name_sets  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import check_members, members_of, name_sets  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group  # noqa: E402

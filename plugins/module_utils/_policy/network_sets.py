@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network sets from pods: who is in which set, and under which name (semaphore 6.2, 6.3)."""
+"""Network sets from pods: who is in which set, what of it the inventory grants, and under which name (semaphore 6.2, 6.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typing as t
 import zlib
 
 from .._plan.plan import Refusal
-from .._values.addresses import network_key, parse_address, parse_network, plain_address, plain_network_key
+from .._values.addresses import network_key, parse_address, parse_network, plain_address, plain_network_key, special_kind
+from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 
 NAME_LABEL = "policy.semaphore.uw.io/name"
@@ -162,6 +163,45 @@ def _pod_label(cluster: str, pod: t.Any) -> str:
     return "/".join(part if part.isprintable() else ascii(part) for part in parts)
 
 
+def check_members(
+    cluster: str, members: Members, grants: t.Mapping[str, t.Iterable[str]]
+) -> t.Tuple[Members, t.List[Refusal]]:
+    """The members with those networks that the cluster may claim, and a refusal for each other one (decision 29, threat T13).
+
+    Every run goes through it, between reading pods and building sets. It has no off switch.
+
+    grants: {pod_cidrs, node_cidrs} of this cluster. A pod's address lies in its pod ranges, a host-network pod's in its
+    node ranges; each is one host and never a special address. Words: special_address, outside_grant.
+    """
+    pods, nodes = (PrefixSet.of_texts(grants.get(name) or ()) for name in ("pod_cidrs", "node_cidrs"))
+    kept: Members = {}
+    refused: t.List[Refusal] = []
+    for member in sorted(members):
+        good: t.Dict[str, Origin] = {}
+        for net, origin in members[member].items():
+            # nearly all, quickly
+            number = plain_address(net[:-3]) if net.endswith("/32") else None
+            if number is not None and member.cluster == cluster and (nodes if origin.host else pods).has_v4(number):
+                good[net] = origin
+                continue
+            network = parse_network(net)
+            address = network.network_address
+            label = "{0}/{1}/{2}".format(cluster, member.namespace, origin.pod)
+            kind = special_kind(address)
+            if member.cluster != cluster:
+                refused.append(Refusal(label, "outside_grant", "{0} speaks for cluster {1}".format(cluster, member.cluster)))
+            elif network.prefixlen != network.max_prefixlen or kind is not None:
+                refused.append(Refusal(label, "special_address", "{0} is no address of one pod ({1})".format(net, kind or "network")))
+            elif address not in (nodes if origin.host else pods):
+                what = "node_cidrs" if origin.host else "pod_cidrs"
+                refused.append(Refusal(label, "outside_grant", "{0} is in none of the {1} of {2}".format(address, what, cluster)))
+            else:
+                good[net] = origin
+        if good:
+            kept[member] = good
+    return kept, refused
+
+
 def set_name(member: Member) -> str:
     """``<cluster>-<namespace>-<label value>``. Raises ValueRefused ``name_invalid`` where that is no object's name."""
     name = "-".join(member)
@@ -172,7 +212,7 @@ def set_name(member: Member) -> str:
     return name
 
 
-def labels_of(member: Member) -> t.Dict[str, str]:
+def set_labels(member: Member) -> t.Dict[str, str]:
     """The four labels, by which policies find a set and the original program its own."""
     return {
         MANAGED_BY_LABEL: MANAGED_BY,

@@ -8,7 +8,7 @@ import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Write
-from .._plan.objects import owned_tree
+from .._plan.objects import labels_of, owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
 from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
@@ -22,6 +22,11 @@ class Planned(t.NamedTuple):
 
     plan: Plan
     writes: t.List[Write]
+
+    def write(self, write: Write) -> None:
+        """One write more, with its change."""
+        self.plan.changes.append(write.change)
+        self.writes.append(write)
 
 
 def plan_sets(
@@ -62,7 +67,7 @@ def plan_sets(
     for source in sorted(sources):
         stale = {name for name, member in holders.items() if member.cluster == source and name not in wanted}
         # a name in conflict is still ours: the loser's set is in nobody's way but its own
-        owned = [name for name, member in holders.items() if member.cluster == source and _may_write(existing[name], manager, adopt)]
+        owned = [name for name, member in holders.items() if member.cluster == source and (adopt or owned_by(existing[name], manager))]
         gone = sorted(name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp"))
         remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
         if not absent:
@@ -74,7 +79,7 @@ def plan_sets(
         for name in gone:
             obj = existing[name]
             change = Change(DELETE, target.kind, "{0}/{1}".format(local, name), _shown(target, obj), None)
-            _write(planned, Write(change, _key(target, name), None, obj["metadata"].get("uid"), None, False))
+            planned.write(Write(change, _key(target, name), None, obj["metadata"].get("uid"), None, False))
     return planned
 
 
@@ -89,7 +94,7 @@ def plan_release(local: str, target: Target, existing: Objects, sources: t.Colle
         if member is None or member.cluster not in sources or not owned_by(obj, manager):
             continue
         change = Change(UPDATE, target.kind, "{0}/{1}".format(local, name), {"field_manager": manager}, {"field_manager": None})
-        _write(planned, Write(change, _key(target, name), release_patch(obj), obj["metadata"].get("uid"), None, False))
+        planned.write(Write(change, _key(target, name), release_patch(obj), obj["metadata"].get("uid"), None, False))
     return planned
 
 
@@ -106,7 +111,7 @@ def _compare(
     label = "{0} {1}".format(target.kind, ident)
     if actual is None:
         change = Change(CREATE, target.kind, ident, None, _shown(target, after))
-        _write(planned, Write(change, _key(target, wanted.name), after, None, None, False))
+        planned.write(Write(change, _key(target, wanted.name), after, None, None, False))
         return
     metadata = actual["metadata"]
     if metadata.get("deletionTimestamp"):
@@ -136,12 +141,7 @@ def _compare(
     change = Change(UPDATE, target.kind, ident, *shown)
     # forced: what somebody edited by hand in a set of ours is put right, or it would admit whom they wrote there
     write = Write(change, _key(target, wanted.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
-    _write(planned, write)
-
-
-def _write(planned: Planned, write: Write) -> None:
-    planned.plan.changes.append(write.change)
-    planned.writes.append(write)
+    planned.write(write)
 
 
 def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
@@ -153,27 +153,21 @@ def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     return "f:spec" in tree or "f:" + CLUSTER_LABEL in tree.get("f:metadata", {}).get("f:labels", {})
 
 
-def _may_write(obj: t.Mapping[str, t.Any], manager: str, adopt: bool) -> bool:
-    return adopt or owned_by(obj, manager)
-
-
 def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:
     """What a set stands for by its labels; None for an object without the original program's marks.
 
     These are managed-by and the cluster. A set whose other labels are gone stands for no pods any more.
     """
-    labels = obj["metadata"].get("labels")
-    if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
-        return None
+    labels = labels_of(obj)
     cluster, namespace, value = (labels.get(name) for name in (CLUSTER_LABEL, NAMESPACE_LABEL, NAME_LABEL))
-    if not isinstance(cluster, str) or not cluster:
+    if labels.get(MANAGED_BY_LABEL) != MANAGED_BY or not cluster:
         return None
-    return Member(cluster, namespace, value) if isinstance(namespace, str) and isinstance(value, str) else Member(cluster, "", "")
+    return Member(cluster, "", "") if namespace is None or value is None else Member(cluster, namespace, value)
 
 
 def _same(target: Target, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> bool:
-    labels = actual["metadata"].get("labels")
-    if not isinstance(labels, dict) or any(labels.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
+    labels = labels_of(actual)
+    if any(labels.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
         return False
     nets = nets_of(target, actual)
     mine = nets_of(target, wanted)

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets, selector, set_plan, targets
+from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets, set_plan, targets
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_corefile, coredns_rules
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -153,7 +153,7 @@ def _pods_of(members: t.Any, label: str) -> t.List[Answer]:
 
 
 def _shown(named: t.Any) -> Answer:
-    return {"name": named.name, "labels": network_sets.labels_of(named.member), "nets": list(named.nets)}
+    return {"name": named.name, "labels": network_sets.set_labels(named.member), "nets": list(named.nets)}
 
 
 def events(data: Input) -> Answer:
@@ -216,7 +216,7 @@ def delete_missing(data: Input) -> Answer:
 
 def policy_selector(data: Input) -> Answer:
     try:
-        found = selector.calico_selector(data["cluster"], data["namespace"], data["name"])
+        found = targets.calico_selector(data["cluster"], data["namespace"], data["name"])
     except ValueRefused as error:
         return {"error": error.reason}
     return dict(found, namespaceSelector=found["namespaceSelector"] if data.get("kind") != "GlobalNetworkPolicy" else None)

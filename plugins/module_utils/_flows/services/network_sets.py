@@ -14,11 +14,10 @@ from ..._kubernetes.objects import take_alone
 from ..._mesh.fabric.variables import Finding, Variables
 from ..._plan.budget import why_refused
 from ..._plan.object_plan import Write
-from ..._plan.objects import field_manager
+from ..._plan.objects import field_manager, labels_of
 from ..._plan.plan import CREATE, Plan, Refusal
 from ..._policy import network_sets
-from ..._policy.claims import check_members
-from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members
+from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members, check_members
 from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
 from ..._policy.targets import TARGETS, Target
 from ..._values.addresses import parse_network
@@ -194,7 +193,7 @@ def plan(
     absent, released = (request.get("state") == state for state in ("absent", "released"))
     for local in sorted(read.sets):
         target, existing = read.sets[local]
-        owners = {_cluster_of(obj) for obj in existing.values() if owned_by(obj, manager)} - {""}
+        owners = {labels_of(obj).get(CLUSTER_LABEL, "") for obj in existing.values() if owned_by(obj, manager)} - {""}
         if absent or released:
             theirs: t.Dict[str, Members] = {name: {} for name in sources or owners}
         else:
@@ -256,8 +255,3 @@ def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.
         return client.merge_patch(path, write.manifest, manager)
     manifest = dict(write.manifest, metadata=dict(write.manifest["metadata"], uid=write.uid))
     return take_alone(client, path, manifest, client.apply(path, manifest, manager, force=write.force), manager)
-
-
-def _cluster_of(obj: t.Mapping[str, t.Any]) -> str:
-    labels = obj["metadata"].get("labels")
-    return str(labels.get(CLUSTER_LABEL, "")) if isinstance(labels, dict) else ""

@@ -11,18 +11,17 @@ import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
-from ansible_collections.multicluster.network.plugins.module_utils._policy.claims import check_members
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import (
     Member,
-    labels_of,
+    check_members,
     members_of,
     name_sets,
+    set_labels,
     set_name,
     sorted_nets,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._policy.selector import calico_selector, cilium_rule
 from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_release, plan_sets
-from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3
+from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3, calico_selector, cilium_rule
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -88,7 +87,7 @@ def test_one_address_of_two_pods_stays_when_one_goes():
 def test_names_and_labels_of_the_seed():
     member = Member("gcp", "sys-log", "forwarder")
     assert set_name(member) == "gcp-sys-log-forwarder"
-    assert labels_of(member) == {
+    assert set_labels(member) == {
         "managed-by": "semaphore-policy", "policy.semaphore.uw.io/cluster": "gcp",
         "policy.semaphore.uw.io/name": "forwarder", "policy.semaphore.uw.io/namespace": "sys-log",
     }  # fmt: skip
