@@ -132,7 +132,7 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
 
 def _kilo_is_dns(text: str) -> bool:
     """Kilo's rules take any text as a name; what is no name is then doubtful, which refuses it."""
-    return kilo_endpoints.doubtful(kilo_endpoints.parse_endpoint(text)) is not None
+    return kilo_endpoints.endpoint_doubt(kilo_endpoints.parse_endpoint(text)) is not None
 
 
 @pytest.mark.parametrize("name", PARSERS)

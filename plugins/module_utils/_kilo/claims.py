@@ -21,7 +21,7 @@ from .._values.addresses import Address, Network, special_kind
 from .._values.keys import is_weak, parse_key
 from .._values.prefix_sets import PrefixSet, RangeOwners
 from .._values.refused import ValueRefused, quoted
-from .endpoints import doubtful, parse_endpoint, resolve_endpoint
+from .endpoints import endpoint_doubt, parse_endpoint, resolve_endpoint
 from .nodes import is_typed, networks_of
 from .peers import ALWAYS, DECLARED, NEVER, all_cidrs, endpoint_addresses
 from .values import KEY, WIREGUARD_IP, Entry, Node, cidr_contains, cidr_or_none, host_route, parse_cidr
@@ -189,7 +189,7 @@ def _endpoint(
         problem = checked.routed(source.cluster, node.name, address)
         if problem is not None:
             raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
-    doubt = doubtful(endpoint)
+    doubt = endpoint_doubt(endpoint)
     if doubt is not None:
         checked.warnings.append("{0}: {1} [{2}]".format(label, doubt[1], doubt[0]))
     return found

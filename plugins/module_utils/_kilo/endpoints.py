@@ -132,7 +132,7 @@ def endpoint_address(endpoint: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[
     return ip_or_none((endpoint or {}).get("dnsOrIP", {}).get("ip"))
 
 
-def doubtful(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
+def endpoint_doubt(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
     """(word, message) for an endpoint that the rules accept and Kilo ignores or cannot use, None for a good one."""
     host = endpoint["dnsOrIP"]
     address = endpoint_address(endpoint)

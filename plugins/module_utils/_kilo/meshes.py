@@ -21,10 +21,10 @@ _FIELDS = frozenset(_TYPED + ("endpoint_policy", "name", "local", "kubeconfigSec
 
 
 class MeshFinding(t.NamedTuple):
-    """What is wrong with meshes: their ids, a word, the message."""
+    """What is wrong with meshes: their ids, the reason, the message."""
 
     meshes: t.Tuple[str, ...]
-    kind: str
+    reason: str
     message: str
 
 

@@ -37,7 +37,7 @@ _NO_INTERNAL_IP = ("", "-")
 _NAME_CHARACTERS = frozenset(string.ascii_lowercase + string.digits + ".-")
 
 
-class Knobs(t.NamedTuple):
+class PeerOptions(t.NamedTuple):
     """What a mesh may decide beyond its entries.
 
     ``internal_ip_routes`` always, declared or never; ``own_endpoint_routes``: announce an internal address that is also
@@ -66,8 +66,8 @@ class Peer(t.NamedTuple):
         return {"apiVersion": API_VERSION, "kind": "Peer", "metadata": metadata, "spec": self.spec}
 
 
-#: The knobs with which a Peer is what the original builds.
-ORIGINAL = Knobs(own_endpoint_routes=True, roaming_keepalive=0)
+#: The options with which a Peer is what the original builds.
+ORIGINAL = PeerOptions(own_endpoint_routes=True, roaming_keepalive=0)
 
 
 def peer_name(mesh: str, cluster: str, node: str) -> str:
@@ -161,7 +161,7 @@ def build_peer(
     node: Node,
     extras: t.Sequence[str] = (),
     keepalive: int = 0,
-    knobs: Knobs = ORIGINAL,
+    options: PeerOptions = ORIGINAL,
     left_out: t.Container[str] = (),
 ) -> Peer:
     """The Peer of one node. Raises ValueRefused with the reason of kilo 8.1.
@@ -178,26 +178,26 @@ def build_peer(
     pods = node.pod_cidrs
     if not pods:
         raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
-    endpoint = peer_endpoint(node, entry, knobs.policy)[0]
-    spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, knobs, left_out)}
+    endpoint = peer_endpoint(node, entry, options.policy)[0]
+    spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, options, left_out)}
     cluster = str(entry.get("name", ""))
-    return Peer(peer_name(mesh, cluster, name), peer_labels(mesh, cluster), with_endpoint(spec, endpoint, keepalive, entry, knobs))
+    return Peer(peer_name(mesh, cluster, name), peer_labels(mesh, cluster), with_endpoint(spec, endpoint, keepalive, entry, options))
 
 
 def peer_routes(
-    node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], knobs: Knobs, left_out: t.Container[str] = ()
+    node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], options: PeerOptions, left_out: t.Container[str] = ()
 ) -> t.List[str]:
     """Every range of a node's Peer, whatever its endpoint is. The node has a pod range; ``wireguard`` is its address."""
     pods = node.pod_cidrs
-    routes = [pods[0]] + [text for text in pods[1:] if knobs.all_pod_cidrs and cidr_or_none(text) is not None]
+    routes = [pods[0]] + [text for text in pods[1:] if options.all_pod_cidrs and cidr_or_none(text) is not None]
     routes.append(wireguard.host_route)
-    routes.extend(internal_routes(node, entry, knobs))
+    routes.extend(internal_routes(node, entry, options))
     routes.extend(extras)
     return [route for route in dict.fromkeys(routes) if route not in left_out]
 
 
 def with_endpoint(
-    spec: t.Mapping[str, t.Any], endpoint: t.Optional[PeerEndpoint], keepalive: int, entry: Entry, knobs: Knobs
+    spec: t.Mapping[str, t.Any], endpoint: t.Optional[PeerEndpoint], keepalive: int, entry: Entry, options: PeerOptions
 ) -> t.Dict[str, t.Any]:
     """A Peer's spec with this endpoint and what follows from it; fields without value are left out.
 
@@ -205,13 +205,13 @@ def with_endpoint(
     of the node, so that those come back which only a former endpoint kept out.
     """
     found = {name: value for name, value in spec.items() if name not in ("endpoint", "persistentKeepalive")}
-    if not knobs.own_endpoint_routes:
-        found["allowedIPs"] = without(spec["allowedIPs"], endpoint_addresses(endpoint, knobs.resolved))
+    if not options.own_endpoint_routes:
+        found["allowedIPs"] = without(spec["allowedIPs"], endpoint_addresses(endpoint, options.resolved))
     seconds = max(keepalive, int(entry.get("persistentKeepalive") or 0))
     if endpoint is not None:
         found["endpoint"] = endpoint
     elif not seconds:
-        seconds = knobs.roaming_keepalive  # without one, Kilo resets what it learnt about a roaming peer (gap G11)
+        seconds = options.roaming_keepalive  # without one, Kilo resets what it learnt about a roaming peer (gap G11)
     if seconds:
         found["persistentKeepalive"] = seconds
     return found
@@ -252,17 +252,17 @@ def without_internal_ip(node: Node) -> bool:
     return node.annotations.get(FORCE_INTERNAL_IP, "none") in _NO_INTERNAL_IP
 
 
-def internal_routes(node: Node, entry: Entry, knobs: Knobs) -> t.List[str]:
+def internal_routes(node: Node, entry: Entry, options: PeerOptions) -> t.List[str]:
     """Host routes of the node's internal addresses: what its host-network pods and daemons send from."""
-    if knobs.internal_ip_routes == NEVER:
+    if options.internal_ip_routes == NEVER:
         return []
-    if not knobs.own_endpoint_routes and without_internal_ip(node):
+    if not options.own_endpoint_routes and without_internal_ip(node):
         return []
     declared = [cidr.network for cidr in map(cidr_or_none, all_cidrs(entry)) if cidr is not None]
     return [
         host_route(address)
         for address in node.internal_ips
-        if knobs.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared)
+        if options.internal_ip_routes == ALWAYS or any(cidr_contains(network, address) for network in declared)
     ]
 
 
@@ -271,7 +271,7 @@ def desired_peers(
     entry: Entry,
     valid: t.Sequence[Node],
     keepalive: int = 0,
-    knobs: Knobs = ORIGINAL,
+    options: PeerOptions = ORIGINAL,
     anchor: t.Optional[str] = None,
     left_out: t.Optional[t.Mapping[str, t.Container[str]]] = None,
     extras: t.Optional[t.Sequence[str]] = None,
@@ -287,5 +287,5 @@ def desired_peers(
     for node in valid:
         name = node.name
         extra = extras if name == anchor else ()
-        peers.append(build_peer(mesh, entry, node, extra, keepalive, knobs, (left_out or {}).get(name, ())))
+        peers.append(build_peer(mesh, entry, node, extra, keepalive, options, (left_out or {}).get(name, ())))
     return peers

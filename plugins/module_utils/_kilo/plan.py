@@ -12,15 +12,15 @@ from .._plan.object_plan import Key, Write
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch
 from .._values.addresses import Address
-from .accepts import endpoint_name, refused_by_kilo
 from .diff import changed_fields, diff_peers, same_spec
 from .endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .meshes import mesh_id
+from .node_annotations import NodeAnnotations, wanted_annotations
 from .nodes import DUPLICATE
-from .notes import Notes, wanted_notes
 from .peers import Peer, peer_endpoint, with_endpoint, without
 from .sources import Gathered, Settings, SourcePlan, Sources, Target, first, peer_spec, plan_sources
 from .status import Outcome
+from .validation import endpoint_name, refused_by_kilo
 from .values import API_VERSION, CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
 
 RELEASE = "release"
@@ -60,7 +60,7 @@ class Kept(t.NamedTuple):
 class MeshPlan(t.NamedTuple):
     """``writes`` of each target in order; ``outcomes`` of each mesh by id; ``anchors`` {mesh: {cluster: node}}.
 
-    ``notes`` {cluster: {node: annotations}} for Nodes; ``lonely`` {cluster: what to do} of clusters without any Peer.
+    ``annotations`` {cluster: {node: {key: value}}} of Nodes; ``isolated`` {cluster: what to do} of clusters without any Peer.
     """
 
     plan: Plan
@@ -70,8 +70,8 @@ class MeshPlan(t.NamedTuple):
     anchors: t.Dict[str, t.Dict[str, str]]
     bootstrapping: bool
     adoptable: t.Dict[str, int]
-    notes: Notes
-    lonely: t.Mapping[str, str]
+    annotations: NodeAnnotations
+    isolated: t.Mapping[str, str]
 
 
 class _Run:
@@ -141,7 +141,7 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
         return _leave(run, meshes)
     sources = plan_sources(meshes, gathered, targets, settings)
     for finding in sources.findings:
-        run.plan.refuse(", ".join(finding.meshes), finding.kind, finding.message)
+        run.plan.refuse(", ".join(finding.meshes), finding.reason, finding.message)
     run.plan.refused.extend(sources.refused)
     run.plan.warnings.extend(sources.warnings)
     for name in sorted(targets):
@@ -156,16 +156,16 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())
     bootstrapping = bootstrapping or any(kept.reason == DUPLICATE for kept in run.kept)  # soon over
-    notes = wanted_notes(sources, gathered, settings, run.plan.warnings)
-    lonely = {key[1]: _lonely(source, gathered) for key, source in sources.plans.items() if source.without_endpoint}
-    return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable, notes, lonely)
+    on_nodes = wanted_annotations(sources, gathered, settings, run.plan.warnings)
+    isolated = {key[1]: _isolated(source, gathered) for key, source in sources.plans.items() if source.without_endpoint}
+    return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable, on_nodes, isolated)
 
 
 def _key(name: str) -> Key:
     return Key(API_VERSION, KIND, "", name)
 
 
-def _lonely(source: SourcePlan, gathered: Gathered) -> str:
+def _isolated(source: SourcePlan, gathered: Gathered) -> str:
     cluster = source.entry["name"]
     names = sorted(name for name, reason in source.reasons.items() if reason == NONE)
     found = {node.name: node.annotation(ENDPOINT) for node in gathered.nodes[cluster]}
@@ -230,7 +230,7 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
         learnt = observed.get(peer.spec["publicKey"])
         if learnt is None:
             continue
-        resolved = peer_endpoint(source.nodes[name], source.entry, source.knobs.policy)[1]
+        resolved = peer_endpoint(source.nodes[name], source.entry, source.options.policy)[1]
         annotated = resolved is not None and resolved.source in [item[1] for item in SOURCES]
         if annotated and run.settings.learnt_endpoints != "before_annotations":
             continue  # decision 9: what somebody wrote beats what a node saw
@@ -240,11 +240,11 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
         if endpoint is configured or address is None or sources.checked.routed(source.entry["name"], name, address) is not None:
             continue
         held.append(address)
-        spec = with_endpoint(dict(peer.spec, allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.knobs)
+        spec = with_endpoint(dict(peer.spec, allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.options)
         if resolved is None and "persistentKeepalive" in peer.spec:
             spec["persistentKeepalive"] = peer.spec["persistentKeepalive"]  # it still roams
         peers[index] = peer._replace(spec=spec)
-    if held and source.extras and not source.knobs.own_endpoint_routes:
+    if held and source.extras and not source.options.own_endpoint_routes:
         # what one node carries for its whole cluster makes way for the endpoint of each of its nodes
         names = list(source.peers)
         if source.anchor in names:
@@ -403,7 +403,7 @@ def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) 
     problem = next((finding.message for finding in sources.findings if ident in finding.meshes), None)
     if problem is not None:
         return Outcome(problem, [], [], {})
-    clusters, lonely = [], {}
+    clusters, isolated = [], {}
     skipped: t.List[t.Any] = []
     unreachable: t.Dict[str, str] = {}
     for entry in mesh["clusters"]:
@@ -413,7 +413,7 @@ def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) 
             clusters.append((name, len(source.peers), len(source.reasons)))
             skipped.extend(("{0}/{1}".format(name, node), reason) for node, reason in source.reasons.items())
             if source.without_endpoint:
-                lonely[name] = NONE
+                isolated[name] = NONE
         if name in gathered.unreachable:
             unreachable[name] = gathered.unreachable[name]
-    return Outcome(None, clusters, skipped, unreachable, lonely)
+    return Outcome(None, clusters, skipped, unreachable, isolated)

@@ -11,7 +11,6 @@ from .._plan.objects import is_ours, labels_of
 from .._plan.plan import Refusal
 from .._values.addresses import Address
 from .._values.refused import ValueRefused
-from .accepts import WORDS, check_node, plain_pods, plain_ranges
 from .claims import Checked, Source, check_kilo
 from .diff import Existing
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
@@ -19,8 +18,8 @@ from .locations import Grouped, announced, by_location, grouped
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
 from .peers import (
-    Knobs,
     Peer,
+    PeerOptions,
     anchor_cidrs,
     choose_anchor,
     desired_peers,
@@ -31,6 +30,7 @@ from .peers import (
     peer_routes,
     without,
 )  # fmt: skip
+from .validation import WRITE_REASONS, check_node, plain_pods, plain_ranges
 from .values import WIREGUARD_IP, Node, ip_or_none, parse_cidr
 
 
@@ -60,10 +60,10 @@ class Settings(t.NamedTuple):
     confirm_empty: t.Container[str] = ()
     purge_meshes: bool = False
 
-    def knobs(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> Knobs:
+    def options(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> PeerOptions:
         """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""
         policy = entry.get("endpoint_policy") or mesh.get("endpoint_policy") or self.endpoint_policy
-        return Knobs(
+        return PeerOptions(
             policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, all_pod_cidrs=True, resolved=self.resolved
         )
 
@@ -123,7 +123,7 @@ class SourcePlan(t.NamedTuple):
 
     mesh: t.Mapping[str, t.Any]
     entry: t.Mapping[str, t.Any]
-    knobs: Knobs
+    options: PeerOptions
     keepalive: int
     peers: t.Dict[str, Peer]
     nodes: t.Dict[str, Node]
@@ -146,7 +146,7 @@ class SourcePlan(t.NamedTuple):
         node = self.nodes[name]
         extras = self.extras if name == self.anchor else ()
         wireguard = parse_cidr(node.annotation(WIREGUARD_IP))
-        return peer_routes(node, self.entry, wireguard, extras, self.knobs, self.left_out.get(name, ()))
+        return peer_routes(node, self.entry, wireguard, extras, self.options, self.left_out.get(name, ()))
 
 
 class Sources(t.NamedTuple):
@@ -179,7 +179,7 @@ def usable_meshes(
 class _Draft(t.NamedTuple):
     mesh: t.Mapping[str, t.Any]
     entry: t.Mapping[str, t.Any]
-    knobs: Knobs
+    options: PeerOptions
     filtered: Filtered
     live: t.Dict[str, t.Mapping[str, t.Any]]
     node_of: t.Dict[str, str]
@@ -237,7 +237,7 @@ def _draft(
     targets: t.Mapping[str, Target],
     settings: Settings,
 ) -> _Draft:
-    knobs = settings.knobs(mesh, entry)
+    options = settings.options(mesh, entry)
     node_of = {peer_name(mesh["name"], entry["name"], node.name): node.name for node in nodes}
     live: t.Dict[str, t.Mapping[str, t.Any]] = {}
     for name in sorted(targets):
@@ -261,7 +261,7 @@ def _draft(
     groups = Grouped(nodes, {}, {})
     if settings.group_locations and by_location(nodes):
         groups = grouped(nodes, entry, live)
-    filtered = filter_nodes(groups.nodes, entry, knobs.policy, holders)
+    filtered = filter_nodes(groups.nodes, entry, options.policy, holders)
     filtered.skipped.update(dict.fromkeys(groups.twice, "claimed_twice"))
     filtered.messages.update(groups.twice)
     filtered = _taken_by_kilo(filtered, entry, settings)
@@ -269,7 +269,7 @@ def _draft(
     if settings.keep_transient:
         kept = [name for name, reason in filtered.skipped.items() if name in live and _stays(reason, settings)]
         filtered = while_renumbered(filtered, live, kept)
-    return _Draft(mesh, entry, knobs, filtered, live, node_of, groups.led_by, kept)
+    return _Draft(mesh, entry, options, filtered, live, node_of, groups.led_by, kept)
 
 
 def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: Settings) -> Filtered:
@@ -288,7 +288,7 @@ def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: S
 
 def _stays(reason: str, settings: Settings) -> bool:
     """True for a reason why a node gets nothing new, and which is none to take away what stands."""
-    return is_transient(reason) or reason in WORDS or reason == DUPLICATE or (reason == INVALID and settings.strict_endpoints)
+    return is_transient(reason) or reason in WRITE_REASONS or reason == DUPLICATE or (reason == INVALID and settings.strict_endpoints)
 
 
 def _say_renumbered(source: SourcePlan, warnings: t.List[str]) -> None:
@@ -306,12 +306,12 @@ def carried(draft: _Draft, valid: t.Sequence[Node], warnings: t.List[str]) -> t.
     """The ranges of the whole cluster for one node to carry, but none with the endpoint of a node of the cluster: packets
     to that endpoint would be sent into the tunnel."""
     extras = anchor_cidrs(draft.entry, valid)
-    if not extras or draft.knobs.own_endpoint_routes:
+    if not extras or draft.options.own_endpoint_routes:
         return extras
     held: t.Set[Address] = set()
     for node in valid:
-        endpoint = peer_endpoint(node, draft.entry, draft.knobs.policy)[0]
-        held.update(endpoint_addresses(endpoint, draft.knobs.resolved))
+        endpoint = peer_endpoint(node, draft.entry, draft.options.policy)[0]
+        held.update(endpoint_addresses(endpoint, draft.options.resolved))
     found = without(extras, held)
     text = "mesh {0}: no node of cluster {1} announces {2}: nodes of the cluster are reached at addresses of this range"
     for route in extras:
@@ -339,11 +339,11 @@ def _finish(
             anchor = carriers[0]
     keepalive = mesh_keepalive(entry.get("persistentKeepalive") for entry in mesh["clusters"])
     peers = desired_peers(
-        mesh["name"], draft.entry, valid, keepalive, draft.knobs, anchor, checked.left_out.get(cluster), extras
+        mesh["name"], draft.entry, valid, keepalive, draft.options, anchor, checked.left_out.get(cluster), extras
     )
     names = [node.name for node in valid]
     return SourcePlan(
-        mesh, draft.entry, draft.knobs, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
+        mesh, draft.entry, draft.options, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
         reasons, frozenset(draft.kept), anchor, extras, checked.left_out.get(cluster, {}), draft.filtered.bootstrapping,
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ class Outcome(t.NamedTuple):
     """What a mesh's run found: everything its status tells.
 
     ``problem``: the first message of the validation, or None. ``clusters``: [(name, Peers, skipped nodes)] of the sources
-    that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}. ``lonely``: {cluster: reason} of
+    that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}. ``isolated``: {cluster: reason} of
     those without any Peer. ``pending``: how many Peers differ from what was planned.
     """
 
@@ -57,7 +57,7 @@ class Outcome(t.NamedTuple):
     clusters: t.List[t.Tuple[str, int, int]]
     skipped: t.List[t.Tuple[str, str]]
     unreachable: t.Mapping[str, str]
-    lonely: t.Mapping[str, str] = {}
+    isolated: t.Mapping[str, str] = {}
     pending: int = 0
 
 
@@ -74,8 +74,8 @@ def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
         found.append(_condition(READY, "False", "Degraded", "not reconciled: " + names))
         found.append(_condition(REACHABLE, "False", "ClustersUnreachable", names))
     else:
-        if outcome.lonely:
-            names = ", ".join("{0} ({1})".format(name, outcome.lonely[name]) for name in sorted(outcome.lonely))
+        if outcome.isolated:
+            names = ", ".join("{0} ({1})".format(name, outcome.isolated[name]) for name in sorted(outcome.isolated))
             found.append(_condition(READY, "False", "Degraded", "no node gets a Peer: " + names))
         elif outcome.pending:
             found.append(_condition(READY, "False", "OutOfSync", "Peers that differ: {0}".format(outcome.pending)))

@@ -48,7 +48,7 @@ def internal(data: Input) -> Answer:
     raise Internal("the inside of a daemon that a converge run does not have")
 
 
-def knobs(data: Input) -> kilo_peers.Knobs:
+def peer_options(data: Input) -> kilo_peers.PeerOptions:
     names = {"endpoint_policy": "policy", "internal_ip_routes": "internal_ip_routes"}
     return kilo_peers.ORIGINAL._replace(**{names[name]: data[name] for name in names if name in data})
 
@@ -109,7 +109,7 @@ def peer_labels(data: Input) -> Answer:
 def peer_build(data: Input) -> Answer:
     extras = listed(data, "extra_allowed_ips")
     keepalive = data.get("mesh_keepalive") or 0
-    return shown(kilo_peers.build_peer(data["mesh"], data["entry"], node(data), extras, keepalive, knobs(data)))
+    return shown(kilo_peers.build_peer(data["mesh"], data["entry"], node(data), extras, keepalive, peer_options(data)))
 
 
 def mesh_keepalive(data: Input) -> Answer:
@@ -152,7 +152,7 @@ def anchor_cidrs(data: Input) -> Answer:
 
 
 def desired_peers(data: Input) -> Answer:
-    options = knobs(dict({"endpoint_policy": kilo_nodes.ROAM}, **data))
+    options = peer_options(dict({"endpoint_policy": kilo_nodes.ROAM}, **data))
     keepalive = data.get("mesh_keepalive") or 0
     peers = kilo_peers.desired_peers(data["mesh"], data["entry"], nodes(data, "valid_nodes"), keepalive, options)
     return {"registered_peers": len(peers), "allowed_ips": {peer.name: peer.spec["allowedIPs"] for peer in peers}}
@@ -162,7 +162,7 @@ def mesh_validation(data: Input) -> Answer:
     findings = kilo_meshes.validate_meshes(listed(data, "meshes"))
     if not findings:
         return {"valid": True}
-    return {"valid": False, "kind": findings[0].kind, "message": findings[0].message}
+    return {"valid": False, "kind": findings[0].reason, "message": findings[0].message}
 
 
 def discovered_endpoints(data: Input) -> Answer:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kilo.accepts import names_of
-from ..._kilo.notes import our_notes
+from ..._kilo.node_annotations import stale_annotations
 from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_mesh
 from ..._kilo.sources import Gathered, Settings
 from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
+from ..._kilo.validation import names_of
 from ..._kilo.values import PEERS, Node, parse_node
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
@@ -63,7 +63,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     plan.plan.refused.extend(refused)
     whole = plan.plan
     management.first_steps(whole, settings.state, check)
-    noted, patches = plan_notes(plan, gathered, settings)
+    noted, patches = plan_node_annotations(plan, gathered, settings)
     done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
     done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
     state = BOOTSTRAP if plan.bootstrapping else SYNCED if staying else DONE
@@ -94,15 +94,15 @@ def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
     return first._replace(writes=writes, adoptable=adoptable)
 
 
-def plan_notes(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
     """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
     whole = Plan()
     patches: t.Dict[str, t.List[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
-        wanted = plan.notes.get(name, {})
-        doomed = our_notes(objects, settings.manager, wanted) if settings.state != "released" else {}
-        for state, notes in (("present", wanted), ("absent", doomed)):
-            part, todo = plan_annotations(name, notes, objects, settings.manager, state=state, adopt=settings.adopt)
+        wanted = plan.annotations.get(name, {})
+        doomed = stale_annotations(objects, settings.manager, wanted) if settings.state != "released" else {}
+        for state, given in (("present", wanted), ("absent", doomed)):
+            part, todo = plan_annotations(name, given, objects, settings.manager, state=state, adopt=settings.adopt)
             part.unchanged = 0  # the result counts Peers
             whole.extend(part)
             patches.setdefault(name, []).extend(todo)
@@ -112,8 +112,8 @@ def plan_notes(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tupl
 def without_peers(plan: MeshPlan) -> t.List[t.Dict[str, t.Any]]:
     """A failure for each cluster that no other one can reach."""
     return [
-        {"cluster": name, "operation": "find endpoints", "reason": "NodeNoEndpoint", "message": plan.lonely[name], "status": None}
-        for name in sorted(plan.lonely)
+        {"cluster": name, "operation": "find endpoints", "reason": "NodeNoEndpoint", "message": plan.isolated[name], "status": None}
+        for name in sorted(plan.isolated)
     ]
 
 
@@ -198,7 +198,11 @@ def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Setting
 def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: bool = False) -> Plan:
     """Do the writes, all targets side by side; returns the plan with only those changes that took place."""
     writes = {name: [one.write for one in todo] for name, todo in plan.writes.items()}
-    return cluster_objects.apply(clusters, plan.plan, writes, manager, leave_conflicts, "write peers", _write)
+    done = cluster_objects.apply(clusters, plan.plan, writes, manager, leave_conflicts, "write peers", _write)
+    peers = {id(one.change) for todo in writes.values() for one in todo}
+    # finalizers were written before
+    done.changes = [change for change in plan.plan.changes if id(change) not in peers] + done.changes
+    return done
 
 
 def _write(client: Client, write: Write, manager: str) -> t.Any:

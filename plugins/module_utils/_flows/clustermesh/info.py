@@ -9,7 +9,7 @@ import typing as t
 from ..._kilo.plan import plan_mesh
 from ..._kilo.report import report
 from ..._kubernetes.clusters import Clusters
-from .converge import gather, looked_up, plan_notes, settings_of, shown
+from .converge import gather, looked_up, plan_node_annotations, settings_of, shown
 from .objects import Management
 
 
@@ -21,7 +21,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     gathered, refused = gather(clusters, meshes)
     settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_mesh(meshes, gathered, settings)
-    noted = plan_notes(plan, gathered, settings)[0]
+    noted = plan_node_annotations(plan, gathered, settings)[0]
     plan.plan.extend(noted)
     result = plan.plan.result()
     result.update(

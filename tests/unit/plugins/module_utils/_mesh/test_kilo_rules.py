@@ -130,7 +130,7 @@ def test_external_ip(addresses: t.Any, port: t.Any, expected: t.Optional[str]) -
     ],
 )  # fmt: skip
 def test_doubtful_hosts(host: str, doubt: t.Optional[str]) -> None:
-    found = kilo_endpoints.doubtful(kilo_endpoints.parse_endpoint(host + ":1"))
+    found = kilo_endpoints.endpoint_doubt(kilo_endpoints.parse_endpoint(host + ":1"))
     assert (found[0] if found else None) == doubt
 
 
@@ -254,7 +254,7 @@ def test_worked_example() -> None:
         node("eu-2", "10.20.2.0/24", [("InternalIP", "192.168.7.12")], wireguard_ip="100.70.0.2/32", key="b",
              clustermesh_endpoint="eu-2.example.net:4500"),
     ]  # fmt: skip
-    first, second = kilo_peers.desired_peers("prod", entry, nodes, kilo_peers.mesh_keepalive([0, 25]), kilo_peers.Knobs())
+    first, second = kilo_peers.desired_peers("prod", entry, nodes, kilo_peers.mesh_keepalive([0, 25]), kilo_peers.PeerOptions())
     assert first.spec == {
         "publicKey": "a", "allowedIPs": ["10.20.1.0/24", "100.70.0.1/32", "192.168.7.11/32", "10.120.0.0/16"],
         "endpoint": {"dnsOrIP": {"ip": "198.51.100.11"}, "port": 51820}, "persistentKeepalive": 25,
@@ -268,14 +268,14 @@ def test_knobs() -> None:
     given_annotations = dict(GOOD)
     given_annotations["force_endpoint"] = "203.0.113.9:1"
     one = node(addresses=[("InternalIP", "203.0.113.9"), ("InternalIP", "192.168.1.1")], **given_annotations)
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs()).spec
+    spec = kilo_peers.build_peer("m", TYPED, one, options=kilo_peers.PeerOptions()).spec
     assert spec["allowedIPs"] == ["10.0.1.0/24", "10.4.0.1/32", "192.168.1.1/32"]  # no route to its own endpoint
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.ORIGINAL).spec
+    spec = kilo_peers.build_peer("m", TYPED, one, options=kilo_peers.ORIGINAL).spec
     assert "203.0.113.9/32" in spec["allowedIPs"]
     one = annotated(one, force_internal_ip="-")
-    assert kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs()).spec["allowedIPs"][2:] == []
+    assert kilo_peers.build_peer("m", TYPED, one, options=kilo_peers.PeerOptions()).spec["allowedIPs"][2:] == []
     one = annotated(one, force_endpoint="")._replace(pod_cidrs=(*one.pod_cidrs, "fd00::/64"))
-    spec = kilo_peers.build_peer("m", TYPED, one, knobs=kilo_peers.Knobs(policy="roam", all_pod_cidrs=True)).spec
+    spec = kilo_peers.build_peer("m", TYPED, one, options=kilo_peers.PeerOptions(policy="roam", all_pod_cidrs=True)).spec
     assert spec["persistentKeepalive"] == 25 and "endpoint" not in spec and spec["allowedIPs"][:2] == ["10.0.1.0/24", "fd00::/64"]
 
 
@@ -316,7 +316,7 @@ def test_overlaps_in_the_operators_words() -> None:
         mesh["clusters"][0]["name"] = "hub"
     assert kilo_meshes.validate_meshes(meshes) == []
     meshes[0]["clusters"].append(flat("x", "10.1.0.0/33", "10.1.1.0/24"))
-    assert [finding.kind for finding in kilo_meshes.validate_meshes(meshes)] == ["invalid-cidr", "overlap"]
+    assert [finding.reason for finding in kilo_meshes.validate_meshes(meshes)] == ["invalid-cidr", "overlap"]
 
 
 @pytest.mark.parametrize(

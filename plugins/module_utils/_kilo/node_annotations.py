@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.objects import owners
+from .._plan.objects import owners, text_values
 from .nodes import ROAM
 from .peers import endpoint_addresses, peer_endpoint, without_internal_ip
 from .sources import Gathered, Settings, SourcePlan, Sources, first
@@ -14,12 +14,12 @@ from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, 
 
 KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
 #: {cluster: {node: {key: value}}}
-Notes = t.Dict[str, t.Dict[str, t.Dict[str, str]]]
+NodeAnnotations = t.Dict[str, t.Dict[str, t.Dict[str, str]]]
 
 
-def wanted_notes(sources: Sources, gathered: Gathered, settings: Settings, warnings: t.List[str]) -> Notes:
+def wanted_annotations(sources: Sources, gathered: Gathered, settings: Settings, warnings: t.List[str]) -> NodeAnnotations:
     """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
-    wanted: Notes = {}
+    wanted: NodeAnnotations = {}
     seconds: t.Dict[str, int] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=first):
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
@@ -64,33 +64,34 @@ def _say(warnings: t.List[str], text: str, cluster: str, names: t.Sequence[str],
         warnings.append(text.format(cluster, len(names), shown, *more))
 
 
-def _note(wanted: Notes, cluster: str, name: str, key: str, value: str) -> None:
+def _note(wanted: NodeAnnotations, cluster: str, name: str, key: str, value: str) -> None:
     wanted.setdefault(cluster, {}).setdefault(name, {})[key] = value
 
 
 def _keepalive(source: SourcePlan) -> int:
     """Seconds for the nodes of a cluster that says itself that they are behind NAT."""
     own = int(source.entry.get("persistentKeepalive") or 0)
-    if own or source.knobs.policy != ROAM:
+    if own or source.options.policy != ROAM:
         return own
-    return source.keepalive or source.knobs.roaming_keepalive
+    return source.keepalive or source.options.roaming_keepalive
 
 
 def _sends_from_its_endpoint(node: Node, source: SourcePlan) -> bool:
     cidr = cidr_or_none(node.annotation(INTERNAL_IP))
     if cidr is None:
         return False  # Kilo then sends from the WireGuard address
-    endpoint = peer_endpoint(node, source.entry, source.knobs.policy)[0]
-    return cidr.host in endpoint_addresses(endpoint, source.knobs.resolved)
+    endpoint = peer_endpoint(node, source.entry, source.options.policy)[0]
+    return cidr.host in endpoint_addresses(endpoint, source.options.resolved)
 
 
-def our_notes(objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, wanted: t.Mapping[str, t.Mapping[str, str]]) -> t.Dict[str, t.Dict[str, str]]:
+def stale_annotations(
+    objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, wanted: t.Mapping[str, t.Mapping[str, str]]
+) -> t.Dict[str, t.Dict[str, str]]:
     """{node: {key: ""}} of annotations that this fabric wrote on Nodes and that are not wanted any more."""
     found: t.Dict[str, t.Dict[str, str]] = {}
     for name, obj in objects.items():
-        notes = obj["metadata"].get("annotations")
+        present = text_values(obj["metadata"].get("annotations"))
         for key in KEYS:
-            if isinstance(notes, dict) and key in notes and key not in wanted.get(name, {}):
-                if manager in owners(obj, "metadata", "annotations", key):
-                    found.setdefault(name, {})[key] = ""
+            if key in present and key not in wanted.get(name, {}) and manager in owners(obj, "metadata", "annotations", key):
+                found.setdefault(name, {})[key] = ""
     return found

@@ -15,12 +15,12 @@ import typing as t
 from .._values.addresses import special_kind
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
-from .endpoints import ANY, doubtful, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
+from .endpoints import ANY, endpoint_doubt, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
 from .values import KEY, Entry, Node, canonical_cidr, cidr_or_none, ip_or_none
 
 MALFORMED, UNRESOLVED = "key_malformed", "endpoint_unresolved"
 #: Reasons of check_node: what stands is right, and only what would be written now is not.
-WORDS = frozenset((MALFORMED, UNRESOLVED, "bad_endpoint", "endpoint_special"))
+WRITE_REASONS = frozenset((MALFORMED, UNRESOLVED, "bad_endpoint", "endpoint_special"))
 
 
 def refused_by_kilo(spec: t.Mapping[str, t.Any]) -> t.Optional[str]:
@@ -77,7 +77,7 @@ def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: 
         endpoint = parse_endpoint(resolve_endpoint(node, entry.get("wireguardPort")).text)
     except ValueRefused:
         return  # a roaming node
-    doubt = doubtful(endpoint)
+    doubt = endpoint_doubt(endpoint)
     if doubt is not None:
         raise ValueRefused(doubt[0], "{0}: {1}".format(label, doubt[1]))
     name = endpoint["dnsOrIP"].get("dns")
@@ -126,7 +126,7 @@ def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Se
                 host = parse_endpoint(resolve_endpoint(with_kilo_endpoint(node, ANY)).text)["dnsOrIP"].get("dns")
             except ValueRefused:
                 continue
-            if host is not None and doubtful({"dnsOrIP": {"dns": host}}) is None:
+            if host is not None and endpoint_doubt({"dnsOrIP": {"dns": host}}) is None:
                 found.setdefault(host)
         columns.append(list(found))
     longest = max(map(len, columns), default=0)

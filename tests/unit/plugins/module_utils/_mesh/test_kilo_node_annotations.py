@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import with_kilo_endpoint
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.notes import our_notes
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.node_annotations import stale_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
 from kilo_fabric import MESHES, SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
@@ -25,12 +25,12 @@ def mesh(**of_us: t.Any) -> t.List[t.Dict[str, t.Any]]:
 @pytest.mark.parametrize("of_us, seconds", [({"persistentKeepalive": 20}, "20"), ({"endpoint_policy": "roam"}, "25")])
 def test_a_cluster_with_keepalive_is_told_that_its_nodes_send_none_or_gets_it_on_its_nodes(of_us: t.Any, seconds: str) -> None:
     plan = planned(nodes(), None, mesh(**of_us))
-    assert plan.notes == {}
+    assert plan.annotations == {}
     text = next(text for text in plan.plan.warnings if "keepalive" in text)
     assert "cluster us: 2 of its nodes" in text and "kubectl annotate node us-1 us-2 " + KEEPALIVE + "=" + seconds in text
     assert "clustermesh_node_keepalive" in text
     plan = planned(nodes(), None, mesh(**of_us), node_keepalive=True)
-    assert plan.notes == {"us": {"us-1": {KEEPALIVE: seconds}, "us-2": {KEEPALIVE: seconds}}} and not plan.plan.warnings
+    assert plan.annotations == {"us": {"us-1": {KEEPALIVE: seconds}, "us-2": {KEEPALIVE: seconds}}} and not plan.plan.warnings
 
 
 def test_a_node_that_sends_from_its_endpoint_is_told_and_mended_on_request() -> None:
@@ -38,12 +38,12 @@ def test_a_node_that_sends_from_its_endpoint_is_told_and_mended_on_request() -> 
     found["eu"][0]["annotations"][G + "internal-ip"] = "198.51.20.1/24"
     plan = planned(found)
     text = next(iter(plan.plan.warnings))
-    assert plan.notes == {} and "kubectl annotate node eu-1 " + INTERNAL + "=-" in text and "clustermesh_force_internal_ip" in text
+    assert plan.annotations == {} and "kubectl annotate node eu-1 " + INTERNAL + "=-" in text and "clustermesh_force_internal_ip" in text
     plan = planned(found, force_internal_ip=True)
-    assert plan.notes == {"eu": {"eu-1": {INTERNAL: "-"}}} and not plan.plan.warnings
+    assert plan.annotations == {"eu": {"eu-1": {INTERNAL: "-"}}} and not plan.plan.warnings
     # Kilo then announces no internal address; the annotation stays wanted
     found["eu"][0]["annotations"].update({G + "internal-ip": "", INTERNAL: "-"})
-    assert planned(found, force_internal_ip=True).notes == plan.notes and not planned(found).plan.warnings
+    assert planned(found, force_internal_ip=True).annotations == plan.annotations and not planned(found).plan.warnings
     found["eu"][0]["annotations"] = dict(nodes()["eu"][0]["annotations"], **{G + "internal-ip": "192.168.20.1/24"})
     assert not planned(found).plan.warnings
 
@@ -54,8 +54,8 @@ def test_only_notes_that_this_fabric_wrote_are_taken_back() -> None:
         return {"metadata": {"annotations": {KEEPALIVE: "25"}, "managedFields": [{"manager": manager, "operation": "Update", "fieldsV1": owned}]}}
 
     objects = {"a": noted(SETTINGS.manager), "b": noted("kubectl"), "c": {"metadata": {"annotations": {KEEPALIVE: "25"}}}}
-    assert our_notes(objects, SETTINGS.manager, {}) == {"a": {KEEPALIVE: ""}}
-    assert our_notes(objects, SETTINGS.manager, {"a": {KEEPALIVE: "25"}}) == {}
+    assert stale_annotations(objects, SETTINGS.manager, {}) == {"a": {KEEPALIVE: ""}}
+    assert stale_annotations(objects, SETTINGS.manager, {"a": {KEEPALIVE: "25"}}) == {}
 
 
 # --- Kilo's own endpoint --------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_private_endpoints_of_kilo_count_on_request_only() -> None:
     found = internal_only("192.168.30.%d:51820")
     assert endpoint_of(planned(found)) is None
     plan = planned(found, kilo_endpoints="any")
-    assert endpoint_of(plan)["dnsOrIP"] == {"ip": "192.168.30.1"} and not plan.lonely
+    assert endpoint_of(plan)["dnsOrIP"] == {"ip": "192.168.30.1"} and not plan.isolated
     assert not [r for w in plan.writes["eu"] if w.name == "m--us--us-1" for r in w.manifest["spec"]["allowedIPs"] if r.startswith("192.168.30.1/")]
     for bad in ("", "junk", "10.30.1.1", 5):
         assert with_kilo_endpoint(parse_node({"name": "n", "annotations": {G + "endpoint": bad}}), "any").reached_at == ""
@@ -93,17 +93,17 @@ def test_private_endpoints_of_kilo_count_on_request_only() -> None:
 
 def test_a_cluster_that_nobody_can_reach_fails_the_run_and_says_what_to_write() -> None:
     plan = planned(internal_only("192.168.30.%d:51820"))
-    message = plan.lonely["us"]
-    assert reasons(plan) == {("us/us-1", "NodeNoEndpoint"), ("us/us-2", "NodeNoEndpoint")} and set(plan.lonely) == {"us"}
+    message = plan.isolated["us"]
+    assert reasons(plan) == {("us/us-1", "NodeNoEndpoint"), ("us/us-2", "NodeNoEndpoint")} and set(plan.isolated) == {"us"}
     for part in ("2 nodes of cluster us", "kubectl annotate node us-1 " + G + "clustermesh-endpoint=ADDRESS:51820",
                  "clustermesh_kilo_endpoints to any", "192.168.30.1:51820", "clustermesh_endpoint_policy to roam"):  # fmt: skip
         assert part in message
-    assert "clustermesh_kilo_endpoints" not in planned(internal_only()).lonely["us"]
+    assert "clustermesh_kilo_endpoints" not in planned(internal_only()).isolated["us"]
     conditions = {row["type"]: row for row in report(MESHES, gathered(nodes(), empty(), {}), SETTINGS, plan)["meshes"]["m"]["conditions"]}
     assert conditions["Ready"]["status"] == "False" and "us (NodeNoEndpoint)" in conditions["Ready"]["message"]
     assert conditions["Reachable"]["status"] == "True"
-    assert not planned(internal_only(), live(planned(nodes()))).lonely  # what they have stays
-    assert not planned(internal_only(), None, mesh(endpoint_policy="roam")).lonely
+    assert not planned(internal_only(), live(planned(nodes()))).isolated  # what they have stays
+    assert not planned(internal_only(), None, mesh(endpoint_policy="roam")).isolated
 
 
 def test_a_report_is_not_ready_beside_peers_that_differ() -> None:
