@@ -220,18 +220,18 @@ def test_a_dead_cluster_is_isolated(mesh):
 
 def test_a_node_list_that_ends_half_way(mesh, monkeypatch):
     clustermesh.run(request_for(mesh))
-    whole, one_request = Client._list, Client._request
+    whole, send = Client._list, Client.send
 
     def small_pages(self, path, labels, fields, page):
         return whole(self, path, labels, fields, 1)
 
-    def broken(self, verb, operation, method, path, query=None, *more, **options):
-        if self.cluster == "eu" and path == clustermesh.NODES and "continue" in (query or {}):
-            raise errors.Unreachable("eu", operation, "the connection broke", retryable=False)
-        return one_request(self, verb, operation, method, path, query, *more, **options)
+    def broken(self, request, *more):
+        if self.cluster == "eu" and request.path == clustermesh.NODES and "continue" in (request.query or {}):
+            raise errors.Unreachable("eu", request.operation, "the connection broke", retryable=False)
+        return send(self, request, *more)
 
     monkeypatch.setattr(Client, "_list", small_pages)
-    monkeypatch.setattr(Client, "_request", broken)
+    monkeypatch.setattr(Client, "send", broken)
     annotate(mesh["us"], "us-1", clustermesh_endpoint="203.0.113.9:1")
     before = marks(mesh)
     result = clustermesh.run(request_for(mesh))
