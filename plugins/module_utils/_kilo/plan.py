@@ -12,12 +12,11 @@ from .._plan.object_plan import Key, Write
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch
 from .._values.addresses import Address
-from .diff import changed_fields, diff_peers, same_spec
 from .endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .meshes import mesh_id
 from .node_annotations import NodeAnnotations, wanted_annotations
 from .nodes import DUPLICATE
-from .peers import Peer, peer_endpoint, with_endpoint, without
+from .peers import Peer, changed_fields, diff_peers, peer_endpoint, same_spec, with_endpoint, without
 from .sources import Gathered, Settings, SourcePlan, Sources, Target, first, peer_spec, plan_sources
 from .status import Outcome
 from .validation import endpoint_name, refused_by_kilo

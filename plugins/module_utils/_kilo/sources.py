@@ -12,12 +12,12 @@ from .._plan.plan import Refusal
 from .._values.addresses import Address
 from .._values.refused import ValueRefused
 from .claims import Checked, Source, check_kilo
-from .diff import Existing
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
 from .locations import Grouped, announced, by_location, grouped
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
 from .peers import (
+    Existing,
     Peer,
     PeerOptions,
     anchor_cidrs,

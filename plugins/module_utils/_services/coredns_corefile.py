@@ -19,10 +19,6 @@ REVERSE_ZONES = ("in-addr.arpa", "ip6.arpa")
 _SPANS: t.Dict[t.Tuple[str, str], t.Tuple[Version, t.Optional[Version]]] = {
     ("kubernetes", "upstream"): ((0, 0, 0), (1, 7, 0)),
     ("kubernetes", "resyncperiod"): ((0, 0, 0), (1, 6, 0)),
-    ("kubernetes", "endpoint_pod_names"): ((0, 0, 0), None),
-    ("kubernetes", "pods"): ((0, 0, 0), None),
-    ("kubernetes", "fallthrough"): ((0, 0, 0), None),
-    ("kubernetes", "ttl"): ((0, 0, 0), None),
     ("rewrite", "answer value"): ((1, 8, 2), None),
     ("ready", ""): ((1, 5, 0), None),
     ("proxy", ""): ((0, 0, 0), (1, 5, 0)),

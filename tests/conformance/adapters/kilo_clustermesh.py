@@ -12,7 +12,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
-    diff as kilo_diff,
     endpoints as kilo_endpoints,
     meshes as kilo_meshes,
     nodes as kilo_nodes,
@@ -175,7 +174,7 @@ def enrich_endpoint(data: Input) -> Answer:
 
 def reconcile_peers(data: Input) -> Answer:
     existing, desired = ([kilo_peers.Peer(one["name"], one.get("labels") or {}, one["spec"]) for one in listed(data, name)] for name in ("existing", "desired"))
-    diff = kilo_diff.diff_peers(data["mesh"], data["source_cluster"], kilo_diff.Existing(existing), desired)
+    diff = kilo_peers.diff_peers(data["mesh"], data["source_cluster"], kilo_peers.Existing(existing), desired)
     specs = {peer.name: peer.spec for peer in (*desired, *existing)}
     for name, holder in diff.held.items():
         if not set(specs[name]["allowedIPs"]) <= set(specs[holder]["allowedIPs"]):

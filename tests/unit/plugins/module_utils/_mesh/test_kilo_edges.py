@@ -10,7 +10,6 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
-    diff as kilo_diff,
     endpoints as kilo_endpoints,
     meshes as kilo_meshes,
     nodes as kilo_nodes,
@@ -75,8 +74,8 @@ def test_fields_of_a_learnt_endpoint(entry: str, expected: t.Optional[str]) -> N
 def test_an_empty_member_of_an_endpoint_is_an_absent_one() -> None:
     live = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1", "dns": ""}, "port": 1}}
     wanted = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1"}, "port": 1}}
-    assert kilo_diff.same_spec(live, wanted)
-    assert kilo_diff.changed_fields(live, dict(wanted, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == ["endpoint"]
+    assert kilo_peers.same_spec(live, wanted)
+    assert kilo_peers.changed_fields(live, dict(wanted, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == ["endpoint"]
 
 
 def test_a_keepalive_below_zero_is_none() -> None:

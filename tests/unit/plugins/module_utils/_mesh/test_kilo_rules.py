@@ -10,7 +10,6 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
-    diff as kilo_diff,
     endpoints as kilo_endpoints,
     meshes as kilo_meshes,
     nodes as kilo_nodes,
@@ -349,14 +348,14 @@ def peer(name: str, key: str, *allowed: str, mesh: t.Optional[str] = "m1", sourc
 def test_diff_example() -> None:
     existing = [peer("m1--a--n1", "K1", "x", "y"), peer("m1--a--gone", "K9", "z"), peer("laptop", "K5", "q", mesh=None)]
     desired = [peer("m1--a--n1", "K1", "y", "x"), peer("m1--a--n2", "K2", "w")]
-    diff = kilo_diff.diff_peers("m1", "a", kilo_diff.Existing(existing), desired)
+    diff = kilo_peers.diff_peers("m1", "a", kilo_peers.Existing(existing), desired)
     assert [item.name for item in diff.create] == ["m1--a--n2"] and not diff.update and diff.delete == ["m1--a--gone"]
 
 
 def test_keys_that_others_hold() -> None:
     existing = [peer("laptop", "K1", "q", mesh=None), peer("m1--a--old", "K2", "r")]
     desired = [peer("m1--a--n1", "K1", "p"), peer("m1--a--new", "K2", "r")]
-    ours = kilo_diff.diff_peers("m1", "a", kilo_diff.Existing(existing), desired)
+    ours = kilo_peers.diff_peers("m1", "a", kilo_peers.Existing(existing), desired)
     assert ours.held == {"m1--a--n1": "laptop"} and not ours.update and ours.delete == ["m1--a--old"]
     assert [item.name for item in ours.create] == ["m1--a--new"]  # a renamed node is there in the same run
 
