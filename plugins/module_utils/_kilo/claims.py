@@ -86,7 +86,7 @@ def check_kilo(
     endpoints: t.Dict[str, t.List[Address]] = {}
     claims = []
     malformed: t.Dict[str, str] = {}
-    for source in sorted(sources, key=_cluster):
+    for source in sorted(sources, key=lambda source: source.cluster):
         for node in source.nodes:
             name = node.name
             label = label_of(source.cluster, name)
@@ -124,10 +124,6 @@ def _declared_by(sources: t.Sequence[Source]) -> RangeOwners[str]:
         for network in _declared(source):
             clusters.claim(network, source.cluster)
     return clusters
-
-
-def _cluster(source: Source) -> str:
-    return source.cluster
 
 
 def _declared(source: Source) -> t.List[Network]:
@@ -259,7 +255,7 @@ def _internal_routes(
                 if announce == DECLARED and address not in granted:
                     continue
                 rows.append((route not in live, source.cluster, name, route, address))
-    rows.sort(key=_rank)
+    rows.sort(key=lambda row: row[:4])
     taken = checked.internal
     for new, cluster, name, route, address in rows:
         label = label_of(cluster, name)
@@ -284,10 +280,6 @@ def _internal_routes(
             checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
             message = "{0}: its internal address {1} is not announced: {2}".format(label, address, problem[1])
             checked.routes.append(Refusal(label, problem[0], message))
-
-
-def _rank(row: t.Tuple[bool, str, str, str, t.Any]) -> t.Tuple[bool, str, str, str]:
-    return row[:4]
 
 
 def _route_problem(

@@ -77,15 +77,11 @@ def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, 
                 rows.append((not leads, str(text) not in carried, node.name, str(text), cidr.network))
     spans: RangeOwners[str] = RangeOwners()
     found: t.Dict[str, str] = {}
-    for follows, dummy, name, text, network in sorted(rows, key=_rank):
+    for follows, dummy, name, text, network in sorted(rows, key=lambda row: row[:4]):
         owner = spans.claim(network, name)
         if owner not in (None, name) and follows:
             found[name] = "node {0} has the range {1} of node {2}, which keeps it".format(name, text, owner)
     return found
-
-
-def _rank(row: t.Tuple[bool, bool, str, str, t.Any]) -> t.Tuple[bool, bool, str, str]:
-    return row[:4]
 
 
 def _location(node: Node) -> str:

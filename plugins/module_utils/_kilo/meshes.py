@@ -63,16 +63,14 @@ def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFin
                     )
                     continue
                 ranges.append((network, _Range(number, cluster, str(text), len(ranges))))
-        pairs = [_ordered(first[1], second[1]) for first, second in overlapping_pairs(ranges)]
-        for first, second in sorted(pairs, key=_by_index):
+        for first, second in _overlaps(ranges, lambda one, other: False):
             message = 'mesh "{0}": CIDR overlap between cluster "{1}" ({2}) and cluster "{3}" ({4})'.format(
                 mesh.get("name"), first.cluster, first.text, second.cluster, second.text
             )
             findings.append(MeshFinding((mesh_id(mesh),), OVERLAP, message))
         crossing.extend(ranges)
     if len(meshes) > 1:
-        found = [_ordered(first[1], second[1]) for first, second in overlapping_pairs(crossing, _may_overlap)]
-        for first, second in sorted(found, key=_by_index):
+        for first, second in _overlaps(crossing, lambda one, other: one.mesh == other.mesh or one.cluster == other.cluster):
             message = 'CIDR overlap between mesh "{0}" (cluster "{1}", {2}) and mesh "{3}" (cluster "{4}", {5})'.format(
                 meshes[first.mesh].get("name"), first.cluster, first.text,
                 meshes[second.mesh].get("name"), second.cluster, second.text,
@@ -81,16 +79,14 @@ def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFin
     return findings
 
 
-def _may_overlap(first: _Range, second: _Range) -> bool:
-    return first.mesh == second.mesh or first.cluster == second.cluster
-
-
-def _ordered(first: _Range, second: _Range) -> t.Tuple[_Range, _Range]:
-    return (first, second) if (first.mesh, first.place) <= (second.mesh, second.place) else (second, first)
-
-
-def _by_index(pair: t.Tuple[_Range, _Range]) -> t.Tuple[int, int, int, int]:
-    return pair[0].mesh, pair[1].mesh, pair[0].place, pair[1].place
+def _overlaps(
+    ranges: t.Iterable[t.Tuple[Network, _Range]], may_overlap: t.Callable[[_Range, _Range], bool]
+) -> t.List[t.Tuple[_Range, _Range]]:
+    """Pairs of ranges that share addresses, in the order of the definitions."""
+    found = []
+    for (dummy, one), (dummy_too, other) in overlapping_pairs(ranges, may_overlap):
+        found.append((one, other) if (one.mesh, one.place) <= (other.mesh, other.place) else (other, one))
+    return sorted(found, key=lambda pair: (pair[0].mesh, pair[1].mesh, pair[0].place, pair[1].place))
 
 
 def check_definition(mesh: t.Mapping[str, t.Any]) -> t.List[MeshFinding]:

@@ -9,7 +9,7 @@ import typing as t
 from .._plan.objects import owners, text_values
 from .nodes import ROAM
 from .peers import endpoint_addresses, peer_endpoint, without_internal_ip
-from .sources import Gathered, Settings, SourcePlan, Sources, first
+from .sources import Gathered, Settings, SourcePlan, Sources
 from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, cidr_or_none
 
 KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
@@ -21,7 +21,7 @@ def wanted_annotations(sources: Sources, gathered: Gathered, settings: Settings,
     """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
     wanted: NodeAnnotations = {}
     seconds: t.Dict[str, int] = {}
-    for (dummy, cluster), source in sorted(sources.plans.items(), key=first):
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
     for cluster, number in seconds.items():
         if number:
@@ -33,7 +33,7 @@ def wanted_annotations(sources: Sources, gathered: Gathered, settings: Settings,
                 silent = sorted(name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0"))
                 _say(warnings, _KEEPALIVE, cluster, silent, number)
     blind: t.Dict[str, t.Set[str]] = {}
-    for (dummy, cluster), source in sorted(sources.plans.items(), key=first):
+    for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         for name, node in source.nodes.items():
             off = without_internal_ip(node)
             if settings.force_internal_ip and off:

@@ -338,7 +338,7 @@ class Existing:
         self._own: t.Dict[t.Tuple[t.Any, t.Any], t.Dict[str, Peer]] = {}
         self._keys: t.Dict[t.Any, t.List[Peer]] = {}
         own, keys = self._own, self._keys
-        for peer in sorted(peers, key=_name):
+        for peer in sorted(peers, key=lambda peer: peer.name):
             group = peer.labels.get(MESH_LABEL), peer.labels.get(SOURCE_LABEL)
             own.setdefault(group, {})[peer.name] = peer
             keys.setdefault(peer.spec.get("publicKey"), []).append(peer)
@@ -386,7 +386,3 @@ def diff_peers(
         else:
             diff.held[name] = holder.name
     return diff
-
-
-def _name(peer: Peer) -> str:
-    return peer.name

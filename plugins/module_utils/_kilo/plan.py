@@ -17,7 +17,7 @@ from .meshes import mesh_id
 from .node_annotations import NodeAnnotations, wanted_annotations
 from .nodes import DUPLICATE
 from .peers import Peer, changed_fields, diff_peers, peer_endpoint, same_spec, with_endpoint, without
-from .sources import Gathered, Settings, SourcePlan, Sources, Target, first, peer_spec, plan_sources
+from .sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
 from .status import Outcome
 from .validation import endpoint_name, refused_by_kilo
 from .values import API_VERSION, CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
@@ -150,7 +150,7 @@ def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, set
         run.plan.changes.extend(write.write.change for write in run.writes[name])
     outcomes = {mesh_id(mesh): _outcome(mesh, sources, gathered) for mesh in meshes}
     anchors: t.Dict[str, t.Dict[str, str]] = {}
-    for (mesh_name, cluster), source in sorted(sources.plans.items(), key=first):
+    for (mesh_name, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         if source.anchor is not None:
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())

@@ -199,7 +199,7 @@ def plan_sources(
                 nodes = gathered.nodes[entry["name"]]
                 drafts[mesh["name"], entry["name"]] = _draft(mesh, entry, nodes, targets, settings)
     by_cluster: t.Dict[str, Source] = {}
-    for (dummy, cluster), draft in sorted(drafts.items(), key=first):
+    for (dummy, cluster), draft in sorted(drafts.items(), key=lambda item: item[0]):
         source = by_cluster.setdefault(cluster, Source(cluster, [], [], {}, []))
         source.entries.append(draft.entry)
         known = {node.name for node in source.nodes}
@@ -223,11 +223,6 @@ def plan_sources(
             text = "cluster {0}: Kilo runs with the granularity location, so only leaders have a WireGuard address"
             found.warnings.append(text.format(cluster) + "; set group_locations, or use the granularity full")
     return found
-
-
-def first(item: t.Tuple[t.Tuple[str, str], t.Any]) -> t.Tuple[str, str]:
-    """To sort by (mesh, cluster)."""
-    return item[0]
 
 
 def _draft(

@@ -264,11 +264,7 @@ def name_sets(
 
 def sorted_nets(nets: t.Iterable[str]) -> t.List[str]:
     """Networks without duplicates, IPv4 first, by address."""
-    return sorted(set(nets), key=_net_key)
-
-
-def _net_key(net: str) -> t.Any:
-    return plain_network_key(net) or network_key(parse_network(net))
+    return sorted(set(nets), key=lambda net: plain_network_key(net) or network_key(parse_network(net)))
 
 
 def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> t.Dict[str, t.List[str]]:

@@ -59,7 +59,7 @@ def rewrite_rules(
     """
     mirror_domain = "{0}.svc.{1}".format(_namespace(mirror_namespace), _domain(cluster_domain))
     pairs: t.List[t.Tuple[str, str]] = []
-    for cluster in sorted(set(clusters), key=_longest_first):
+    for cluster in sorted(set(clusters), key=lambda name: (-len(name), name)):
         prefix = (prefixes or {}).get(cluster) or cluster
         if zone_of(parse_cluster_name(cluster)) == cluster_domain or (global_zone and cluster == GLOBAL_ZONE):
             raise ValueRefused("name_invalid", "the zone {0} is not a remote cluster's".format(zone_of(cluster)))
@@ -91,10 +91,6 @@ def zone_of(cluster: str) -> str:
 def escaped(name: str) -> str:
     """A DNS name as a pattern. Names hold letters, digits, hyphens and dots here, and only dots mean anything."""
     return name.replace(".", r"\.")
-
-
-def _longest_first(name: str) -> t.Tuple[int, str]:
-    return -len(name), name
 
 
 def _namespace(text: object) -> str:

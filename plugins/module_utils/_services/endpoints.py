@@ -261,7 +261,7 @@ def not_ready(obj: Object, emptied: bool) -> Manifest:
     subsets = []
     for subset in [] if emptied else _list(obj.get("subsets")):
         addresses = _list(subset.get("addresses")) + _list(subset.get("notReadyAddresses"))
-        addresses.sort(key=_address_order)
+        addresses.sort(key=lambda address: str(address.get("ip")))
         subsets.append({"notReadyAddresses": addresses, "ports": _list(subset.get("ports"))})
     return dict(made, subsets=subsets)
 
@@ -270,7 +270,3 @@ def _stopped(item: Object) -> Manifest:
     given = item.get("conditions")
     given = given if isinstance(given, dict) else {}
     return {name: False if name in ("ready", "serving") else given[name] for name in set(given) | {"ready"}}
-
-
-def _address_order(address: Object) -> str:
-    return str(address.get("ip"))

@@ -87,8 +87,9 @@ def release_cluster(
     objects = objects_of(here, options.namespace)
     scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), "released")
     ours = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
-    sliced = {labels_of(objects[one.key]).get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
-    plan, writes = plan_release(local, objects, [one.key for one in ours if one.mark[0] != MIRROR or not _sliced(one.key, objects, sliced)], manager)
+    sliced = {one.labels.get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
+    given_back = [one.key for one in ours if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced]
+    plan, writes = plan_release(local, objects, given_back, manager)
     for name in sorted(sliced):
         plan.refuse(
             "Service {0}/{1}/{2}".format(local, options.namespace, name), "unsupported_type",
@@ -112,10 +113,6 @@ def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
         of = key.name if key.kind == "Endpoints" else labels_of(obj).get(SERVICE_NAME) if key.kind == "EndpointSlice" else None
         if of in names and key not in settled.manifests and mark_of(labels_of(obj)) is None:
             yield key
-
-
-def _sliced(key: Key, objects: Objects, sliced: t.Collection[str]) -> bool:
-    return labels_of(objects[key]).get(SERVICE_NAME, key.name) in sliced
 
 
 def _skipped(objects: Objects, exports: t.Mapping[str, Exports], options: Options) -> t.Iterator[Key]:

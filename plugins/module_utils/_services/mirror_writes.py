@@ -64,7 +64,7 @@ def plan_writes(
     plan.unchanged += part.unchanged
     # a name that was free when it was looked at is not taken by force
     writes = [write._replace(force=False) if write.uid is None else write for write in writes]
-    writes.sort(key=_making)
+    writes.sort(key=lambda write: (_ORDER.index(write.key.kind), write.key))
     writes = _deletes(local, objects, recreate, manager) + writes + _deletes(local, objects, stale, manager)
     plan.changes.extend(write.change for write in writes)
     return plan, writes
@@ -111,16 +111,8 @@ def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key],
     there = {key: objects[key] for key in keys}
     dummy, writes = plan_objects(local, {key: {} for key in there}, _read(there), manager, state="absent", adopt=True)
     writes = [write for write in writes if write.change.action == DELETE]
-    writes.sort(key=_unmaking)
+    writes.sort(key=lambda write: (-_ORDER.index(write.key.kind), write.key))
     return writes
-
-
-def _making(write: Write) -> t.Tuple[int, Key]:
-    return _ORDER.index(write.key.kind), write.key
-
-
-def _unmaking(write: Write) -> t.Tuple[int, Key]:
-    return -_ORDER.index(write.key.kind), write.key
 
 
 def recreated(writes: t.Iterable[Write]) -> t.Set[str]:

@@ -34,7 +34,8 @@ def mirror_slices(
         base = "{0}-{1}-".format(name, number)
         own = [item for item in current if str(item["metadata"].get("name")).startswith(base)]
         # nearly all mirrors are one slice, the first, and there is no place to keep
-        single = _fit_in_one(mine) and all(item["metadata"]["name"] == base + "0" for item in own)
+        single = len(mine) == 1 and all(len(endpoints) <= MOST_ENDPOINTS for dummy, endpoints in mine.values())
+        single = single and all(item["metadata"]["name"] == base + "0" for item in own)
         places = {} if single else _places(own, base)
         taken: t.Set[int] = set()
         for key in sorted(mine):
@@ -51,11 +52,6 @@ def mirror_slices(
                     }
                 )
     return made
-
-
-def _fit_in_one(mine: t.Mapping[t.Any, t.Tuple[t.Any, t.Sized]]) -> bool:
-    """True when the endpoints of a family share their ports and fit into one slice."""
-    return len(mine) == 1 and all(len(endpoints) <= MOST_ENDPOINTS for dummy, endpoints in mine.values())
 
 
 def family_of(text: str) -> str:

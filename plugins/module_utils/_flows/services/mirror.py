@@ -279,7 +279,11 @@ def plan(
         if name in exports:
             whole.refused.extend(exports[name].refused)
     here = [name for name in sorted(destinations) if name in listed]
-    outages = _outages(clusters, request, listed, options, manager, here) if options.on_unreachable != "keep" else {}
+    outages: t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]] = {}
+    if options.on_unreachable != "keep":
+        memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
+        grace = float(request.get("unreachable_grace") or 0)
+        outages = counting(clusters, memory, silent(clusters) - set(listed), listed, here, grace, state == "absent")
     for name in here:
         unreachable, record = outages.get(name, (set(), []))
         part, writes[name] = plan_cluster(name, listed[name], exports, unreachable, options, manager, sources, state)
@@ -287,14 +291,6 @@ def plan(
         part.changes.extend(write.change for write in record)
         whole.extend(part)
     return whole, writes
-
-
-def _outages(
-    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], options: Options, manager: str, here: t.Sequence[str]
-) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
-    memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
-    grace = float(request.get("unreachable_grace") or 0)
-    return counting(clusters, memory, silent(clusters) - set(listed), listed, here, grace, request.get("state") == "absent")
 
 
 # -- writing --------------------------------------------------------------------------------------------------------

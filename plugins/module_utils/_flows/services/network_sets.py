@@ -104,17 +104,13 @@ def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
     ranges = [(parse_network(text), name) for name, one in grants.items() for text in one["pod_cidrs"]]
-    for (wide, owner), (narrow, other) in overlapping_pairs(ranges, _same_owner):
+    for (wide, owner), (narrow, other) in overlapping_pairs(ranges, lambda one, other: one == other):
         message = "{0} of {1} and {2} of {3} overlap".format(wide, owner, narrow, other)
         findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
     if findings:
         text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.reason) for f in findings)
         raise ValueRefused(findings[0].reason, "grants need {0} correction(s):\n{1}".format(len(findings), text))
     return grants
-
-
-def _same_owner(first: str, second: str) -> bool:
-    return first == second
 
 
 def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[str], targets: t.Sequence[Target]) -> Read:
