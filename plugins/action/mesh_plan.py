@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
@@ -26,5 +27,16 @@ class ActionModule(InventoryAction):
             options["definition"] = self.definition()
             if boolean(options.get("validate_only", False)):
                 options["definition"]["findings"] = inventory_findings(self.hostvars, self.groups, self.clusters_group)
-        if options.get("reported_by") and "reported" not in options:
-            options["reported"] = host_reports(collected.results(self.hostvars, options["reported_by"], collected.NODE))
+        hosts = options.get("reported_by") or ()
+        plans = collected.results(self.hostvars, variables.get("ansible_play_hosts_all") or (), "__mesh_r_plan")
+        self.refused_before: t.List[str] = next((list(plan["refused_before"]) for plan in plans.values() if plan.get("refused_before")), [])
+        if hosts and "reported" not in options:
+            results = collected.results(self.hostvars, hosts, collected.NODE)
+            options["reported"] = host_reports(results)
+            earlier = collected.mesh(self.hostvars, hosts).get("refused") or ()
+            self.refused_before = lines(earlier, {host: result["refused"] for host, result in results.items() if result.get("refused")})
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The plan, and what an earlier one of this run refused."""
+        result = super().run(tmp, task_vars)
+        return dict(result, refused_before=self.refused_before)

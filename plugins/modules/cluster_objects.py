@@ -19,7 +19,7 @@ description:
     C(app.kubernetes.io/managed-by=multicluster.network). Other objects are neither changed nor deleted without O(adopt=true).
   - Fields that a manifest had once and has no more are removed.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
@@ -133,7 +133,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
@@ -152,7 +152,7 @@ def argument_spec() -> dict:
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "purge": {"type": "list", "elements": "dict", "options": scope, "default": []},
         "skip_unserved": {"type": "bool", "default": False},
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }

@@ -94,6 +94,12 @@ refused:
   elements: dict
   returned: success
   sample: [{object: gcp/gcp-node-1, reason: bad_public_key, message: "'x' is not 32 bytes in base64"}]
+refused_before:
+  description: What an earlier plan of this run and its nodes refused, as lines.
+  type: list
+  elements: str
+  returned: always
+  sample: []
 contested:
   description: Nodes whose key, id or range another node claims too. Each node decides which of them it takes.
   type: list

@@ -17,7 +17,7 @@ description:
     holds only the keys that differ. Other annotations of a node are never touched.
   - A cluster that cannot be read or written is listed in RV(failures), and the others are finished.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
@@ -29,6 +29,17 @@ options:
       - With O(state=absent) the values do not matter, and a list of node names may stand in place of a dictionary of nodes.
     type: dict
     default: {}
+  key:
+    description: The one annotation whose value O(annotations) has for each node, in place of a dictionary.
+    type: str
+  hosts:
+    description:
+      - Hosts of the play whose mesh is meant, in place of O(annotations). What they reported by M(multicluster.network.node_dataplane) and their
+        clusters do not hold is published; with O(state=absent) everything of the fabric goes from their Nodes.
+      - Where nothing differs the task is skipped, and no cluster is asked.
+    type: list
+    elements: str
+    default: []
   state:
     description: V(absent) removes the named keys, and those that match O(prefixes), from the named nodes.
     type: str
@@ -113,7 +124,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
@@ -122,10 +133,12 @@ def argument_spec() -> dict:
     """All options."""
     return {
         "annotations": {"type": "dict", "default": {}},
+        "key": {"type": "str"},
+        "hosts": {"type": "list", "elements": "str", "default": []},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "prefixes": {"type": "list", "elements": "str", "default": []},
         "purge": {"type": "str", "choices": ["named", "all"], "default": "named"},
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }

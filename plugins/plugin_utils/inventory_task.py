@@ -26,11 +26,15 @@ class InventoryAction(ControllerAction):
         given, variables = self._task.args, task_vars or {}
         self.hostvars, self.groups = variables.get("hostvars") or {}, variables.get("groups") or {}
         self.clusters_group = str(given.get("clusters_group") or "clusters")
+        self.only: t.Optional[t.Container[str]] = None
         options = dict(given)
-        if "clusters" not in options:
-            options["clusters"] = inventory.cluster_access(self.hostvars, self.groups, self.clusters_group)
         try:
-            self.fill(options, variables)
+            skip_reason = self.fill(options, variables)
+            if skip_reason:
+                return {"changed": False, "skipped": True, "skip_reason": skip_reason}
+            if "clusters" not in options:
+                rows = inventory.cluster_access(self.hostvars, self.groups, self.clusters_group)
+                options["clusters"] = [row for row in rows if self.only is None or row["name"] in self.only]
             self._task.args = options
             return super().run(tmp, task_vars)
         except ValueError as error:
@@ -38,8 +42,11 @@ class InventoryAction(ControllerAction):
         finally:
             self._task.args = given  # a retry begins with what was written
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """Complete ``options`` of the module. ``variables``: the task's. A ValueError is the task's failure."""
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """Complete ``options`` of the module; ``only``: the clusters that it needs. Returns why there is nothing to do, if so.
+
+        ``variables``: the task's. A ValueError is the task's failure.
+        """
 
     def definition(self) -> t.Dict[str, t.Any]:
         """The option of that name, as the inventory has it."""

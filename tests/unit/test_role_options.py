@@ -42,6 +42,7 @@ COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("cluster_objects", "objects"): "manifests that are made of names",
     ("cluster_objects", "clusters"): "chosen by the name of one of them",
     ("cluster_token", "service_account"): "a name that is joined of two parts",
+    ("mesh_report", "full"): "a file needs every row",
     ("node_dataplane", "devices"): "a node that leaves has none; what it had is in its state file",
     ("node_dataplane", "kubespan"): "a node that leaves, or is in no such mesh, is given none",
     ("node_dataplane", "tables"): "a node that leaves has none",

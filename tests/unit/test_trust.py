@@ -29,7 +29,7 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
     sys.path.insert(0, str(_folder))
 
 import fabrics  # noqa: E402
-from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome  # noqa: E402
+from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, kubeconfig  # noqa: E402
@@ -602,7 +602,7 @@ def test_the_run_says_at_its_end_who_was_refused() -> None:
     assert line.startswith("refused: gcp/gcp-1: key ") and "held by merit/merit-1" in line and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
     assert len(lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
     hostvars = {
-        "gcp": {}, "merit": {}, "aws": {"__mesh_seen_refused": ["refused: gcp/x: y [z]"]},
+        "gcp": {}, "merit": {}, "aws": {"__mesh_r_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
         **{host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}} for host in by_host},
     }  # fmt: skip
     shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))

@@ -115,11 +115,6 @@ def cidr_contains(outer: Network, inner: t.Union[Network, Address]) -> bool:
     return inner in outer
 
 
-def cidr_overlaps(first: Network, second: Network) -> bool:
-    """True when two networks share an address; never across families."""
-    return cidr_contains(first, second.network_address) or cidr_contains(second, first.network_address)
-
-
 def host_route(address: Address) -> str:
     """The canonical text with /32 or /128."""
     return "{0}/{1}".format(address, address.max_prefixlen)

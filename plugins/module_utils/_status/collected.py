@@ -116,8 +116,9 @@ def noted(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     written: t.Dict[str, t.Optional[t.List[str]]] = {}
     for host in hosts:
         given = hostvars[host]
-        capabilities += [str(one) for one in (given["__verify_capabilities"] if "__verify_capabilities" in given else ()) if one not in capabilities]
-        for name, row in (given["__verify_applied"] if "__verify_applied" in given else {}).items():
+        notes = given["__verify_r_changes"] if "__verify_r_changes" in given else {}
+        capabilities += [str(one) for one in notes.get("capabilities") or () if one not in capabilities]
+        for name, row in (notes.get("applied") or {}).items():
             written.setdefault(str(name), row["written"])
     return {"capabilities": capabilities, "applied": written}
 

@@ -39,6 +39,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "fabric_preflight": ("preflight", {"load_balancers": ()}),
     "fabric_status": ("status", {}),
     "load_balancers": ("load_balancers", {}),
+    "mesh_report": ("mesh", {"allow_unproven": ("mesh_verify_allow_unproven",)}),
     "mesh_plan": ("mesh", {**_NO_REFUSALS, "mesh_id": ("mesh_id",)}),
     "network_sets": ("network_sets", {}),
     "node_annotations": ("mesh", {**_NO_REFUSALS}),
@@ -46,6 +47,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
     "node_status": ("support_bundle", {"pod_cidrs": ()}),
     "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
+    "run_outcome": ("capability", {}),
     "service_mirror": ("service_mirror", {
         "mirror_namespace": ("service_mirror_namespace",), "mirror_selector": ("service_mirror_selector",), "mirror_as": ("service_mirror_as",),
     }),

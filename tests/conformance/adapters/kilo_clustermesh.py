@@ -22,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kilo import 
     values as kilo_values,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
+from ansible_collections.multicluster.network.plugins.module_utils._values import addresses
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Internal, Ruled
@@ -87,7 +88,7 @@ def cidr_parse(data: Input) -> Answer:
 def cidr_relations(data: Input) -> Answer:
     first, second = (kilo_values.parse_cidr(data[name]).network for name in ("a", "b"))
     return {
-        "overlaps": kilo_values.cidr_overlaps(first, second),
+        "overlaps": addresses.overlaps(first, second),
         "a_contains_b": kilo_values.cidr_contains(first, second),
     }
 

@@ -24,7 +24,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     patterns = [Pattern(text) for text in request.get("prefixes") or ()]
-    wanted = parse_wanted(request.get("annotations") or {})
+    wanted = parse_wanted(request.get("annotations") or {}, request.get("key"))
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     read = gather(clusters)
     whole, patches = plan(request, wanted, read, manager, patterns, check)
@@ -37,13 +37,16 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return result
 
 
-def parse_wanted(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without wanted keys."""
+def parse_wanted(given: t.Mapping[str, t.Any], key: t.Optional[str] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without wanted keys.
+
+    key: the one annotation whose value each node has in place of a map.
+    """
     wanted: t.Dict[str, t.Dict[str, t.Any]] = {}
     for cluster, nodes in from_wire(given).items():
         if isinstance(nodes, list):
             nodes = {name: {} for name in nodes}
-        wanted[cluster] = {str(node): dict(values or {}) for node, values in (nodes or {}).items()}
+        wanted[cluster] = {str(node): {key: values} if key else dict(values or {}) for node, values in (nodes or {}).items()}
     return wanted
 
 

@@ -41,3 +41,12 @@ def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, 
         if said:
             reports[host] = said
     return reports
+
+
+def nodes_by_cluster(topology: t.Mapping[str, t.Any], hosts: t.Container[str]) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+    """cluster -> node -> {}, for the Node objects of these hosts: the form of nodes from which everything of the fabric is to go."""
+    found: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
+    for host, node in topology["nodes"].items():
+        if host in hosts:
+            found.setdefault(node["cluster"], {})[node["node_name"]] = {}
+    return found

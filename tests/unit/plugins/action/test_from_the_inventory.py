@@ -103,3 +103,42 @@ def test_a_bundle_has_no_secret_of_any_host(tmp_path):
         texts = {member.name: archive.extractfile(member).read().decode("utf-8") for member in archive.getmembers() if member.isfile()}
     assert any("the word is" in text for text in texts.values()) and any("10.4.0.0/16" in text for text in texts.values())
     assert not [name for name, text in texts.items() if any(word in text for word in ("correct-horse", "hunter2-of-aws", "tell-nobody"))]
+
+
+def test_what_the_plan_before_and_its_nodes_refused_is_kept_until_the_end(tmp_path):
+    row = {"object": "gcp/x", "reason": "weak_key", "message": "its key is weak"}
+    before = {"name": "before", "ansible.builtin.set_fact": {
+        "__mesh_r_plan": {"mesh": {"refused": [row]}}, "__node_dataplane_r_converge": {"refused": [row], "public_keys": {"aws": "k"}}}}  # fmt: skip
+    again = role("mesh", "plan", __mesh_reported_by="{{ ansible_play_hosts_all }}")
+    code, shown = run(tmp_path, [before, again, role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan"),
+                                 role("capability", "outcome", capability_asked=["mesh"])])  # fmt: skip
+    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    assert found["refused_before"] == ["refused: gcp/x: its key is weak [weak_key] (refused by aws-1, gcp-1)"], shown
+    assert code == 2 and "mesh, cluster gcp: " in shown  # neither cluster answers
+
+
+def planned(**keys):
+    """Tasks that register what a plan and the nodes' role would: which keys are published, and which the hosts have."""
+    nodes = {host: {"cluster": cluster, "node_name": name, "publishable": True, "annotations": {"x.wireguard.semaphore.uw.io/pubKey": None}, "stale": [],
+                    "published": {"x.wireguard.semaphore.uw.io/pubKey": "old"}} for host, cluster, name in (("aws-1", "aws", "aws-1"), ("gcp-1", "gcp", "n1"))}
+    pools = {name: [{"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "p"}}] for name in ("aws", "gcp")}
+    mesh = {"nodes": nodes, "failures": [], "annotation_patterns": [], "ip_pools": pools if keys.pop("pools", False) else {}}
+    facts = {"__mesh_r_plan": {"mesh": mesh}, "__node_dataplane_r_converge": {"public_keys": {"x": "{{ keys[inventory_hostname] }}"}}}
+    return {"name": "planned", "ansible.builtin.set_fact": facts, "vars": {"keys": {name.replace("_", "-"): key for name, key in keys.items()}}}
+
+
+def test_only_what_differs_is_published_and_only_where_it_does(tmp_path):
+    keep = kept(tmp_path / "found.json", "__mesh_r_publish")
+    code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="old"), role("mesh", "publish_objects"), keep])
+    assert code == 0 and json.loads((tmp_path / "found.json").read_text("utf-8"))["skipped"] is True, shown
+    code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="new"), role("mesh", "publish_objects"), keep])
+    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == ["gcp"], shown
+    code, shown = run(tmp_path, [planned(aws_1="new", gcp_1="new"), role("mesh", "publish_objects"), keep], "--limit", "aws-1")
+    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == ["aws"], shown
+
+
+def test_nodes_that_leave_take_what_is_theirs_and_the_last_one_its_clusters_pools(tmp_path):
+    inventory = dict(INVENTORY, more={"hosts": {"aws-2": {"multicluster_cluster": "aws"}}})
+    tasks = [planned(aws_1="old", gcp_1="old", pools=True), role("mesh", "withdraw")]
+    code, shown = run(tmp_path, tasks, "--limit", "gcp-1", inventory=inventory)
+    assert code == 2 and "cluster gcp: " in shown and "cluster aws: " not in shown and "Withdraw Calico" in shown, shown

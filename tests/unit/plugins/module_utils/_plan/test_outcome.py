@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.filter.run_outcome import run_outcome
+from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, Told, judge
 from hypothesis import given, settings, strategies as st
 
@@ -123,13 +123,13 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
     assert all("\n" not in line for line in found["text"])
 
 
-def test_the_filter_joins_what_the_roles_registered():
+def test_the_action_joins_what_the_roles_registered():
     hosts = {
         "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
                 "__capability_broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"}},
         "gcp": {},
         "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
-               "__mesh_report": {"ok": True}, "__capability_broken_here": {"load_balancers": "no frr"}},
+               "__mesh_r_report": {"report": {"ok": True}}, "__capability_broken_here": {"load_balancers": "no frr"}},
         "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
     }  # fmt: skip
     asked = ["mesh", "service_mirror", "coredns_rewrite", "load_balancers", "network_sets", "verify"]

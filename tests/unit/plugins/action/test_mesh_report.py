@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from ansible_collections.multicluster.network.plugins.filter import applied_results, mesh_report
+from ansible_collections.multicluster.network.plugins.action import mesh_report
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_status"))
@@ -24,7 +24,7 @@ def hostvars():
     facts = verified.facts()
     found = {name: {} for name in (*CLUSTERS, "bastion")}
     found["aws"] = {VARIABLES[name]: facts["plans"][name] for name in verified.CAPABILITIES}
-    found["aws"].update(__verify_capabilities=list(verified.CAPABILITIES), __verify_applied={})
+    found["aws"].update(__verify_r_changes={"capabilities": list(verified.CAPABILITIES), "applied": {}})
     for host in verified.HOSTS:
         found[host] = {"multicluster_cluster": verified.HOSTS[host][0], "__mesh_r_plan": {"mesh": facts["mesh"]},
                        "__mesh_r_probe": facts["found"][host]["probe"], "__node_dataplane_r_converge": facts["found"][host]["drift"]}  # fmt: skip
@@ -33,7 +33,7 @@ def hostvars():
 
 def judge(given, hosts=None, **more):
     declared = [host for host in given if host not in CLUSTERS]
-    return mesh_report.mesh_report({}, given, hosts or list(given), declared, CLUSTERS, **more)
+    return mesh_report.mesh_report(given, hosts or list(given), declared, CLUSTERS, **more)
 
 
 def test_it_finds_the_plan_the_results_and_what_was_noted():
@@ -73,9 +73,9 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     change = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
     applied = verified.result(plan={"changes": [change], "create": 1, "update": 0, "delete": 0}, changed=True)
     given["aws"]["__service_mirror_r"] = applied
-    noted = applied_results.applied_results(given["aws"])
+    noted = collected.applied(given["aws"])
     assert noted["service_mirror"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["coredns_rewrite"] == {"again": False, "written": []}
-    given["aws"]["__verify_applied"] = noted
+    given["aws"]["__verify_r_changes"]["applied"] = noted
     assert judge(given)["verdict"] == "broken"  # nobody has read it since
     given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": []})
     assert judge(given)["verdict"] == "proven"
@@ -85,7 +85,8 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     assert judge(given)["verdict"] == "broken"
     del given["aws"]["__service_mirror_r"]
     assert any("service_mirror: it is on, and was not compared" in reason for reason in judge(given)["problems"])
-    assert judge(given, capabilities=["coredns_rewrite"])["verdict"] == "proven"
+    given["aws"]["__verify_r_changes"]["capabilities"] = ["coredns_rewrite"]
+    assert judge(given)["verdict"] == "proven"
 
 
 def test_without_a_plan_nothing_is_proven():
@@ -115,7 +116,7 @@ def test_what_failed_and_what_is_too_much_to_tell():
              "__mesh_r_publish": {"skipped": True, "changed": False},
              "__coredns_rewrite_r_section": {"changed": True, "failures": [],
                                              "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1}}}  # fmt: skip
-    noted = applied_results.applied_results(given)
+    noted = collected.applied(given)
     again = {name: row["again"] for name, row in noted.items()}
     assert again == {"service_mirror": False, "network_sets": False, "annotations": False, "coredns_rewrite": True}
     assert noted["coredns_rewrite"]["written"] is None and noted["service_mirror"]["written"] == []

@@ -1,68 +1,14 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a run ended, over all capabilities and clusters."""
+
+"""How a run ended, from what its roles registered on hosts."""
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: run_outcome
-short_description: How a run ended, by cluster and capability
-version_added: 0.1.0
-author:
-  - multicluster.network authors (@multicluster-network)
-description:
-  - Joins what the collection's roles registered in a run. A broken capability or cluster does not stop the others, so a run that
-    collected failures has to fail at its end. The playbooks of the collection do that with this filter.
-options:
-  _input:
-    description: The variable C(hostvars).
-    type: dict
-    required: true
-  groups:
-    description: The variable C(groups).
-    type: dict
-    required: true
-  asked:
-    description: The capabilities of the run, in the order of the table's columns.
-    type: list
-    elements: str
-    required: true
-  hosts:
-    description: All hosts of the play, C(ansible_play_hosts_all).
-    type: list
-    elements: str
-    required: true
-  alive:
-    description: Those of them that did not fail and were reached, C(ansible_play_hosts).
-    type: list
-    elements: str
-    required: true
-  clusters_group:
-    description: The group whose hosts are the clusters.
-    type: str
-    default: clusters
-"""
-
-EXAMPLES = r"""
-- name: Say how it ended
-  ansible.builtin.debug:
-    msg: "{{ outcome.text }}"
-  failed_when: not outcome.ok
-  vars:
-    outcome: "{{ hostvars | multicluster.network.run_outcome(groups, ['mesh', 'service_mirror'], ansible_play_hosts_all, ansible_play_hosts) }}"
-  run_once: true
-"""
-
-RETURN = r"""
-_value:
-  description: C(ok), C(cells) (cluster to capability to text), C(errors), C(at_fault) (clusters that errors name) and
-    C(text), a table and a line for each error.
-  type: dict
-"""
-
 import typing as t
 
+from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import refusals
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import Told, judge
 
@@ -77,8 +23,6 @@ REGISTERED = {
     "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
     "clustermesh": ("__clustermesh_r_peers",),
 }
-#: What the first plan of a run refused, before its nodes said their own word.
-SEEN = "__mesh_seen_refused"
 #: The same, where each node has its own.
 OF_NODES = {"mesh": "__node_dataplane_r_converge", "load_balancers": "__bgp_speaker_r"}
 #: What a node says of its change, in this order.
@@ -97,7 +41,10 @@ def run_outcome(
     alive: t.Sequence[str],
     clusters_group: str = "clusters",
 ) -> t.Dict[str, t.Any]:
-    """See DOCUMENTATION."""
+    """``{ok, cells, errors, at_fault, text}`` from what the roles registered on hosts.
+
+    asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached.
+    """
     clusters = [str(name) for name in groups.get(clusters_group, ())]
     results: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
     broken: t.Dict[str, str] = {}
@@ -117,9 +64,9 @@ def run_outcome(
                 if name in given and name not in seen and not given[name].get("skipped"):
                     seen.add(name)
                     results.setdefault(capability, []).append(_part(given[name]))
-        earlier = earlier or (list(given[SEEN]) if SEEN in given else [])
-        if not verdict and "__mesh_report" in given:
-            verdict = given["__mesh_report"]
+        earlier = earlier or (list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else [])
+        if not verdict and "__mesh_r_report" in given:
+            verdict = given["__mesh_r_report"].get("report") or {}
         if str(host) in clusters or "multicluster_cluster" not in given:
             if str(host) in clusters and str(host) in gone:
                 lost[str(host)] = ("", "failed, see above")
@@ -160,9 +107,17 @@ def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return {name: result[name] for name in ("failures", "refused", "failed", "msg") if name in result}
 
 
-class FilterModule:
-    """Ansible's way to find the filter."""
+class ActionModule(ActionBase):
+    """See DOCUMENTATION of the module."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        """Name to function."""
-        return {"run_outcome": run_outcome}
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The outcome beside what every action returns."""
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        spec = {"capabilities": {"type": "list", "elements": "str", "required": True}, "clusters_group": {"type": "str", "default": "clusters"}}
+        unused, options = self.validate_argument_spec(spec)
+        hosts, alive = variables["ansible_play_hosts_all"], variables["ansible_play_hosts"]
+        outcome = run_outcome(variables["hostvars"], variables["groups"], options["capabilities"], hosts, alive, options["clusters_group"])
+        return dict(result, changed=False, **outcome)

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""cluster_objects in the inventory's clusters."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """Only the clusters that get something are asked."""
+        if not options.get("objects"):
+            self.only = options.get("objects_by_cluster") or {}

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The verdict over a fabric, from what a verification registered on hosts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
+
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "capabilities": {"type": "list", "elements": "str", "default": []},
+    "clusters_group": {"type": "str", "default": "clusters"},
+    "allow_unproven": {"type": "bool", "default": False},
+    "full": {"type": "bool", "default": True},
+}
+
+
+def mesh_report(
+    hostvars: t.Any,
+    hosts: t.Sequence[str],
+    declared: t.Sequence[str] = (),
+    clusters: t.Sequence[str] = (),
+    on: t.Sequence[str] = (),
+    limit: str = "",
+    allow_unproven: bool = False,
+    full: bool = True,
+) -> t.Dict[str, t.Any]:
+    """``{verdict, ok, problems, warnings, parts, scope, text, full}`` from what the plays of a verification registered.
+
+    hosts: those that should have been verified. declared: those that may be nodes. on: the capabilities that the inventory asks for; one
+    that no cluster's host was there to compare is not asked, where there is a limit.
+    """
+    nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
+    wanted = set(map(str, hosts))
+    mesh = collected.mesh(hostvars, nodes or hosts)
+    noted = collected.noted(hostvars, [*nodes, *clusters])
+    missing = [str(name) for name in on if name not in noted["capabilities"] and name != evidence.MESH]
+    facts = {
+        "mesh": mesh,
+        "found": collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
+        "declared": nodes,
+        "capabilities": noted["capabilities"] if limit else noted["capabilities"] + missing,
+        "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
+        "applied": noted["applied"],
+        "limit": limit,
+        "outside": [host for host in nodes if host not in wanted],
+        "unasked": missing,
+    }
+    return report.build(facts, allow_unproven, full)
+
+
+class ActionModule(ActionBase):
+    """See DOCUMENTATION of the module."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The report under one name: Ansible reads some of its parts itself where they stand alone."""
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        unused, options = self.validate_argument_spec(OPTIONS)
+        built = mesh_report(
+            variables["hostvars"], variables["ansible_play_hosts_all"], options["hosts"], variables["groups"].get(options["clusters_group"], ()),
+            options["capabilities"], str(variables.get("ansible_limit") or ""), options["allow_unproven"], options["full"],
+        )  # fmt: skip
+        return dict(result, changed=False, report=built)

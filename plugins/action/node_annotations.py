@@ -1,0 +1,42 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""node_annotations of what the hosts of a play reported, where the task names hosts in place of annotations."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, publishing
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+
+
+def unpublished(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+    """Cluster -> node -> annotations that differ from what the clusters hold; empty on a converged fabric.
+
+    mesh: the plan; results: host -> its result of node_dataplane.
+    """
+    if mesh.get("mode") != kubespan.MODE:
+        return publishing.annotations_to_publish(mesh, {host: found["public_keys"] for host, found in results.items() if found.get("public_keys")})
+    said = {host: found["kubespan"] for host, found in results.items() if found.get("kubespan")}
+    announced = {host: part["annotations"] for host, part in said.items()}
+    return kubespan.annotations_to_publish(mesh, announced, {host: part.get("harvested") for host, part in said.items()})
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """The annotations. Where nothing differs, no cluster is asked."""
+        hosts = options.get("hosts")
+        if hosts:
+            mesh = collected.mesh(self.hostvars, hosts)
+            leaves = options.get("state") == "absent"
+            results = {} if leaves else collected.results(self.hostvars, hosts, collected.NODE)
+            options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results)
+            if not options["annotations"]:
+                return "the clusters hold it already"
+        self.only = options.get("annotations") or {}
+        return None

@@ -1,0 +1,83 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_outcome
+short_description: Say how a run ended, by cluster and capability
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Joins what the collection's roles registered in a run. A broken capability or cluster does not stop the others, so a run that
+    collected failures has to fail at its end. The playbooks of the collection do that with this module, which itself never fails.
+  - Runs on the controller, without a connection.
+options:
+  capabilities:
+    description: What the run was asked for, in the order of the table's columns.
+    type: list
+    elements: str
+    required: true
+  clusters_group:
+    description: Group of the inventory whose hosts are the clusters.
+    type: str
+    default: clusters
+attributes:
+  check_mode:
+    description: Reads what plays registered, and nothing else.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Join what the roles registered
+  multicluster.network.run_outcome:
+    capabilities: [mesh, service_mirror]
+  register: outcome
+  run_once: true
+
+- name: Say how it ended
+  ansible.builtin.debug:
+    msg: "{{ outcome.text }}"
+  failed_when: not outcome.ok
+  run_once: true
+"""
+
+RETURN = r"""
+ok:
+  description: Whether nothing failed.
+  type: bool
+  returned: success
+  sample: false
+cells:
+  description: Cluster to capability to how it went.
+  type: dict
+  returned: success
+  sample: {aws: {mesh: ok}, gcp: {mesh: "failed: unreachable"}}
+errors:
+  description: A line for each error.
+  type: list
+  elements: str
+  returned: success
+  sample: ["mesh, cluster gcp: cannot list nodes: connection refused [source_incomplete]"]
+at_fault:
+  description: Clusters that errors name.
+  type: list
+  elements: str
+  returned: success
+  sample: [gcp]
+text:
+  description: The table, the errors, and what was refused, as lines that fit a screen.
+  type: list
+  elements: str
+  returned: success
+  sample: ["CLUSTER  MESH", "gcp      failed: unreachable", "aws      ok"]
+"""
