@@ -38,7 +38,7 @@ class Finished(Exception):
         self.result = result
 
 
-class Frame:
+class InProcessModule:
     """What the modules use of AnsibleModule: options that its validator accepted, check and diff mode, the ways out.
 
     As there, secrets are known before anything can fail, and no result has them. The options are not repeated in the result,
@@ -93,7 +93,7 @@ class ControllerAction(ActionBase):
         if self.module is None or not self._is_here(task_vars or {}):
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
-            self.module.run(Frame(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))
+            self.module.run(InProcessModule(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))
         except Finished as finished:
             return merge_hash(result, finished.result)
         raise AssertionError("{0} did not finish".format(self._task.action))

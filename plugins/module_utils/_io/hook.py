@@ -13,10 +13,10 @@ from .._values.refused import ValueRefused
 def run_hook(words: t.Sequence[str], values: t.Mapping[str, str], seconds: float = 60.0) -> None:
     """Raises ValueRefused ``assign_failed`` with the end of what it wrote."""
     command = []
-    for word in words:
+    for argument in words:
         for name, value in values.items():
-            word = word.replace("{" + name + "}", value)
-        command.append(word)
+            argument = argument.replace("{" + name + "}", value)
+        command.append(argument)
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # no module can be asked here, and run_command knows no time limit
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=seconds

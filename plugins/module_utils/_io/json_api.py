@@ -45,7 +45,7 @@ Transport = t.Callable[[str, str, t.Mapping[str, str], t.Optional[bytes], float]
 
 
 class Manners(t.NamedTuple):
-    """What one vendor's API is like: the text of an error's body, its word, which failures may be repeated (status None: no answer)."""
+    """What one vendor's API is like: the text of an error's body, its reason, which failures may be repeated (status None: no answer)."""
 
     text: t.Callable[[t.Any], str]
     reason: t.Callable[[t.Optional[int], str, str], str]

@@ -21,7 +21,7 @@ from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
 from .kubeconfig import CredentialPlugin, KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
 
-#: What a cluster's ``allow`` may name. Each word is also the reason word of its refusal.
+#: What a cluster's ``allow`` may name; each is also the reason of its refusal.
 ALLOWABLE = (
     "auth_provider",
     "exec",

@@ -146,7 +146,7 @@ class Busy(KubeError):
 class ListIncomplete(KubeError):
     """A list of which not every page arrived. Nothing may be concluded from what is missing (T14).
 
-    ``cause`` is the word of what went wrong (``unreachable``, ``forbidden``, ``timed_out``, ...).
+    ``cause`` is the reason of what went wrong (``unreachable``, ``forbidden``, ``timed_out``, ...).
     """
 
     reason = "source_incomplete"
@@ -158,7 +158,7 @@ class ListIncomplete(KubeError):
         )
 
     def failure(self) -> t.Dict[str, t.Any]:
-        """As every failure's, with the word of the cause."""
+        """As every failure's, with the cause."""
         return dict(super().failure(), cause=self.cause)
 
 

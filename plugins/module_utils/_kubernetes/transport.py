@@ -105,7 +105,7 @@ def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     except (ssl.SSLError, ValueError) as error:
         raise Untrusted(access.cluster, "start", "the cluster's CA is no certificate: {0}".format(error)) from None
-    if access.verify is False:
+    if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
@@ -130,13 +130,11 @@ def load_client_certificate(context: ssl.SSLContext, cluster: str, certificate: 
 
 
 class Transport(t.NamedTuple):
-    """``pool`` a urllib3 pool manager, ``headers`` of every request; credentials are in it, so it has no useful text.
+    """``headers`` of every request, with credentials, so it has no useful text; ``host`` urllib3's pool of this one host; ``base`` goes before paths.
 
-    ``host`` is what the manager would find for every URL anew, a fifth of a request's time: the pool of this one host. ``base``
-    is what goes before a path in its requests.
+    A pool manager would find the host's pool for every URL anew, a fifth of a request's time.
     """
 
-    pool: t.Any
     headers: t.Any  # a dictionary, or urllib3's own where a name comes twice, whose values dict() would join
     host: t.Any
     base: str
@@ -158,10 +156,10 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
         if urllib3.__version__.startswith("1."):
             # it keeps IP addresses from ssl, which then could not check them, and compares all names by itself
             context.check_hostname = False
-        settings["cert_reqs"] = ssl.CERT_NONE if access.verify is False else ssl.CERT_REQUIRED
+        settings["cert_reqs"] = ssl.CERT_REQUIRED if access.verify else ssl.CERT_NONE
         if access.tls_server_name:
             settings["server_hostname"] = access.tls_server_name
-        if access.verify is False:
+        if not access.verify:
             settings["assert_hostname"] = False
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     headers = urllib3.response.HTTPHeaderDict()
@@ -175,9 +173,9 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
         for value in values:
             headers.add(name, value)
     if access.proxy_url and access.server.startswith("http:"):
-        return Transport(pool, headers, pool, access.server)  # such a proxy is told whole URLs
+        return Transport(headers, pool, access.server)  # such a proxy is told whole URLs
     once = len(list(headers.items())) == len(headers)  # a plain dictionary, which is cheaper, if no name comes twice
-    return Transport(pool, dict(headers) if once else headers, pool.connection_from_url(access.server), urllib.parse.urlsplit(access.server).path)
+    return Transport(dict(headers) if once else headers, pool.connection_from_url(access.server), urllib.parse.urlsplit(access.server).path)
 
 
 def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
@@ -212,16 +210,14 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
     context.verify_mode = ssl.CERT_NONE
     context.sslsocket_class = DeadlineSocket
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    manager = urllib3.ProxyManager if access.proxy_url else urllib3.PoolManager
-    first = [access.proxy_url] if access.proxy_url else []
     try:
-        with manager(*first, ssl_context=context, cert_reqs="CERT_NONE", assert_hostname=False) as pool:
-            with within(time.monotonic() + seconds):
-                answer = pool.request(
-                    "GET", access.ca_url, redirect=False, retries=False, preload_content=False, timeout=seconds,
-                    headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-                )  # fmt: skip
-                body = answer.read(CA_BYTES + 1, decode_content=False)
+        with _pool(access, urllib3, 1) as pool, within(time.monotonic() + seconds):
+            pool.connection_pool_kw.update(ssl_context=context, cert_reqs="CERT_NONE", assert_hostname=False)
+            answer = pool.request(
+                "GET", access.ca_url, redirect=False, retries=False, preload_content=False, timeout=seconds,
+                headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+            )  # fmt: skip
+            body = answer.read(CA_BYTES + 1, decode_content=False)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(access.cluster, operation, type(error).__name__) from None
     if answer.status != 200:

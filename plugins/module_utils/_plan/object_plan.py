@@ -224,7 +224,7 @@ def _compare(
     adopt: bool,
     alone: bool,
 ) -> None:
-    # equal in order is equal; only otherwise is the dearer question asked, which lists are keyed
+    # only for manifests that differ at first sight is the object searched for its keyed lists, whose order means nothing
     paths = differences(manifest, actual)
     if paths:
         paths = differences(manifest, actual, whole_tree(actual))
