@@ -33,7 +33,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_status": _BASE,
 }
 EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
-    "_kubernetes": (*_BASE, "_module"),
+    "_kubernetes": (*_BASE, "_module", "_io"),
     "_io": (*_BASE, "_module"),
     "_linux": ("_values",),
     "_linux/netlink": ("_values", "_linux"),

@@ -11,6 +11,8 @@ import time
 import typing as t
 import urllib.parse
 
+from .deadline import DeadlineSocket, within
+
 
 class _Named(http.client.HTTPSConnection):
     """To one address, with the certificate of a name: API servers are asked by address and carry a name in common."""
@@ -31,6 +33,7 @@ class HealthProbe:
     def __init__(self, ca_pem: t.Optional[str], name: str, verify: bool = True, seconds: float = 5.0) -> None:
         self._name, self._seconds = name, seconds
         self._context = ssl.create_default_context(cadata=ca_pem) if ca_pem else ssl.create_default_context()
+        self._context.sslsocket_class = DeadlineSocket
         if not verify:
             self._context.check_hostname = False
             self._context.verify_mode = ssl.CERT_NONE
@@ -40,14 +43,12 @@ class HealthProbe:
         """The HTTP status, None when there was no answer within the time."""
         self.count += 1
         parts = urllib.parse.urlsplit(url)
-        deadline = time.monotonic() + self._seconds
         connection = _Named(str(parts.hostname), parts.port or 443, self._name, self._context, self._seconds)
         try:
-            connection.request("GET", parts.path)
-            # the answer has to come within what is left: a server that only takes connections is not healthy
-            if connection.sock is not None:
-                connection.sock.settimeout(max(0.05, deadline - time.monotonic()))
-            return connection.getresponse().status
+            # a server that only takes connections, or answers byte by byte, is not healthy
+            with within(time.monotonic() + self._seconds):
+                connection.request("GET", parts.path)
+                return connection.getresponse().status
         except (OSError, ssl.SSLError, http.client.HTTPException, ValueError):
             return None
         finally:

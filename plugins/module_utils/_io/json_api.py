@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import ssl
 import time
 import typing as t
@@ -14,6 +13,7 @@ import urllib.parse
 
 from .._values.ascii_text import is_digits, is_graphic, lower
 from .._values.refused import ValueRefused, quoted
+from .deadline import DeadlineSocket, within
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 ANSWER_BYTES = 32 * 1024 * 1024
@@ -137,24 +137,27 @@ def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[
     deadline = time.monotonic() + seconds
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=seconds, context=ssl.create_default_context())
+        context = ssl.create_default_context()
+        context.sslsocket_class = DeadlineSocket
+        connection = http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=seconds, context=context)
     else:
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=seconds)
     try:
-        connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, dict(headers))
-        response = connection.getresponse()
-        chunks: t.List[bytes] = []
-        size = 0
-        while True:
-            chunk = response.read1(65536)
-            if not chunk:
-                break
-            size += len(chunk)
-            if size > ANSWER_BYTES or time.monotonic() > deadline:
-                return Answer(None, reason="the answer is too large or too slow")
-            chunks.append(chunk)
+        with within(deadline):
+            connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, dict(headers))
+            response = connection.getresponse()
+            chunks: t.List[bytes] = []
+            size = 0
+            while True:
+                chunk = response.read1(65536)
+                if not chunk:
+                    break
+                size += len(chunk)
+                if size > ANSWER_BYTES or time.monotonic() > deadline:
+                    return Answer(None, reason="the answer is too large or too slow")
+                chunks.append(chunk)
         return Answer(response.status, {lower(name): value for name, value in response.getheaders()}, b"".join(chunks))
-    except (OSError, http.client.HTTPException, socket.timeout) as error:
+    except (OSError, http.client.HTTPException) as error:
         return Answer(None, reason=str(getattr(error, "strerror", None) or type(error).__name__))
     finally:
         connection.close()

@@ -10,6 +10,7 @@ only as ``with_environment`` says.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import os
 import re
@@ -283,7 +284,7 @@ class _Parser:
         if cluster.get("tls-server-name"):
             self.require("tls_server_name", "the kubeconfig sets tls-server-name")
             found["tls_server_name"] = cluster["tls-server-name"]
-        ca = chosen.data(cluster, "certificate-authority", self.file_reference, base)
+        ca = self.data(cluster, "certificate-authority", base)
         if ca is not None:
             found["ca_pem"] = self.pem(ca.decode("utf-8", "replace"), "certificate-authority-data in kubeconfig")
 
@@ -297,8 +298,8 @@ class _Parser:
         if user.get("username") or user.get("password"):
             raise self.refused("remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate")
         found.update(self.impersonation(user))
-        found["client_cert"] = chosen.data(user, "client-certificate", self.file_reference, base)
-        found["client_key"] = chosen.data(user, "client-key", self.file_reference, base)
+        found["client_cert"] = self.data(user, "client-certificate", base)
+        found["client_key"] = self.data(user, "client-key", base)
         if user.get("tokenFile"):  # client-go prefers it over token
             path = self.file_reference("tokenFile", user["tokenFile"], base)
             found["token"] = self.token_from(path, "tokenFile in kubeconfig")
@@ -320,6 +321,16 @@ class _Parser:
                 raise self.refused("kubeconfig_invalid", "as-groups in the kubeconfig is not a list")
             headers["Impersonate-Group"] = [self.header(group) for group in user["as-groups"]]
         return {"impersonate": headers}
+
+    def data(self, part: t.Mapping[str, t.Any], key: str, base: t.Optional[str]) -> t.Optional[bytes]:
+        """``<key>-data`` decoded, else the file that ``<key>`` names if that is allowed, else None."""
+        inline = part.get(key + "-data")
+        if inline:
+            try:
+                return base64.b64decode(inline, validate=True)
+            except (ValueError, TypeError):  # binascii.Error is a ValueError
+                raise self.refused("kubeconfig_invalid", "{0}-data is not base64".format(key)) from None
+        return self.read(self.file_reference(key, part[key], base), key, "kubeconfig_unreadable") if part.get(key) else None
 
     def file_reference(self, key: str, value: t.Any, base: t.Optional[str]) -> str:
         self.require("file_references", "the kubeconfig names a file in {0}".format(key))

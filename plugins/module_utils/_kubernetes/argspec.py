@@ -11,38 +11,37 @@ from .access import ALIASES, ALLOWABLE, by_our_names, with_environment
 from .kubeconfig import secret_leaves
 from .session import BUILT_IN_SECONDS, Limits
 
-_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "name": {"type": "str", "required": True},
-    # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see take_access
-    "kubeconfig": {"type": "raw", "no_log": False},
-    "context": {"type": "str"},
-    "api_url": {"type": "str"},
-    "token": {"type": "str", "no_log": True},
-    "token_file": {"type": "path", "no_log": False},
-    "ca_cert": {"type": "path"},
-    "ca_data": {"type": "str"},
-    "ca_url": {"type": "str"},
-    "ca_sha256": {"type": "str"},
-    "client_cert": {"type": "path"},
-    "client_key": {"type": "path", "no_log": False},
-    "proxy_url": {"type": "str"},
-    "tls_server_name": {"type": "str"},
-    "impersonate_user": {"type": "str"},
-    "validate_certs": {"type": "bool", "default": True},
-    "read_limit_mib": {"type": "int"},
-    "allow": {"type": "list", "elements": "str", "choices": list(ALLOWABLE), "default": []},
-}
-
-#: Names of the variables that give access to a cluster.
-ACCESS_OPTIONS = tuple(_OPTIONS)
-
 
 def access_spec() -> t.Dict[str, t.Any]:
     """Options of one cluster's access."""
-    spec = {name: {key: list(v) if isinstance(v, list) else v for key, v in option.items()} for name, option in _OPTIONS.items()}
+    spec: t.Dict[str, t.Any] = {
+        "name": {"type": "str", "required": True},
+        # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see take_access
+        "kubeconfig": {"type": "raw", "no_log": False},
+        "context": {"type": "str"},
+        "api_url": {"type": "str"},
+        "token": {"type": "str", "no_log": True},
+        "token_file": {"type": "path", "no_log": False},
+        "ca_cert": {"type": "path"},
+        "ca_data": {"type": "str"},
+        "ca_url": {"type": "str"},
+        "ca_sha256": {"type": "str"},
+        "client_cert": {"type": "path"},
+        "client_key": {"type": "path", "no_log": False},
+        "proxy_url": {"type": "str"},
+        "tls_server_name": {"type": "str"},
+        "impersonate_user": {"type": "str"},
+        "validate_certs": {"type": "bool", "default": True},
+        "read_limit_mib": {"type": "int"},
+        "allow": {"type": "list", "elements": "str", "choices": list(ALLOWABLE), "default": []},
+    }
     for name, aliases in ALIASES.items():
         spec[name]["aliases"] = list(aliases)
     return spec
+
+
+#: Names of the variables that give access to a cluster.
+ACCESS_OPTIONS = tuple(access_spec())
 
 
 def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import stat
@@ -35,30 +33,6 @@ class Chosen(t.NamedTuple):
 
     cluster: t.Dict[str, t.Any]
     user: t.Dict[str, t.Any]
-
-    def data(
-        self,
-        part: t.Mapping[str, t.Any],
-        key: str,
-        file_reference: t.Callable[[str, t.Any, t.Optional[str]], str],
-        base: t.Optional[str],
-    ) -> t.Optional[bytes]:
-        """``<key>-data`` decoded, else the file that ``<key>`` names if that is allowed, else None."""
-        inline = part.get(key + "-data")
-        if inline:
-            try:
-                return base64.b64decode(inline, validate=True)
-            except (binascii.Error, ValueError, TypeError):
-                raise KubeconfigRefused("kubeconfig_invalid", "{0}-data is not base64".format(key)) from None
-        if not part.get(key):
-            return None
-        path = file_reference(key, part[key], base)
-        try:
-            return read_small_file(path)
-        except OSError as error:
-            raise KubeconfigRefused(
-                "kubeconfig_unreadable", "{0} {1} cannot be read: {2}".format(key, path, error.strerror or error)
-            ) from None
 
 
 def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:

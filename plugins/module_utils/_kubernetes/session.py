@@ -17,12 +17,13 @@ import time
 import typing as t
 import urllib.parse
 
+from .._io.deadline import within
 from .._values.ascii_text import is_digits
 from .._values.refused import quoted
 from . import errors
 from .access import Access
 from .decode import decode, memory_of
-from .transport import Transport, connect, library, within
+from .transport import Transport, connect, library
 
 MIB = 1024 * 1024
 #: The most that one request may take, whatever the user allows for all of them.

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections to one API server: TLS from an Access, no redirects, and a deadline that holds for every byte."""
+"""Connections to one API server: TLS from an Access, and no redirects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import shutil
 import socket
 import ssl
 import tempfile
-import threading
 import time
 import typing as t
 import urllib.parse
 
+from .._io.deadline import DeadlineSocket, within
 from .._values.ascii_text import lower
 from .access import Access
 from .credentials import obtain
@@ -23,48 +23,6 @@ from .errors import BadAnswer, LibraryMissing, TooLarge, Unreachable, Untrusted
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 CA_BYTES = 1024 * 1024
-
-#: The deadline of the request that the current thread is in, as time.monotonic().
-_CURRENT = threading.local()
-
-
-class DeadlineSocket(ssl.SSLSocket):
-    """A TLS socket whose reads end at the deadline of the request.
-
-    Socket timeouts alone start again with every byte, so a server that drips one byte every few seconds would hold
-    a connection, and the run, for ever (T21).
-    """
-
-    def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:
-        """As ssl.SSLSocket's, within the deadline."""
-        deadline = getattr(_CURRENT, "deadline", None)
-        timeout = self.gettimeout()
-        if deadline is None:
-            return super().recv_into(buffer, nbytes, flags)
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise socket.timeout("the request's time is over")
-        if timeout is not None and timeout <= remaining:
-            return super().recv_into(buffer, nbytes, flags)
-        self.settimeout(remaining)
-        try:
-            return super().recv_into(buffer, nbytes, flags)
-        finally:
-            self.settimeout(timeout)
-
-
-class within:
-    """Context manager: every TLS read of this thread ends at the deadline."""
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-
-    def __enter__(self) -> None:
-        self.before = getattr(_CURRENT, "deadline", None)
-        _CURRENT.deadline = self.deadline
-
-    def __exit__(self, *unused: t.Any) -> None:
-        _CURRENT.deadline = self.before
 
 
 def library(cluster: str) -> t.Any:
