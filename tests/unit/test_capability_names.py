@@ -161,9 +161,16 @@ def test_the_inventory_of_a_run_that_writes(text, said, tmp_path):
 
 @pytest.mark.parametrize("tag, new", [("dns", "coredns_rewrite"), ("loadbalancers", "load_balancers")])
 def test_a_former_tag_is_named_instead_of_doing_nothing(tag, new, tmp_path):
-    inventories.write(tmp_path, {"hosts.yml": GOOD})
-    code, shown = play(tmp_path, "multicluster.network.site", "--tags", tag, inventory=str(tmp_path / "hosts.yml"))
-    assert code == 2 and "{0} is {1} now".format(tag, new) in shown, shown
+    own = "- {name: All of it, ansible.builtin.import_playbook: multicluster.network.site}\n"
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "own.yml": own})
+    for book in ("multicluster.network.site", str(tmp_path / "own.yml")):
+        code, shown = play(tmp_path, book, "--tags", tag, inventory=str(tmp_path / "hosts.yml"))
+        assert code == 2 and "--tags: {0} is {1} now".format(tag, new) in shown, shown
+
+
+def test_every_former_tag_is_one_of_site():
+    tags = next(play["tags"] for play in read("playbooks", "site.yml") if "never" in play.get("tags", ()))
+    assert set(tags) == {"never"} | set(FORMER["capabilities"]) - {"addresses", "policy_read"}  # these were never playbooks
 
 
 def test_the_roles_that_run_playbooks_refuse_a_former_name(tmp_path):
