@@ -156,6 +156,19 @@ def test_the_first_run_comes_by_itself_and_the_second_changes_nothing(fabric):
     assert said(fabric, "following aws, gcp") == 1
 
 
+def test_a_service_of_former_names_is_replaced_by_one_run_of_the_role(fabric):
+    """As a host has it whose role ran before capabilities got their present names."""
+    config = "/etc/multicluster/reconciler-default.json"
+    fabric.sh(KEEPER, "sed", "-i", "s/\"service_mirror\"/\"services\"/", config)
+    fabric.sh(KEEPER, "systemctl", "restart", "multicluster-reconciler-default.service")
+    until(lambda: said(fabric, "following aws, gcp") == 2, 60)
+    assert role(fabric).ok().changed
+    until(lambda: said(fabric, "following aws, gcp") == 3, 60)
+    books = [book for row in json.loads(fabric.sh(KEEPER, "cat", config))["watch"] for book in row["playbooks"]]
+    assert set(books) == {"mesh", "service_mirror"} and not role(fabric).ok().changed
+    idle(fabric)
+
+
 def test_a_new_service_and_a_scaled_one(fabric):
     pods = make_fluentd(fabric)
     measured(fabric, "a new service, by an event", lambda: mirrored(fabric) == sorted(pods))
