@@ -13,7 +13,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice, renamed, shown
 
 
 class ActionModule(InventoryAction):
@@ -27,6 +27,10 @@ class ActionModule(InventoryAction):
             options["definition"] = self.definition()
             if boolean(options.get("validate_only", False)):
                 options["definition"]["findings"] = inventory_findings(self.hostvars, self.groups, self.clusters_group)
+            else:
+                wrong = shown(renamed(self, variables, [self.hostvars[host] for host in self.groups.get(self.clusters_group, ())]))
+                if wrong:
+                    raise ValueError(wrong)
         hosts = options.get("reported_by") or ()
         plans = collected.results(self.hostvars, variables.get("ansible_play_hosts_all") or (), "__mesh_r_plan")
         self.refused_before: t.List[str] = next((list(plan["refused_before"]) for plan in plans.values() if plan.get("refused_before")), [])

@@ -20,14 +20,12 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names, renamed_words
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import check_choice
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import check_choice, renamed, shown
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 display = Display()
-_CAPABILITIES = "multicluster_capabilities"
 
 
 def argument_spec() -> t.Dict[str, t.Any]:
@@ -115,17 +113,14 @@ class ActionModule(ActionBase):
         A single playbook validates nothing, and a name that nothing reads would leave out what it should have said: a limit, a state.
         All else that the inventory says is the business of ``validate``.
         """
-        former, given = run_variables()["former"], load_extra_vars(self._loader)
-        capabilities = self._templar.template(task_vars.get(_CAPABILITIES, []))
-        found = [Finding("inventory", _CAPABILITIES, "former_name", message) for message in renamed_words(capabilities, former["capabilities"])]
+        given, found = load_extra_vars(self._loader), []
         names = {str(name): ["command line"] for name in given if not str(name).startswith(("ansible_", "__"))}
-        seen: t.Dict[str, t.List[str]] = {name: [] for name in task_vars if name.startswith(tuple(former["prefixes"])) and name not in names}
-        if names or seen:
-            known, spared = known_variables(), task_vars.get("multicluster_foreign_variables") or ()
+        if names:
+            spared = task_vars.get("multicluster_foreign_variables") or ()
             spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
-            renamed = {name: hosts for name, hosts in seen.items() if name in known.former}
-            found += check_names({**names, **renamed}, known, lambda unused: "inventory", frozenset(names), spared)
-        return "; ".join("{where}: {message} [{reason}]".format(**row._asdict()) for row in found if row.level == "error")
+            found = check_names(names, known_variables(), lambda unused: "command line", frozenset(names), spared)
+        found += [row for row in renamed(self, task_vars) if row.variable not in names or row.variable in known_variables().words_in]
+        return shown(row for row in found if row.level == "error")
 
     def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         last: t.Dict[str, t.Any] = {}

@@ -11,11 +11,12 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices, check_names, renamed_words
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
 
 
 class InventoryAction(ControllerAction):
@@ -69,3 +70,25 @@ def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, 
     written = variable if action._templar.template(variables.get(variable)) == value else setting
     for row in check_choices([(variable, value, ())], known_variables(), lambda unused: ""):
         raise ValueError("{0}: {1} [{2}]".format(written, row.message, row.reason))
+
+
+def renamed(action: ActionBase, variables: t.Mapping[str, t.Any], more: t.Iterable[t.Iterable[str]] = ()) -> t.List[Finding]:
+    """Errors of an inventory whose variables or capabilities have former names: nothing reads them, so what they say would be left out.
+
+    variables: the task's. more: names of other hosts' variables. ``validate`` looks at all hosts and says more; this is what every run can pay for.
+    """
+    former, capabilities = run_variables()["former"], action._templar.template(variables.get("multicluster_capabilities", []))
+    found = [Finding("inventory", "multicluster_capabilities", "former_name", text) for text in renamed_words(capabilities, former["capabilities"])]
+    begin = tuple(former["prefixes"])
+    names = {name for given in (variables, *more) for name in given if name.startswith(begin)}
+    if names:
+        known, spared = known_variables(), variables.get("multicluster_foreign_variables") or ()
+        given_names: t.Dict[str, t.List[str]] = {name: [] for name in names if name in known.former}
+        spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
+        found += check_names(given_names, known, lambda unused: "inventory", (), spared)
+    return [row for row in found if row.level == "error"]
+
+
+def shown(found: t.Iterable[Finding]) -> str:
+    """Findings as one message, empty where there are none."""
+    return "; ".join("{where}: {message} [{reason}]".format(**row._asdict()) for row in found)

@@ -159,6 +159,20 @@ def test_the_inventory_of_a_run_that_writes(text, said, tmp_path):
     assert (code, said in shown, "former_name" in shown) == ((2, True, True) if said else (0, True, False)), shown
 
 
+def test_the_command_line_of_a_run_that_writes(tmp_path):
+    inventories.write(tmp_path, {"play.yml": PLAY})
+    code, shown = play(tmp_path, str(tmp_path / "play.yml"), "-e", "policy_sync_state=absent", "-e", '{"multicluster_capabilities": ["dns"]}')
+    assert code == 2 and "command line: policy_sync_state is network_sets_state now" in shown and "dns is coredns_rewrite now" in shown, shown
+    assert "inventory: policy_sync_state" not in shown, "said once"
+
+
+@pytest.mark.parametrize("book", ["status", "verify"])
+def test_the_inventory_of_a_run_that_only_compares(book, tmp_path):
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/clusters.yml": "policy_sync_target: calico\n"})
+    code, shown = play(tmp_path, "multicluster.network." + book, inventory=str(tmp_path / "hosts.yml"))
+    assert code != 0 and "policy_sync_target is network_sets_target now" in shown, shown
+
+
 @pytest.mark.parametrize("tag, new", [("dns", "coredns_rewrite"), ("loadbalancers", "load_balancers")])
 def test_a_former_tag_is_named_instead_of_doing_nothing(tag, new, tmp_path):
     own = "- {name: All of it, ansible.builtin.import_playbook: multicluster.network.site}\n"
