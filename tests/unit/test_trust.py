@@ -40,7 +40,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.o
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock_file import LockFile  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import LockFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import key_files as secret_files  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402

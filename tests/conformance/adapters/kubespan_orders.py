@@ -159,7 +159,7 @@ class Host:
                 "preshared_fingerprint": lambda path: self.secret,
                 "now": lambda: 0,
             },
-            kubespan.host: {"reverse_path_filter": lambda name: None, "set_reverse_path_filter": lambda name, value: False},
+            kubespan.settings: {"reverse_path_filter": lambda name: None, "set_reverse_path_filter": lambda name, value: False},
             kubespan.kubespan_preflight: {"find": lambda *dummy: []},
             kubespan.rules: {"read_rules": lambda version: self.rules[version], "apply_rules": self.apply_rules},
             kubespan: {"read_routes": lambda table: self.routes, "write_routes": self.note("routes", 1)},

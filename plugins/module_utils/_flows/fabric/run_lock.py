@@ -21,7 +21,7 @@ from ..._kubernetes.errors import KubeError, NotFound
 from ..._kubernetes.lease import Lease, LeaseHeld, LeaseLost, holder_of
 from ..._linux.errors import LinuxError
 from ..._linux.host import processes
-from ..._linux.host.lock_file import LockFile, read_record
+from ..._linux.host.lock import LockFile, read_record
 from ..._plan.objects import field_manager
 from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted

@@ -16,7 +16,7 @@ import typing as t
 from ..._dataplane.device_spec import Device
 from ..._dataplane.parts import alias_of
 from ..._dataplane.peer_spec import Peers, parse_peers
-from ..._linux.host import identity as host
+from ..._linux.host import settings
 from ..._linux.netlink import rules
 from ..._linux.netlink.routes import read_routes, write_routes
 from ..._linux.nftables import table as nft
@@ -84,7 +84,7 @@ class Part:
         self.problems, self.notes = self._preflight()
         if self.problems or self.table.foreign:
             self.refused = True
-        self.filter_wrong = state is not None and host.reverse_path_filter(layout.device) not in (None, NO_FILTER)
+        self.filter_wrong = state is not None and settings.reverse_path_filter(layout.device) not in (None, NO_FILTER)
 
     def _device(self, purge: bool) -> Device:
         if self.state is None:
@@ -110,7 +110,7 @@ class Part:
         """
         state = self.state or {}
         found = ["{0}/{1}".format(state["address"], parse_network(state["subnet"]).prefixlen)]
-        if host.reverse_path_filter("all") and state.get("node_address"):
+        if settings.reverse_path_filter("all") and state.get("node_address"):
             found.append(state["node_address"] + "/32")
         return found
 
@@ -151,7 +151,7 @@ class Part:
             # the whole host is looked at once, before the first write; later only what is read anyway
             found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.reason == "adoptable")]
         else:
-            strict = {"all": host.reverse_path_filter("all"), self.layout.device: NO_FILTER}
+            strict = {"all": settings.reverse_path_filter("all"), self.layout.device: NO_FILTER}
             found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
         return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
 
@@ -217,7 +217,7 @@ class Part:
             self.device.steps = [step for step in steps if step not in later]
             parts.append(wireguard_device.apply(self.wanted, self.actual, self.device))
         stats = Stats()
-        if host.set_reverse_path_filter(self.layout.device, NO_FILTER):
+        if settings.set_reverse_path_filter(self.layout.device, NO_FILTER):
             stats.add("file_writes")
         stats.add("netlink_writes", self._write_routes() + rules.apply_rules(self.rule_steps))
         parts.append(stats.as_dict())

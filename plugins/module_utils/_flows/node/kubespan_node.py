@@ -10,10 +10,11 @@ exclude_interfaces, exclude_addresses, private_key_file}.
 from __future__ import annotations
 
 import json
+import os
 import typing as t
 
 from ..._linux import files
-from ..._linux.host import identity as host
+from ..._linux.host.facts import read_host
 from ..._linux.wireguard.key_files import write_new
 from ..._linux.wireguard.keys import KeyFile
 from ..._linux.wireguard.values import preshared_fingerprint
@@ -70,7 +71,7 @@ class Node:
             parse_mesh(mesh_id, secret)
             self.secret = secret
         config = parse_config(given.get("config") or {}, gen=gen)
-        facts = host.read_host()
+        facts = read_host()
         self.identity = self._identify(given, facts)
         key_file = self.state_key_file(given)
         found = KeyFile(key_file).state()
@@ -204,7 +205,7 @@ class Node:
             files.make_folder(persistence.folder(self.fabric), 0o700)
         if identity_path(self.fabric) in paths:
             if isinstance(self.identity["node_id"], Pending):
-                self.identity["node_id"] = make_node_id(host.new_random(32))
+                self.identity["node_id"] = make_node_id(os.urandom(32))
                 self.affiliate["node_id"] = self.identity["node_id"]
             text = json.dumps(self.identity, sort_keys=True) + "\n"
             files.write_state(identity_path(self.fabric), files.FileState("file", 0o600, text.encode("utf-8")))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.constants import is_our_alias
-from ..._linux.host import identity as host, users
+from ..._linux.host import settings, users
 from ..._linux.netlink.routes import read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._mesh.kubespan.generations import GENERATIONS, Generation, Layout
@@ -43,7 +43,7 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
         "tables": tables,
         "marks": marks,
         # our device's own filter is ours to set; the larger one counts
-        "rp_filter": {"all": host.reverse_path_filter("all")},
+        "rp_filter": {"all": settings.reverse_path_filter("all")},
     }
 
 

@@ -12,11 +12,12 @@ from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state
-from ..._linux.host import facts, identity as host, pods, users
+from ..._linux.host import facts, pods, settings, users
 from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._linux.nftables.table import read_table
+from ..._linux.stats import now
 from ..._linux.wireguard.device import open_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.refused import ValueRefused
@@ -42,7 +43,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
     What cannot be read is named in ``errors`` and missing; the rest goes on. Never contains a private or preshared key.
     """
-    node: Data = {"now": round(facts.read_clock(), 3), "errors": []}
+    node: Data = {"now": round(now(), 3), "errors": []}
     fabric = request["fabric"]
     units = [persistence.unit_name(fabric), persistence.watch_name(fabric)]
     tables = sorted({MAIN_TABLE, Layout().route_table, *(request.get("tables") or ())})
@@ -61,7 +62,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         sections += [
             ("udp_ports", users.read_udp_ports),
             ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
-            ("rp_filter", lambda: {"all": host.reverse_path_filter("all")}),
+            ("rp_filter", lambda: {"all": settings.reverse_path_filter("all")}),
             ("uplinks", _uplinks),
             ("ranges", _ranges),
             ("wireguard", _wireguard),
@@ -108,7 +109,7 @@ def _sources() -> t.Dict[str, t.Optional[str]]:
 
 
 def _host() -> Data:
-    found = host.read_host()
+    found = facts.read_host()
     kernel = facts.read_kernel(PARTS)
     return {
         "hostname": found["hostname"],
@@ -167,7 +168,7 @@ def _uplinks() -> t.List[Data]:
 def _ranges() -> t.List[str]:
     """Networks that this host has on its own links."""
     ours = {link.name for link in read_links() if is_our_alias(link.alias)}
-    return sorted(row["address"] for row in host.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
+    return sorted(row["address"] for row in facts.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
 
 
 def _wireguard() -> str:

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host says of itself: kernel, its parts, clock, units, journal, programs. Read only, no domain."""
+"""What a host is: its links and addresses, name, kernel with its parts, units, journal, programs. Read only, no domain."""
 
 from __future__ import annotations
 
 import os
-import time
+import socket
 import typing as t
 
+from ..netlink.links import ETHERNET, read_links
 from ..programs import FAILURES, MERGED, find_program, run
 from .systemd import running
 
@@ -19,6 +20,34 @@ _UNIT_FIELDS = {
 }
 #: A kernel part is there when it is loaded, built in, or a file that can be loaded.
 _LOADED, _BUILTIN, _FILE, _MISSING = "loaded", "builtin", "available", "missing"
+
+
+def read_host() -> Data:
+    """``{"links": [{name, type, kind, mac}], "configured": [{address, device, up, scope}], "hostname", "operating_system"}``.
+
+    type: ``ether`` or the kernel's number. up: in use, which for hardware needs a carrier. Raises LinuxError.
+    """
+    found = read_links()
+    links = [
+        {"name": link.name, "type": "ether" if link.hardware == ETHERNET else str(link.hardware), "kind": link.kind or None, "mac": link.mac}
+        for link in found
+    ]
+    configured = [
+        {"address": address.text, "device": link.name, "up": link.in_use, "scope": address.scope} for link in found for address in link.addresses
+    ]
+    return {"links": links, "configured": configured, "hostname": socket.gethostname(), "operating_system": _system()}
+
+
+def _system() -> str:
+    try:
+        with open("/etc/os-release", encoding="utf-8", errors="replace") as source:
+            for line in source:
+                name, _equals, value = line.strip().partition("=")
+                if name == "PRETTY_NAME":
+                    return value.strip("\"'")
+    except OSError:
+        pass
+    return ""
 
 
 def read_kernel(parts: t.Sequence[str] = ()) -> Data:
@@ -59,11 +88,6 @@ def _lines(path: str) -> t.List[str]:
             return source.read().splitlines()
     except OSError:
         return []
-
-
-def read_clock() -> float:
-    """Seconds since the epoch, by this host's clock."""
-    return time.time()
 
 
 def read_units(names: t.Sequence[str]) -> t.List[Data]:

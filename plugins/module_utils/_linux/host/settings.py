@@ -42,6 +42,16 @@ def write(value: int, *parts: str) -> bool:
     return True
 
 
+def reverse_path_filter(device: str) -> t.Optional[int]:
+    """The device's own filter of IPv4, None where it has none. The effective one is the larger of this and that of ``all``."""
+    return read("net", "ipv4", "conf", device, "rp_filter")
+
+
+def set_reverse_path_filter(device: str, value: int) -> bool:
+    """True when it was something else and has been set."""
+    return reverse_path_filter(device) not in (None, value) and write(value, "net", "ipv4", "conf", device, "rp_filter")
+
+
 def set_by(*parts: str) -> t.List[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
     wanted, found = "/".join(parts), []

@@ -10,7 +10,7 @@ import struct
 import typing as t
 
 from ..errors import LinuxError, os_reason
-from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, NetlinkRefused, RouteSocket, address_text, attribute, attributes, from_kernel
+from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, NetlinkRefused, RouteSocket, attribute, attributes, from_kernel, unpack_address
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
@@ -127,7 +127,7 @@ def decode_address(body: bytes) -> t.Tuple[int, Address]:
     family, length, _flags, scope, index = _ADDRESS.unpack_from(body)
     parts = dict(attributes(body[_ADDRESS.size :]))
     own = parts.get(_IFA_LOCAL) or parts[_IFA_ADDRESS]
-    return index, Address("{0}/{1}".format(address_text(family, own), length), SCOPE_NAMES.get(scope, str(scope)))
+    return index, Address("{0}/{1}".format(unpack_address(family, own), length), SCOPE_NAMES.get(scope, str(scope)))
 
 
 def _text(value: bytes) -> str:

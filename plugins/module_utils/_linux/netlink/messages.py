@@ -96,7 +96,7 @@ def messages(data: bytes) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
         position += (length + 3) & ~3
 
 
-def address_text(family: int, value: bytes) -> str:
+def unpack_address(family: int, value: bytes) -> str:
     """An address as what is wanted is written: the C library writes mapped addresses otherwise."""
     return socket.inet_ntop(family, value) if family == socket.AF_INET else str(ipaddress.ip_address(value))
 

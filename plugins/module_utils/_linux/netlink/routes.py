@@ -25,10 +25,10 @@ from .messages import (
     SCOPES,
     NetlinkRefused,
     RouteSocket,
-    address_text,
     attribute,
     attributes,
     from_kernel,
+    unpack_address,
 )
 
 Route = t.Dict[str, t.Any]
@@ -224,20 +224,20 @@ def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[s
         if number == RTA_TABLE:
             route["table"] = _U32.unpack(value)[0]
         elif number == RTA_DST:
-            route["dst"] = "{0}/{1}".format(address_text(family, value), length)
+            route["dst"] = "{0}/{1}".format(unpack_address(family, value), length)
         elif number == RTA_OIF and (word == "unicast" or version == 4):
             # IPv6 shows "lo" for an unreachable route
             index = _U32.unpack(value)[0]
             route["dev"] = names.get(index, "index {0}".format(index))
         elif number == RTA_GATEWAY:
-            route["via"] = address_text(family, value)
+            route["via"] = unpack_address(family, value)
         elif number == RTA_VIA:
             other = struct.unpack_from("=H", value)[0]
-            route["via"] = address_text(other, value[2:]) if other in ADDRESS_FAMILIES.values() else "another family"
+            route["via"] = unpack_address(other, value[2:]) if other in ADDRESS_FAMILIES.values() else "another family"
         elif number == RTA_MULTIPATH:
             route["via"] = "several"
         elif number == RTA_PREFSRC:
-            route["src"] = address_text(family, value)
+            route["src"] = unpack_address(family, value)
         elif number == RTA_PRIORITY:
             route["metric"] = _U32.unpack(value)[0]
         elif number == RTA_METRICS:

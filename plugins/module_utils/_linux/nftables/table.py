@@ -20,11 +20,10 @@ Statements are kubespan_nft's; see nft_rules for what is none. Steps, in the ord
 from __future__ import annotations
 
 import errno
-import os
 import typing as t
 
 from ..._values.gc_pause import gc_paused
-from ..errors import NEEDS_ROOT, LinuxError
+from ..errors import LinuxError
 from ..netlink.messages import NetlinkRefused
 from . import codec
 from .netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, GenerationChanged, Message, NetfilterSocket
@@ -44,7 +43,7 @@ def list_tables() -> t.List[Data]:
     try:
         found = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
     except NetlinkRefused as error:
-        raise LinuxError("list", "nftables", _words(error)) from None
+        raise LinuxError("list", "nftables", _reason(error)) from None
     finally:
         netlink.close()
     return sorted(found, key=lambda table: (table["family"], table["name"]))
@@ -69,7 +68,7 @@ def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = 
             if netlink.generation() == generation:
                 return dict(table, generation=generation) if table is not None else None
     except NetlinkRefused as error:
-        raise LinuxError("read", "nftables table {0} {1}".format(family, name), _words(error)) from None
+        raise LinuxError("read", "nftables table {0} {1}".format(family, name), _reason(error)) from None
     finally:
         netlink.close()
     message = "it changed during each of {0} reads".format(_READ_TRIES)
@@ -126,7 +125,7 @@ def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.O
         return netlink.writes
     except BatchRefused as error:
         where = "{0} of nftables table {1} {2}".format(error.what, family, name)
-        raise LinuxError("set", where, _words(error) + (": " + error.text if error.text else "")) from None
+        raise LinuxError("set", where, _reason(error) + (": " + error.text if error.text else "")) from None
     finally:
         netlink.close()
 
@@ -187,9 +186,6 @@ def _open(operation: str) -> NetfilterSocket:
         raise LinuxError(operation, "nftables", error.message) from None
 
 
-def _words(error: NetlinkRefused) -> str:
-    if error.errno == errno.EPERM:
-        return NEEDS_ROOT
-    if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
-        return os.strerror(error.errno) + " (does this kernel have nf_tables with chains of this type?)"
-    return os.strerror(error.errno)
+def _reason(error: NetlinkRefused) -> str:
+    hint = " (does this kernel have nf_tables with chains of this type?)" if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT) else ""
+    return str(error) + hint

@@ -15,7 +15,7 @@ import typing as t
 
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.keys import fingerprint, key_bytes
-from ..errors import NEEDS_ROOT, LinuxError
+from ..errors import LinuxError
 from ..netlink.messages import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
 from .values import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
@@ -242,8 +242,6 @@ class KernelDevice:
             return LinuxError(operation, self.name, "it is not a WireGuard device of the kernel")
         if error.errno == errno.EADDRINUSE:
             return LinuxError(operation, self.name, "its UDP port is taken by another program or device")
-        if error.errno == errno.EPERM:
-            return LinuxError(operation, self.name, NEEDS_ROOT)
         return LinuxError(operation, self.name, str(error))
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.wiregu
 SAYS = {
     "a file": lambda number: os_reason(OSError(number, "")),
     "a rule, a route, a link": lambda number: str(NetlinkRefused(number)),
-    "nftables": lambda number: nft._words(NetlinkRefused(number)),
+    "nftables": lambda number: nft._reason(NetlinkRefused(number)),
 }
 
 

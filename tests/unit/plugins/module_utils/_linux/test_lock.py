@@ -18,8 +18,7 @@ import threading
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock, processes
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock_file import LockFile, read_record
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock, LockFile, read_record
 from hypothesis import given, strategies as st
 
 NAME = "multicluster.network/test-lock-{0}".format(os.getpid())
