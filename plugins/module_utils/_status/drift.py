@@ -80,17 +80,18 @@ def _unknown(change: Data, node: Data, names: t.Any) -> Blame:
     return None, None, _GONE if change.get("action") == "create" else ""
 
 
+def _find(rows: t.Any, **wanted: t.Any) -> Data:
+    """The first row with these values; {} where there is none."""
+    return next((row for row in rows or () if all(row.get(name) == value for name, value in wanted.items())), {})
+
+
 def _peer(change: Data, node: Data, names: t.Mapping[str, t.Tuple[str, str]]) -> Blame:
-    device_name, dummy, key = str(change.get("id")).partition(" ")
-    for device in node.get("devices") or ():
-        if device.get("name") != device_name:
-            continue
-        for peer in device.get("peers") or ():
-            if peer["public_key"] == key:
-                holder = names.get(key)
-                owner = "the key of {0}/{1}".format(*holder) if holder else "a key that nobody in the fabric has, {0}".format(key)
-                return owner, None, "allowed IPs now: {0}".format(", ".join(peer.get("allowed_ips") or ()) or "none")
-    return None, None, _GONE
+    device, dummy, key = str(change.get("id")).partition(" ")
+    peer = _find(_find(node.get("devices"), name=device).get("peers"), public_key=key)
+    if not peer:
+        return None, None, _GONE
+    owner = "the key of {0}/{1}".format(*names[key]) if key in names else "a key that nobody in the fabric has, {0}".format(key)
+    return owner, None, "allowed IPs now: {0}".format(", ".join(peer.get("allowed_ips") or ()) or "none")
 
 
 def _route(change: Data, node: Data, names: t.Any) -> Blame:
@@ -116,27 +117,21 @@ def _rule(change: Data, node: Data, names: t.Any) -> Blame:
 
 
 def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
-    words = str(change.get("id")).split()
-    family, name = (words + ["", ""])[:2]
-    for table in node.get("tables") or ():
-        if table.get("family") == family and table.get("name") == name:
-            note = "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's"
-            return table_owner(table), None, note
-    return None, None, _GONE
+    family, dummy, name = str(change.get("id")).partition(" ")
+    table = _find(node.get("tables"), family=family, name=name.partition(" ")[0])
+    if not table:
+        return None, None, _GONE
+    return table_owner(table), None, "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's"
 
 
 def _link(change: Data, node: Data, names: t.Any) -> Blame:
-    for device in node.get("devices") or ():
-        if device.get("name") == change.get("id"):
-            return str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings"
-    return None, None, _GONE
+    device = _find(node.get("devices"), name=change.get("id"))
+    return (str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings") if device else (None, None, _GONE)
 
 
 def _unit(change: Data, node: Data, names: t.Any) -> Blame:
-    for unit in node.get("units") or ():
-        if unit.get("name") == change.get("id"):
-            return "systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))
-    return None, None, _GONE
+    unit = _find(node.get("units"), name=change.get("id"))
+    return ("systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))) if unit else (None, None, _GONE)
 
 
 _BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {

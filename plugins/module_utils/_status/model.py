@@ -11,6 +11,7 @@ import datetime
 import typing as t
 
 from . import ends, evidence, mesh_verdict, scope
+from .ends import MISSING, NEVER, STALE, UNKNOWN, UP
 from .history import compare_runs, remember
 from .verdict import Verdict, combine, refusal_text
 
@@ -20,7 +21,6 @@ Facts = t.Mapping[str, t.Any]
 FORMAT = 1
 #: No text that a stranger wrote is kept longer than this.
 TEXT = 300
-UP, STALE, NEVER, MISSING, UNKNOWN = ends.UP, ends.STALE, ends.NEVER, ends.MISSING, ends.UNKNOWN
 #: So many reasons of the verdict are kept; the counts are complete.
 REASONS = 500
 

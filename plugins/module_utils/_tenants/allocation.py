@@ -93,7 +93,7 @@ def claim_reference(resource: str, claimer: Object, namespaced: bool = True, pro
 
 def address_labels(address: str, family: str, profile: Profile = ONMETAL) -> t.Dict[str, str]:
     """The labels of an IP object. A label cannot have colons."""
-    prefix = profile.server_label_prefix
+    prefix = profile.finalizer_prefix
     return {prefix + "ip-family": family, prefix + "ip": address.replace(":", "-").strip("-") or "0"}
 
 

@@ -8,6 +8,7 @@ Such an object, or the part of it, is left out by name while everything else goe
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._plan.plan import Refusal
@@ -63,31 +64,26 @@ class _Lookup:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._interfaces: t.Optional[t.Dict[str, t.Dict[str, t.Any]]] = None
-        self._networks: t.Optional[t.Dict[t.Tuple[str, str], str]] = None
-        self._claimed: t.Optional[t.Dict[str, t.Dict[str, t.Any]]] = None
 
+    @functools.cached_property
     def interfaces(self) -> t.Dict[str, t.Dict[str, t.Any]]:
         """uid -> interface twin."""
-        if self._interfaces is None:
-            self._interfaces = {uid(twin): twin for twin in self.view.twins(NETWORK_INTERFACE)}
-        return self._interfaces
+        return {uid(twin): twin for twin in self.view.twins(NETWORK_INTERFACE)}
 
+    @functools.cached_property
     def claimed(self) -> t.Dict[str, t.Dict[str, t.Any]]:
         """uid of the claimer -> an interface twin that it holds."""
-        if self._claimed is None:
-            holders = [(claimer(NETWORK_INTERFACE, twin, self.view.options.profile), twin) for twin in self.interfaces().values()]
-            self._claimed = {holder: twin for holder, twin in holders if holder is not None}
-        return self._claimed
+        holders = [(claimer(NETWORK_INTERFACE, twin, self.view.options.profile), twin) for twin in self.interfaces.values()]
+        return {holder: twin for holder, twin in holders if holder is not None}
 
+    @functools.cached_property
     def networks(self) -> t.Dict[t.Tuple[str, str], str]:
         """(name, uid or id, its value) -> the name of the network twin that has it, which is its owner's uid."""
-        if self._networks is None:
-            self._networks = {}
-            for twin in self.view.twins(NETWORK):
-                parts = {"name": name(twin), "uid": uid(twin), "id": text(twin, "spec", "id")}
-                self._networks.update({part: name(twin) for part in parts.items() if part[1]})
-        return self._networks
+        found = {}
+        for twin in self.view.twins(NETWORK):
+            parts = {"name": name(twin), "uid": uid(twin), "id": text(twin, "spec", "id")}
+            found.update({part: name(twin) for part in parts.items() if part[1]})
+        return found
 
 
 def _leave_out(result: Claims, kind: str, source: Object, reason: str, message: str) -> None:
@@ -113,7 +109,7 @@ def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, t
     parse_subdomain(ident, "uid_invalid")
     if len(ident) > LONGEST_LABEL or len(name(source)) > LONGEST_LABEL:
         raise ValueRefused("name_too_long", "a name or uid of more than {0} characters fits no label".format(LONGEST_LABEL))
-    twin = lookup.claimed().get(ident) if kind == NETWORK_INTERFACE else view.twin(TWIN_KINDS[kind], ident)
+    twin = lookup.claimed.get(ident) if kind == NETWORK_INTERFACE else view.twin(TWIN_KINDS[kind], ident)
     link = linked(kind, twin, view.options.profile) if twin is not None else None
     if len(holders[ident]) > 1:
         live = [other for other in holders[ident] if link and (namespace(other), name(other)) == (link.namespace, link.name)]
@@ -148,7 +144,7 @@ def _check_network(lookup: _Lookup, source: Object, result: Claims) -> None:
             found = None
         own = view.twin(NETWORK, uid(source)) or {}
         if found is not None and found.namespace == view.options.apinet_namespace and found[1:] != _identity(own):
-            known = lookup.networks()
+            known = lookup.networks
             owners = {known.get(part) for part in (("name", found.name), ("uid", found.uid), ("id", found.id))}
             if owners - {None, uid(source)}:
                 raise ValueRefused("outside_grant", "the provider ID {0} names a network of another".format(quoted(given)))
@@ -200,7 +196,7 @@ def _check_interface(lookup: _Lookup, source: Object) -> None:
         return
     if not found.uid:
         raise ValueRefused("outside_grant", "the provider ID names no uid")
-    twin = lookup.interfaces().get(found.uid)
+    twin = lookup.interfaces.get(found.uid)
     if twin is None:
         return
     network = view.source(NETWORK, namespace(source), text(source, "spec", "networkRef", "name"))
@@ -216,7 +212,7 @@ def _check_routing(lookup: _Lookup, source: Object, result: Claims) -> None:
     routing = view.source(LOAD_BALANCER_ROUTING, namespace(source), name(source))
     network = view.source(NETWORK, namespace(source), text(source, "spec", "networkRef", "name"))
     destinations, hostile = [], False
-    twins = lookup.interfaces() if routing is not None else {}
+    twins = lookup.interfaces if routing is not None else {}
     for destination in entries(routing, "destinations"):
         found = interface_id_or_none(get(destination, "targetRef", "providerID"), view.options.profile)
         if found is not None and found.uid in twins and not _within(twins[found.uid], network):

@@ -31,12 +31,13 @@ class Profile(t.NamedTuple):
     apinet: str
     provider_prefix: str
     link_prefix: str
+    #: of our finalizers, and of labels that the network side writes
     finalizer_prefix: str
     field_manager: str
     watch_filter_label: str
     managed_by_annotation: str
-    topology_prefix: str
-    server_label_prefix: str
+    #: the topology key of zones
+    zone: str
 
     def link(self, kind: str, what: str) -> str:
         """The key of a link label: ``what`` is name, namespace or uid."""
@@ -45,11 +46,6 @@ class Profile(t.NamedTuple):
     def finalizer(self, kind: str) -> str:
         """Our finalizer on source objects of a kind."""
         return self.finalizer_prefix + kind.lower()
-
-    @property
-    def zone(self) -> str:
-        """The topology key of zones."""
-        return self.topology_prefix + "zone"
 
     def group_version(self, side: str, kind: str) -> str:
         """apiVersion of a kind on a side."""
@@ -69,34 +65,23 @@ def plural(kind: str) -> str:
 #: The two servers.
 SOURCE, APINET = "source", "apinet"
 
-ONMETAL = Profile(
-    name="onmetal",
-    source="networking.api.onmetal.de/v1alpha1",
-    ipam="ipam.api.onmetal.de/v1alpha1",
-    apinet="core.apinet.api.onmetal.de/v1alpha1",
-    provider_prefix="onmetal-api-net://",
-    link_prefix="apinetlet.api.onmetal.de/",
-    finalizer_prefix="apinet.api.onmetal.de/",
-    field_manager="api.onmetal.de/apinetlet",
-    watch_filter_label="common.api.onmetal.de/watch-filter",
-    managed_by_annotation="common.api.onmetal.de/managed-by",
-    topology_prefix="topology.core.apinet.api.onmetal.de/",
-    server_label_prefix="apinet.api.onmetal.de/",
-)
 
-IRONCORE = Profile(
-    name="ironcore",
-    source="networking.ironcore.dev/v1alpha1",
-    ipam="ipam.ironcore.dev/v1alpha1",
-    apinet="core.apinet.ironcore.dev/v1alpha1",
-    provider_prefix="ironcore-net://",
-    link_prefix="apinetlet.ironcore.dev/",
-    finalizer_prefix="apinet.ironcore.dev/",
-    field_manager="ironcore.dev/apinetlet",
-    watch_filter_label="common.ironcore.dev/watch-filter",
-    managed_by_annotation="common.ironcore.dev/managed-by",
-    topology_prefix="topology.core.apinet.ironcore.dev/",
-    server_label_prefix="apinet.ironcore.dev/",
-)
+def _profile(name: str, domain: str, provider_prefix: str) -> Profile:
+    return Profile(
+        name=name,
+        source="networking.{0}/v1alpha1".format(domain),
+        ipam="ipam.{0}/v1alpha1".format(domain),
+        apinet="core.apinet.{0}/v1alpha1".format(domain),
+        provider_prefix=provider_prefix,
+        link_prefix="apinetlet.{0}/".format(domain),
+        finalizer_prefix="apinet.{0}/".format(domain),
+        field_manager="{0}/apinetlet".format(domain),
+        watch_filter_label="common.{0}/watch-filter".format(domain),
+        managed_by_annotation="common.{0}/managed-by".format(domain),
+        zone="topology.core.apinet.{0}/zone".format(domain),
+    )
 
+
+ONMETAL = _profile("onmetal", "api.onmetal.de", "onmetal-api-net://")
+IRONCORE = _profile("ironcore", "ironcore.dev", "ironcore-net://")
 PROFILES: t.Dict[str, Profile] = {profile.name: profile for profile in (ONMETAL, IRONCORE)}
