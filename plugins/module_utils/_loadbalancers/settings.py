@@ -8,7 +8,7 @@ import json
 import re
 import typing as t
 
-from .._values.json_text import Fields, parse_json
+from .._values.json_text import field, parse_object
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import parse_selector
 
@@ -174,17 +174,17 @@ def _parsed(item: Setting, variable: str, text: str) -> Value:
     return int(text)
 
 
-def _file_fields(file: t.Optional[str]) -> Fields:
+def _file_fields(file: t.Optional[str]) -> t.Dict[str, t.Any]:
     try:
-        return Fields(parse_json(file, "config_parse") if file is not None else {}, "", [], "config_parse")
+        return parse_object(file, "config_parse") if file is not None else {}
     except ValueRefused:
         # the message would quote the text, and the text holds the token
         raise SettingRefused("config_parse", "", "the configuration file is no JSON object") from None
 
 
-def _of_file(item: Setting, fields: Fields) -> t.Optional[Value]:
+def _of_file(item: Setting, fields: t.Mapping[str, t.Any]) -> t.Optional[Value]:
     for key in item.keys:
-        value = fields.get(key)
+        value = field(fields, key)
         if value is None or value == "" or (item.kind == NUMBER and value == 0 and not isinstance(value, bool)):
             continue
         wanted: t.Type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]

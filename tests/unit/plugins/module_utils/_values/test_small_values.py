@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._values import selectors
-from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import Fields, parse_json
+from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import field, parse_json, parse_object
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import (
     fingerprint,
     is_weak,
@@ -140,17 +140,12 @@ def test_bad_json(text: t.Any) -> None:
     assert word_of(parse_json, text) == "bad_json"
 
 
-def test_fields() -> None:
-    warnings: t.List[str] = []
-    fields = Fields({"Name": "a", "n": "7", "list": None, "b": True, "odd": 1}, "top", warnings)
-    assert (fields.text("name"), fields.integer("n"), fields.items("list"), fields.boolean("b")) == ("a", 7, [], True)
-    assert fields.integer("absent") == 0 and fields.section("absent").text("x") == ""
-    fields.warn_unknown()
-    assert warnings == ["top.Name should be spelled name", "'top.odd' is not a known key"]
-    for wrong in (1.0, True, "7 ", "x", "", "--7", [], "\u0667"):
-        assert word_of(Fields({"n": wrong}, "", []).integer, "n") == "bad_json"
-    assert word_of(Fields, [], "x", []) == "bad_json"
-    assert Fields({"a": "x", "A": "y"}, "", []).text("a") == "x"
+def test_objects_and_their_keys() -> None:
+    values = parse_object('{"Name": "a", "NAME": "b", "n": null}')
+    assert (field(values, "Name"), field(values, "name"), field(values, "N"), field(values, "absent")) == ("a", "b", None, None)
+    assert parse_object("null") == {} and field({"\u212a": 1}, "k") is None
+    for wrong in ("[]", "1", '"x"', "false", "0", '""'):
+        assert word_of(parse_object, wrong) == "bad_json"
 
 
 @pytest.mark.parametrize(
