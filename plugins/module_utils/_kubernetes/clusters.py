@@ -47,10 +47,7 @@ class Clusters:
             try:
                 self.clients[name] = Client(parse_access(entry), limits(timeout))
             except AccessRefused as refused:
-                self.failures.append(
-                    {"cluster": name, "operation": "use the access", "reason": refused.reason, "message": refused.message,
-                     "status": None}
-                )  # fmt: skip
+                self.fail_for(name, "use the access", refused.reason, refused.message)
 
     def read(
         self, what: str, function: t.Callable[[str, Client], t.Any], names: t.Optional[t.Iterable[str]] = None
@@ -81,6 +78,10 @@ class Clusters:
     def fail(self, error: KubeError) -> None:
         """Note a failure of one cluster."""
         self.failures.append(error.failure())
+
+    def fail_for(self, cluster: str, operation: str, reason: str, message: str) -> None:
+        """Note a failure that no API server told."""
+        self.failures.append({"cluster": cluster, "operation": operation, "reason": reason, "message": message, "status": None})
 
     def server_hosts(self) -> t.List[str]:
         """The hosts of the API servers, as the accesses name them: addresses or names."""

@@ -138,34 +138,41 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
     exports = Exports({}, {}, [], {}, [])
     endpoints = _endpoints_by_service(cluster, listed, options, guard, exports)
     for obj in listed.services:
-        labels = labels_of(obj)
-        mirrored, shared = options.mirrors(labels), options.shares(labels)
-        # mirrors of mirrors would go round for ever
-        if not (mirrored or shared) or MIRRORED in labels or GLOBAL in labels:
-            continue
         key = id_of(obj)
-        label = label_of(cluster, key)
         try:
-            if key is None:
-                raise ValueRefused("name_invalid", "it has no namespace or name")
-            if is_external_name(obj):
-                if mirrored:
-                    exports.skipped[key] = chosen_name(obj, options.honoured) or key[1]
-                raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints; a mirror that there is stays as it is")
-            check_service(obj)
-            if shared:
-                opted_in = options.routing is not None and matches(options.routing, labels)
-                exports.shared[key] = exporting_cluster(cluster, obj, opted_in)
-            if mirrored:
-                service, groups = narrowed(obj, endpoints.get(key), options.honoured)
-                if groups is not None:
-                    groups, refused = check_groups(groups, cluster, label, guard)
-                    exports.refused.extend(refused)
-                name, clusters = chosen_name(obj, options.honoured), chosen_clusters(obj, options.honoured)
-                exports.mirrors[key] = ServiceExport(service, groups, key[1] if name is None else name, clusters)
+            _read_service(exports, cluster, obj, key, endpoints, options, guard)
         except ValueRefused as error:
-            exports.refused.append(Refusal(label, error.reason, error.message))
+            exports.refused.append(Refusal(label_of(cluster, key), error.reason, error.message))
     return exports
+
+
+def _read_service(
+    exports: Exports, cluster: str, obj: Object, key: t.Optional[Id], endpoints: t.Mapping[Id, t.List[Group]], options: Options, guard: Guard
+) -> None:
+    """Add what one Service exports, if it does. Raises ValueRefused."""
+    labels = labels_of(obj)
+    mirrored, shared = options.mirrors(labels), options.shares(labels)
+    # mirrors of mirrors would go round for ever
+    if not (mirrored or shared) or MIRRORED in labels or GLOBAL in labels:
+        return
+    if key is None:
+        raise ValueRefused("name_invalid", "it has no namespace or name")
+    name = chosen_name(obj, options.honoured)
+    name = key[1] if name is None else name
+    if is_external_name(obj):
+        if mirrored:
+            exports.skipped[key] = name
+        raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints; a mirror that there is stays as it is")
+    check_service(obj)
+    if shared:
+        opted_in = options.routing is not None and matches(options.routing, labels)
+        exports.shared[key] = exporting_cluster(cluster, obj, opted_in)
+    if mirrored:
+        service, groups = narrowed(obj, endpoints.get(key), options.honoured)
+        if groups is not None:
+            groups, refused = check_groups(groups, cluster, label_of(cluster, key), guard)
+            exports.refused.extend(refused)
+        exports.mirrors[key] = ServiceExport(service, groups, name, chosen_clusters(obj, options.honoured))
 
 
 def _endpoints_by_service(

@@ -68,7 +68,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
     state = BOOTSTRAP if plan.bootstrapping else SYNCED if staying else DONE
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
-    clusters.failures.extend(without_peers(plan))
+    for name in sorted(plan.isolated):
+        clusters.fail_for(name, "find endpoints", "NodeNoEndpoint", plan.isolated[name])
     result = done.result()
     result.update(
         targets=shown(plan),
@@ -109,14 +110,6 @@ def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings
     return whole, patches
 
 
-def without_peers(plan: MeshPlan) -> t.List[t.Dict[str, t.Any]]:
-    """A failure for each cluster that no other one can reach."""
-    return [
-        {"cluster": name, "operation": "find endpoints", "reason": "NodeNoEndpoint", "message": plan.isolated[name], "status": None}
-        for name in sorted(plan.isolated)
-    ]
-
-
 # --- gather ---------------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +145,7 @@ def gather(
         if NODES in answer:
             listing = read_listing(name, {"nodes": answer[NODES].items})
             if listing.failure is not None:
-                clusters.failures.append(dict(listing.failure, operation="read nodes", status=None))
+                clusters.fail_for(name, "read nodes", listing.failure["reason"], listing.failure["message"])
                 unreachable[name] = listing.failure["reason"]
                 continue
             refused.extend(listing.refused)
@@ -160,10 +153,7 @@ def gather(
             objects[name] = {str(node["metadata"].get("name")): node for node in answer[NODES].items if isinstance(node.get("metadata"), dict)}
             ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
     for name in _without_access(clusters, meshes, unreachable):
-        message = "it is in a mesh, and there is no access to it: add it to clusters"
-        clusters.failures.append(
-            {"cluster": name, "operation": "use the cluster", "reason": "no_access", "message": message, "status": None}
-        )
+        clusters.fail_for(name, "use the cluster", "no_access", "it is in a mesh, and there is no access to it: add it to clusters")
         unreachable[name] = "no_access"
     return Gathered(nodes, peers, unreachable, ready, objects), refused
 

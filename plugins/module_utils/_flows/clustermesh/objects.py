@@ -98,10 +98,7 @@ class Management:
                 except KubeError as error:
                     self._clusters.failures.append(dict(error.failure(), cluster=name))
                 except ValueRefused as error:
-                    self._clusters.failures.append(
-                        {"cluster": name, "operation": "use Secret {0}".format(entry["secret"]), "reason": error.reason,
-                         "message": error.message, "status": None}
-                    )  # fmt: skip
+                    self._clusters.fail_for(name, "use Secret {0}".format(entry["secret"]), error.reason, error.message)
 
     def _from_secret(self, name: str, secret: str, key: str) -> Client:
         namespace, dummy, secret_name = secret.partition("/")

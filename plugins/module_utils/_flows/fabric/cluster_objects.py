@@ -116,10 +116,8 @@ def _fail(clusters: Clusters, whole: Plan, reason: str) -> None:
     for refusal in [refusal for refusal in whole.refused if refusal.reason == reason]:
         whole.refused.remove(refusal)
         kind, dummy, ident = refusal.object.partition(" ")
-        clusters.failures.append(
-            {"cluster": ident.partition("/")[0], "operation": "apply {0} {1}".format(kind, ident.partition("/")[2]),
-             "reason": refusal.reason, "message": refusal.message, "status": None}
-        )  # fmt: skip
+        cluster, dummy, name = ident.partition("/")
+        clusters.fail_for(cluster, "apply {0} {1}".format(kind, name), refusal.reason, refusal.message)
 
 
 def apply(

@@ -353,10 +353,7 @@ def check_namespaces(
             message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set create_namespace: true. {1}".format(
                 namespace, "The playbook preflight finds this before a run, under the same word"
             )
-            clusters.failures.append(
-                {"cluster": name, "operation": "write mirrors", "reason": "mirror_namespace_missing", "message": message,
-                 "status": None}
-            )  # fmt: skip
+            clusters.fail_for(name, "write mirrors", "mirror_namespace_missing", message)
         doomed = {id(write.change) for write in writes[name]}
         whole.changes = [change for change in whole.changes if id(change) not in doomed]
         writes[name] = []
