@@ -36,7 +36,7 @@ options:
     type: list
     elements: str
     default: []
-  packed:
+  facts:
     description: >-
       The same as one text, made of O(hosts) on the way to the module. It wins over them.
       Ansible looks at every value of a module's arguments, which takes minutes for hundreds of nodes.

@@ -137,7 +137,7 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
-            "packed": {"type": "str"},
+            "facts": {"type": "str"},
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},

@@ -168,7 +168,7 @@ def main() -> None:
             "limit": {"type": "str", "default": ""},
             "outside": {"type": "list", "elements": "str", "default": []},
             "unasked": {"type": "list", "elements": "str", "default": []},
-            "packed": {"type": "str"},
+            "facts": {"type": "str"},
             "hosts": {"type": "list", "elements": "str", "default": []},
             "page": {"type": "path"},
             "document": {"type": "path"},

@@ -101,7 +101,7 @@ def main() -> None:
             "nodes": {"type": "dict", "default": {}},
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
-            "packed": {"type": "str"},
+            "facts": {"type": "str"},
             "hosts": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "dict", "default": {}},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},

@@ -54,12 +54,12 @@ class InventoryAction(ControllerAction):
         return inventory.fabric_definition(self.hostvars, self.groups, self.clusters_group)
 
     def pack_facts(self, options: t.Dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()) -> None:
-        """Set ``packed`` to what plays registered about ``hosts``. register: the variable with the result of node_status."""
+        """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_status."""
         hosts = options.get("hosts")
-        if hosts and not options.get("packed"):
+        if hosts and not options.get("facts"):
             on = [str(name) for name in options.get("capabilities") or ()]
             clusters = self.groups.get(self.clusters_group, ())
-            options["packed"] = collected.pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
+            options["facts"] = collected.pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
 
 
 def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]) -> None:

@@ -21,7 +21,7 @@ READS = [(SOURCE, NETWORK), (SOURCE, NETWORK_INTERFACE), (SOURCE, PREFIX), (APIN
 MARK = "multicluster.network/interface"
 
 
-class Wanted(t.NamedTuple):
+class Attachment(t.NamedTuple):
     """One interface and the node that its machine runs on ("" to detach it)."""
 
     namespace: str
@@ -34,13 +34,13 @@ class Wanted(t.NamedTuple):
         return "{0}/{1}".format(self.namespace, self.name)
 
 
-def plan_attachment(view: View, wanted: t.Sequence[Wanted], require_ready: bool = True) -> t.List[ObjectTurn]:
+def plan_attachment(view: View, wanted: t.Sequence[Attachment], require_ready: bool = True) -> t.List[ObjectTurn]:
     """One pass: twins where there are none, provider IDs once they are ready."""
     marked = _marked(view)
     return [_turn(view, one, functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready)) for one in wanted]
 
 
-def plan_detachment(view: View, wanted: t.Sequence[Wanted]) -> t.List[ObjectTurn]:
+def plan_detachment(view: View, wanted: t.Sequence[Attachment]) -> t.List[ObjectTurn]:
     """One pass: provider IDs that name our twins are cleared, and the twins go."""
     marked = _marked(view)
     return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in wanted]
@@ -57,7 +57,7 @@ def _mark(twin: Object) -> str:
     return text(twin, "metadata", "annotations", MARK)
 
 
-def _turn(view: View, one: Wanted, plan: t.Callable[[ObjectTurn], None]) -> ObjectTurn:
+def _turn(view: View, one: Attachment, plan: t.Callable[[ObjectTurn], None]) -> ObjectTurn:
     source = view.source(NETWORK_INTERFACE, one.namespace, one.name)
     meta = {"namespace": one.namespace, "name": one.name}
     stub = {"apiVersion": view.options.profile.source, "kind": NETWORK_INTERFACE, "metadata": meta}
@@ -69,7 +69,7 @@ def _turn(view: View, one: Wanted, plan: t.Callable[[ObjectTurn], None]) -> Obje
     return turn
 
 
-def _attach(turn: ObjectTurn, one: Wanted, marked: t.Sequence[Object], require_ready: bool) -> None:
+def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], require_ready: bool) -> None:
     source, view = turn.subject, turn.view
     if not uid(source):
         raise ValueRefused("interface_missing", "there is no interface {0}".format(quoted(one.label)))
@@ -136,7 +136,7 @@ def _check_free(turn: ObjectTurn, given: str) -> None:
             raise ValueRefused("attached_elsewhere", "another machine pool attached it as {0}".format(quoted(name(twin))))
 
 
-def _detach(turn: ObjectTurn, one: Wanted, marked: t.Sequence[Object]) -> None:
+def _detach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object]) -> None:
     source = turn.subject
     given = interface_id_or_none(text(source, "spec", "providerID"), turn.options.profile)
     if given is not None and given.uid in {uid(twin) for twin in marked}:
@@ -150,7 +150,7 @@ def _detach(turn: ObjectTurn, one: Wanted, marked: t.Sequence[Object]) -> None:
             turn.remove_twin(twin, DELETE)
 
 
-def attached_to(view: View, within: str) -> t.List[Wanted]:
+def attached_to(view: View, within: str) -> t.List[Attachment]:
     """Everything of one namespace that was attached here."""
     marks = sorted(_mark(twin) for twin in view.twins(NETWORK_INTERFACE))
-    return [Wanted(*mark.split("/", 1)) for mark in marks if mark.startswith(within + "/")]
+    return [Attachment(*mark.split("/", 1)) for mark in marks if mark.startswith(within + "/")]

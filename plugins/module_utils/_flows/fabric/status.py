@@ -43,7 +43,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
-    connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], packed:
+    connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], facts:
     those that filters collect as one text, or None, page, document, metrics: paths or None}.
     """
     with gc_paused():
@@ -72,8 +72,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
 
 
 def unpacked(request: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
-    """The request with what ``packed`` holds in its place. Raises ValueRefused."""
-    return dict(request, packed=None, **unpack(request["packed"])) if request.get("packed") else request
+    """The request with what ``facts`` holds in its place. Raises ValueRefused."""
+    return dict(request, facts=None, **unpack(request["facts"])) if request.get("facts") else request
 
 
 def gather(request: t.Mapping[str, t.Any]) -> Data:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..._tenants.attachment import READS, Wanted, attached_to, plan_attachment, plan_detachment
+from ..._tenants.attachment import READS, Attachment, attached_to, plan_attachment, plan_detachment
 from ..._tenants.converge import PASS_LIMIT, Result, predict_pass, run_passes
 from ..._tenants.object_turn import ObjectTurn
 from ..._tenants.options import Options
@@ -53,8 +53,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return report_turns(opened, result, SOURCE, "detach" if leaving else "attach")
 
 
-def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Wanted:
-    one = Wanted(str(entry["namespace"]), str(entry["name"]), "" if leaving else str(entry.get("node") or ""))
+def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Attachment:
+    one = Attachment(str(entry["namespace"]), str(entry["name"]), "" if leaving else str(entry.get("node") or ""))
     if not leaving:
         # it becomes part of an ID that must be readable again
         parse_interface_id("x/x/{0}/x".format(one.node), options.profile)

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.attachment import (
     MARK,
-    Wanted,
+    Attachment,
     attached_to,
     plan_attachment,
     plan_detachment,
@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.view
 
 from .tenant_world import NAMESPACE, OPTIONS, World, interface, interface_twin, source
 
-WANTED = (Wanted("team-a", "nic-1", "node-a"),)
+WANTED = (Attachment("team-a", "nic-1", "node-a"),)
 Object = t.Dict[str, t.Any]
 
 
@@ -39,7 +39,7 @@ def run(made: World, plan: t.Callable[[View], t.Any]) -> Result:
     return run_passes(View(made.source.all(), made.apinet.all(), OPTIONS), plan, one_by_one(stores, OPTIONS))
 
 
-def attach(made: World, ready: bool = False, wanted: t.Sequence[Wanted] = WANTED) -> Result:
+def attach(made: World, ready: bool = False, wanted: t.Sequence[Attachment] = WANTED) -> Result:
     return run(made, lambda view: plan_attachment(view, wanted, ready))
 
 
@@ -72,7 +72,7 @@ def test_detaching_leaves_nothing_also_when_the_interface_is_gone() -> None:
     made.sync()
     assert made.get(SOURCE, "NetworkInterface", "nic-1") is None
     view = View(made.source.all(), made.apinet.all(), OPTIONS)
-    assert attached_to(view, "team-a") == [Wanted("team-a", "nic-1")] and attached_to(view, "team") == []
+    assert attached_to(view, "team-a") == [Attachment("team-a", "nic-1")] and attached_to(view, "team") == []
     assert run(made, lambda view: plan_detachment(view, attached_to(view, "team-a"))).settled
     assert made.get(APINET, "NetworkInterface", "nic-1-uid") is None
 
@@ -92,12 +92,12 @@ def test_an_interface_that_got_its_name_anew_takes_no_twin_of_the_former() -> No
 
 
 def test_what_waits_and_what_is_refused() -> None:
-    assert word(attach(world(), wanted=[Wanted("team-a", "none", "node-a")])) == "interface_missing"
+    assert word(attach(world(), wanted=[Attachment("team-a", "none", "node-a")])) == "interface_missing"
     bare = World([source("Network", "net-1", "net-uid"), interface("nic-1", "nic-1-uid")], [])
     assert word(attach(bare)) == "network_not_available"
     made = world()
     attach(made)
-    assert word(attach(made, wanted=[Wanted("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
+    assert word(attach(made, wanted=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
     assert word(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
     pool = world(apinet=[interface_twin("t1", "net-uid")])
     pool.source.patch(key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}})  # type: ignore[arg-type]
