@@ -11,8 +11,8 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import settings_spec
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.load_balancer_setting import known_load_balancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import known_load_balancer
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 
 VARIABLE = "load_balancers_settings"

@@ -16,7 +16,7 @@ import random
 import subprocess
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_edit
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config
 from test_load_balancers_backends import ADVERTISEMENTS, BGP, CONFIG, METALLB, PEERS, POOLS, SECRETS, api, kinds, run, service
@@ -77,10 +77,10 @@ def accepted(text):
 
 
 def written(text, options, *steps):
-    config = metallb_config.Config(yaml_text.parse_document(text), options)
+    config = metallb_config.Config(yaml_edit.parse_document(text), options)
     for step in steps:
         step(config)
-    return yaml_text.edit(text, config.document, (metallb_config.PEERS, metallb_config.POOLS))
+    return yaml_edit.edit(text, config.document, (metallb_config.PEERS, metallb_config.POOLS))
 
 
 OPTIONS = [metallb_config.Options(*row) for row in itertools.product(

@@ -45,10 +45,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.wiregu
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cluster_uids import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import Reserved, parse_pool  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402

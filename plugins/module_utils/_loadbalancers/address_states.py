@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._values.ascii_text import lower
-from .load_balancer_setting import EMPTY, KUBE_VIP, METALLB
 from .reservations import CREATED, PENDING, Reservation
+from .settings import EMPTY, KUBE_VIP, METALLB
 
 
 class States(t.NamedTuple):

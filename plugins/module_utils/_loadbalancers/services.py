@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.ascii_text import lower
 from .identities import DEFAULT_DOMAIN, is_control_plane_service
-from .load_balancer_setting import KUBE_VIP, METALLB
+from .settings import KUBE_VIP, METALLB
 
 LOAD_BALANCER = "LoadBalancer"
 _ADDRESS_ANNOTATIONS = {

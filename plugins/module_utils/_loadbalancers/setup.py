@@ -12,13 +12,12 @@ from .bgp.claims import BgpGrants
 from .bgp.values import NodeBgp
 from .identities import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, parse_identity
 from .ledger import Ledger
-from .load_balancer_setting import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, known_load_balancer, parse_load_balancer
 from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
 from .pools import Pool, Reserved, Span, address_at, parse_pool, readable_spans
 from .reservations import REFUSE, Owner
 from .service_plan import DELETE, Context, Places
-from .settings import Settings, read_settings
+from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
 
 STATIC, EQUINIX = "static", "equinix_metal"
 PROVIDERS = (STATIC, EQUINIX)

@@ -28,7 +28,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     equinix_records,
     identities,
     instances,
-    load_balancer_setting,
     node_annotations,
     pools,
     reservations,
@@ -82,7 +81,7 @@ def config_precedence(data: Input) -> Answer:
     if seed:  # the seed's default; 0 is ours, which finds the same
         values["api_server_port"] = values["api_server_port"] or 6443
     values["base_url"] = values["base_url"] or load_balancers_equinix.PUBLIC_URL
-    parsed = load_balancer_setting.parse_load_balancer(values["loadbalancer"])
+    parsed = settings.parse_load_balancer(values["loadbalancer"])
     return dict(values, loadbalancer_enabled=parsed.enabled, warnings=read.warnings, printable=read.printable())
 
 
@@ -95,7 +94,7 @@ def eip_location(data: Input) -> Answer:
 
 
 def lb_setting_parse(data: Input) -> Answer:
-    found = load_balancer_setting.parse_load_balancer(data["setting"] or "")
+    found = settings.parse_load_balancer(data["setting"] or "")
     return dict(found._asdict(), uses_bgp=found.uses_bgp, enabled=found.enabled, warning=bool(found.warnings))
 
 
@@ -120,7 +119,7 @@ def provider_id(data: Input) -> Answer:
 
 def bgp_project(data: Input) -> Answer:
     config = data["config"]
-    if not load_balancer_setting.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
+    if not settings.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
         return {"post": None, "effective": {}, "error": None}
     read = {"status": ccm_services.NO_ANSWER[0]} if data["get_response"] is None else data["get_response"]
     if isinstance(read.get("status"), int) or read.get("status") in ccm_services.NO_ANSWER:  # an HTTP answer, not the configuration

@@ -11,11 +11,11 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import backends
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import setup, yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import setup, yaml_edit
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import (
     config as metallb_config,
-    names as metallb_names,
+    resources as metallb_names,
     resources as metallb_resources,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -74,7 +74,7 @@ def configmap(data: Input) -> Answer:
     if data.get("configmap_exists") is False:
         return _without_configmap()
     given = (data.get("configmap_data") or {}).get("config") or json.dumps(data.get("existing") or {})
-    document = yaml_text.parse_document(given)
+    document = yaml_edit.parse_document(given)
     reserved = data["reserved"] if "reserved" in data else [step["cidr"] for step in data["steps"] if step.get("cidr")]
     config = metallb_config.Config(
         document,
@@ -84,8 +84,8 @@ def configmap(data: Input) -> Answer:
     for step in data["steps"]:
         _step(config, step, reserved)
         # every step is written and read again, as separate runs would
-        written = yaml_text.edit(written, config.document, (metallb_config.PEERS, metallb_config.POOLS))
-        config = metallb_config.Config(yaml_text.parse_document(written), config.options, config.managed)
+        written = yaml_edit.edit(written, config.document, (metallb_config.PEERS, metallb_config.POOLS))
+        config = metallb_config.Config(yaml_edit.parse_document(written), config.options, config.managed)
     patch = {"data": {"config": written}} if written != given else None
     return dict(config.document, _other_data=other, _patch=patch, _changed=patch is not None)
 
@@ -102,10 +102,10 @@ def _without_configmap() -> Answer:
 
 def text(data: Input) -> Answer:
     options = metallb_config.Options(passwords=metallb_config.PLAIN)
-    config = metallb_config.Config(yaml_text.parse_document(data["text"]), options)
+    config = metallb_config.Config(yaml_edit.parse_document(data["text"]), options)
     config.sync_nodes(_nodes(data))
     config.sync_services(_services(data), _nodes(data))
-    return yaml_text.parse_document(yaml_text.edit(data["text"], config.document, (metallb_config.PEERS, metallb_config.POOLS)))
+    return yaml_edit.parse_document(yaml_edit.edit(data["text"], config.document, (metallb_config.PEERS, metallb_config.POOLS)))
 
 
 def resources(data: Input) -> Answer:

@@ -16,11 +16,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     equinix_records,
     external_service,
     identities,
-    load_balancer_setting,
     provider,
     reservations,
     service_plan,
     services,
+    settings,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -72,13 +72,13 @@ def context(data: Input) -> service_plan.Context:
         on_duplicate=reservations.FIRST,
         reclaim_policy=config.get("reclaim_policy") or service_plan.DELETE,
         gc_orphans=config.get("gc_orphans", True),
-        reports_status=_backend(config) == load_balancer_setting.EMPTY,
+        reports_status=_backend(config) == settings.EMPTY,
     )  # fmt: skip
 
 
 def _backend(config: Input) -> str:
-    named = config.get("backend") or load_balancer_setting.parse_load_balancer(config.get("loadbalancer") or "").type
-    return load_balancer_setting.METALLB if named == load_balancer_setting.DISABLED else named
+    named = config.get("backend") or settings.parse_load_balancer(config.get("loadbalancer") or "").type
+    return settings.METALLB if named == settings.DISABLED else named
 
 
 def _service(row: Input) -> services.Service:

@@ -10,7 +10,7 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError, NotFound
 from ..._loadbalancers.address_states import missing_backend, silence
-from ..._loadbalancers.load_balancer_setting import parse_load_balancer
+from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout
 from ..._status.preflight import ERROR, Limits, find

@@ -10,12 +10,11 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.errors import ListIncomplete
 from ..._loadbalancers.bgp.peer_selectors import ServiceKey
 from ..._loadbalancers.bgp.values import NodeBgp
-from ..._loadbalancers.load_balancer_setting import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.metallb.config import POOLS, Config, managed_text, parse_managed, pool_users
-from ..._loadbalancers.metallb.names import ADVERTISEMENT, PEER, POOL, SECRET
-from ..._loadbalancers.metallb.resources import VERSIONS, Resources
+from ..._loadbalancers.metallb.resources import ADVERTISEMENT, PEER, POOL, SECRET, VERSIONS, Resources
+from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup
-from ..._loadbalancers.yaml_text import edit, parse_document
+from ..._loadbalancers.yaml_edit import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_record

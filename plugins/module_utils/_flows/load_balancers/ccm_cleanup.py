@@ -7,14 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ..._io.settings_source import environment, read_text
-from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._loadbalancers.load_balancer_setting import parse_load_balancer
 from ..._loadbalancers.reservations import Owner, Reservation, sweep
+from ..._loadbalancers.settings import parse_load_balancer
 from ..._loadbalancers.setup import EQUINIX, Setup, parse_setup
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused
-from .read import ClusterState, make_provider
+from .read import ClusterState, cluster_uid, make_provider
 
 NAME = "the project"
 
@@ -51,10 +50,7 @@ def _living(request: t.Mapping[str, t.Any], owner: Owner, plan: Plan) -> t.Tuple
     """A cluster that is still there has not left anything behind; one that cannot be asked may be the one."""
     clusters = Clusters(request.get("clusters") or [], float(request.get("timeout") or 120.0))
 
-    def uid(unused: str, client: Client) -> str:
-        return str(client.get("/api/v1/namespaces/kube-system")["metadata"].get("uid") or "")
-
-    for name, found in sorted(clusters.read("read its UID", uid).items()):
+    for name, found in sorted(clusters.read("read its UID", lambda unused, client: cluster_uid(client)).items()):
         if found == owner.cluster_uid:
             plan.refuse("cluster " + name, "cluster_alive", "this is the cluster whose addresses would be released")
     return clusters.failures, dict(clusters.stats()["requests"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
 from ..._loadbalancers import provider as interface
 from ..._loadbalancers.identities import parse_provider_id
 from ..._loadbalancers.instances import region_of, zone_of
@@ -16,7 +15,7 @@ from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
 from ..._values.refused import ValueRefused
 from .ccm_nodes import findings, variant_of
-from .converge import guarded, read_setups
+from .converge import guarded, open_clusters
 from .read import NODES
 from .reconciler import ServiceAddressReconciler, Wishes
 
@@ -26,9 +25,7 @@ PODS = "/api/v1/namespaces/kube-system/pods"
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    setups, failed = read_setups(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    clusters.failures += failed
+    setups, clusters = open_clusters(request)
     names = [name for name in sorted(setups) if name in clusters.clients]
     found = clusters.read("read addresses", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager)), names)
     in_sync = not clusters.failures and not any(row["plan"]["changes"] for row in found.values())

@@ -8,7 +8,6 @@ import copy
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
 from ..._loadbalancers.control_plane import LABELS
 from ..._loadbalancers.instances import PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
 from ..._loadbalancers.setup import Setup
@@ -16,7 +15,7 @@ from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
 from ..._values.refused import ValueRefused
-from .converge import guarded, read_setups
+from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
 from .reconciler import Report
 from .writes import Put, put_all
@@ -27,21 +26,10 @@ Object = t.Mapping[str, t.Any]
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    found, failed = read_setups(request)
-    setups = {name: setup for name, setup in found.items() if not setup.static}
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    clusters.failures += failed
-    names = [name for name in sorted(setups) if name in clusters.clients]
+    setups, clusters = open_clusters(request)
+    names = [name for name in sorted(setups) if name in clusters.clients and not setups[name].static]
     reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager, check)), names)
-    whole = Plan()
-    for name in sorted(reports):
-        whole.extend(reports[name].plan)
-        for error in reports[name].failed:
-            clusters.fail(error)
-    result = whole.result()
-    result.update(nodes={name: reports[name].shown for name in sorted(reports)}, failures=clusters.failures, stats=clusters.stats(),
-                  diff=whole.diff(), warnings=whole.warnings)  # fmt: skip
-    return result
+    return result_of(reports, clusters, "nodes")
 
 
 def variant_of(request: t.Mapping[str, t.Any]) -> Variant:

@@ -17,15 +17,15 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
-from ..._loadbalancers.cluster_uids import check_uids, unproven
 from ..._loadbalancers.ledger import NAMESPACE
+from ..._loadbalancers.reservations import check_uids, unproven
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
-from .read import KUBE_SYSTEM
+from .read import cluster_uid
 from .reconciler import Proof, Report, ServiceAddressReconciler, parse_wishes
 
 #: Key of the Secret in which the original keeps its settings.
@@ -40,9 +40,8 @@ class Failed(KubeError):
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    setups, failed = read_setups(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    clusters.failures += failed
+    setups, clusters = open_clusters(request)
+    left_out = {str(row["cluster"]) for row in clusters.failures}
     setups = with_servers(setups, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
@@ -53,24 +52,35 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         return guarded(client, lambda: _apply(client, setups[name], request, manager, proofs.get(name)))
 
     with gc_paused():
-        left_out = {str(row["cluster"]) for row in failed}
         with_provider = {str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC}
         proofs = _proofs(clusters, setups, left_out & with_provider)
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
         reports = clusters.read("plan addresses", planned, names)
         if not check:
             reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], applied))
+    result = result_of(reports, clusters, "load_balancers")
+    result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
+    return result
+
+
+def open_clusters(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], Clusters]:
+    """The settings and the clients; both kinds of failures stand in the clusters."""
+    setups, failed = read_setups(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters.failures += failed
+    return setups, clusters
+
+
+def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> t.Dict[str, t.Any]:
+    """The module's result; ``key``: under which it has what it shows of each cluster."""
     whole = Plan()
     for name in sorted(reports):
         whole.extend(reports[name].plan)
         for error in reports[name].failed:
             clusters.fail(error)
     result = whole.result()
-    result.update(
-        load_balancers={name: reports[name].shown for name in sorted(reports)},
-        failures=clusters.failures, stats=clusters.stats(), diff=whole.diff(), warnings=whole.warnings,
-    )  # fmt: skip
-    result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
+    result.update({key: {name: reports[name].shown for name in sorted(reports)}}, failures=clusters.failures, stats=clusters.stats(),
+                  diff=whole.diff(), warnings=whole.warnings)  # fmt: skip
     return result
 
 
@@ -99,10 +109,7 @@ def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collect
     if len(shared) + len(failed) < 2 and not pinned:
         return {}
 
-    def uid(unused: str, client: Client) -> str:
-        return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
-
-    answers = clusters.read("read its UID", uid, [name for name in shared if name in clusters.clients])
+    answers = clusters.read("read its UID", lambda unused, client: cluster_uid(client), [name for name in shared if name in clusters.clients])
     refused = check_uids(answers, pinned)
     for name, error in sorted(refused.items()):
         clusters.fail(_failed(name, error))

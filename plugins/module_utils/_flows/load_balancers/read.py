@@ -9,8 +9,8 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._loadbalancers.ledger import Ledger, ledger_name
-from ..._loadbalancers.load_balancer_setting import LoadBalancer
 from ..._loadbalancers.services import Service, addresses_in_use, service_of
+from ..._loadbalancers.settings import LoadBalancer
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import owners
 from ..._values.addresses import parse_address

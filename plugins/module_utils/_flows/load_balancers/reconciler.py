@@ -9,13 +9,11 @@ import typing as t
 from ..._io.host_metadata import host_facility
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
-from ..._loadbalancers.address_claims import AddressRules, check_address_claims
+from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
 from ..._loadbalancers.address_states import NAMED, Row, sentences, silence, states, unannounced
 from ..._loadbalancers.bgp.peer_selectors import ServiceKey
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
-from ..._loadbalancers.live_addresses import GivenUp, Settling, give_up, parse_renumber, settle
-from ..._loadbalancers.load_balancer_setting import EMPTY
 from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
@@ -32,15 +30,16 @@ from ..._loadbalancers.service_plan import (
     removal_of,
 )
 from ..._loadbalancers.services import Service, address_of, counts, left_alone, retains
+from ..._loadbalancers.settings import EMPTY
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.plan import Change, Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import backends, bgp as bgp_facts, services as service_writes
+from . import backends, bgp as bgp_facts
 from .backends import ABSENT, ADD, REMOVE, SYNC
 from .read import ClusterState, make_provider, read_state
-from .writes import CarriedOut, Effects, Foreseen, Put
+from .writes import CarriedOut, Foreseen, Put, service_puts
 
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
 KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
@@ -106,12 +105,12 @@ class ServiceAddressReconciler:
     """One cluster: gather() reads it, then plan() says what would be done, or apply() does it.
 
     Both walk the same stages, since what a provider answers to an order decides what follows: addresses, BGP facts of nodes, the load
-    balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.Effects).
+    balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.Foreseen).
     """
 
     def __init__(self, client: Client, setup: Setup, wishes: Wishes, manager: str, proof: t.Optional[Proof] = None) -> None:
         self.client, self.setup, self.wishes, self.manager, self.proof = client, setup, wishes, manager, proof
-        self.effects: Effects = Foreseen()
+        self.effects = Foreseen()
         self.outcome, self.failed = Plan(), t.cast(t.List[KubeError], [])
         self.refusals: t.Dict[str, Refusal] = {}
         self.state = ClusterState(setup.balancer)
@@ -151,7 +150,7 @@ class ServiceAddressReconciler:
 
     # -- the stages --------------------------------------------------------------------------------------------------
 
-    def _reconcile(self, effects: Effects) -> Report:
+    def _reconcile(self, effects: Foreseen) -> Report:
         self.effects = effects
         self.outcome.warnings += self.setup.warnings
         told = backends.BackendPlan([], [], [], frozenset())
@@ -218,7 +217,8 @@ class ServiceAddressReconciler:
             self._note_retained()
         self._keep_ledger()
         if self.wishes.gives:
-            self._write(self._service_puts([action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]))
+            actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
+            self._write(service_puts(self.setup, self.state, actions))
         for key, outcome in cost.outcomes.items():
             self.outcome.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
         return cost
@@ -317,9 +317,6 @@ class ServiceAddressReconciler:
 
     # -- Services and the back end -----------------------------------------------------------------------------------
 
-    def _service_puts(self, actions: t.Iterable[Action]) -> t.List[Put]:
-        return service_writes.puts(self.setup, self.state, actions)
-
     def _write(self, puts: t.Sequence[Put]) -> None:
         done = self.effects.put(puts)
         self.outcome.changes += done.changes
@@ -360,7 +357,7 @@ class ServiceAddressReconciler:
         self.releases = [str(action.address or action.id) for action in releases]
         if not self.wishes.release:
             return
-        self._write(self._service_puts([action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
+        self._write(service_puts(self.setup, self.state, [action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
         for action in releases:
             self._give_back(action)
         if not self.setup.static:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects that others also write (Services, MetalLB's): only the differing fields are sent, on condition of what was read."""
+"""Objects that others also write (Services, MetalLB's): only the differing fields are sent, on condition of what was read (ccm 9.3)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import functools
 import itertools
 import typing as t
 
-from ..._kubernetes.client import Client, Resource
+from ..._kubernetes.client import Client, Resource, segment
 from ..._kubernetes.errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
 from ..._kubernetes.fanout import in_flight
 from ..._kubernetes.objects import WRITES
 from ..._loadbalancers.ledger import Ledger
 from ..._loadbalancers.reservations import Reservation
+from ..._loadbalancers.service_plan import CLEAR_ADDRESS, REPORT, SET_ADDRESS, Action
+from ..._loadbalancers.settings import KUBE_VIP, METALLB
+from ..._loadbalancers.setup import Setup
 from ..._plan.objects import redacted
+from ..._plan.pending import is_pending
 from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal
 from ..._values.keys import fingerprint
 from .ledger_store import keep_ledger
@@ -153,48 +157,30 @@ def _put(client: Client, put: Put, manager: str) -> None:
             # a Service that has just gone needs no address
 
 
-class Effects(t.Protocol):
-    """How a stage of a reconciler takes effect: foreseen only, or carried out."""
-
-    writes: bool
-
-    def put(self, puts: t.Sequence[Put]) -> Written:
-        """Writes to objects of the cluster."""
-
-    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
-        """Write the record of addresses; the object in which it stands then."""
-
-    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
-        """Order an address; None for one that only the provider can tell."""
-
-    def release(self, provider: t.Any, ident: str) -> None:
-        """Give a reservation back."""
-
-
 class Foreseen:
-    """Nothing is written. A provider that predicts works in memory, so it may be asked."""
+    """How a stage of a reconciler takes effect: here nothing is written. A provider that predicts works in memory, so it may be asked."""
 
     writes = False
 
     def put(self, puts: t.Sequence[Put]) -> Written:
-        """All of them would be done."""
+        """Writes to objects of the cluster."""
         return Written([put.change for put in puts], [], [])
 
     def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
-        """As if it were there."""
+        """Write the record of addresses; the object in which it stands then."""
         return dict(actual or {"metadata": {"resourceVersion": ""}})
 
     def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
-        """The address of a pool."""
+        """Order an address; None for one that only the provider can tell."""
         return provider.reserve_address(request, service) if provider.predicts else None
 
     def release(self, provider: t.Any, ident: str) -> None:
-        """Into a pool."""
+        """Give a reservation back."""
         if provider.predicts:
             provider.release_address(ident)
 
 
-class CarriedOut:
+class CarriedOut(Foreseen):
     """Everything is written. ``check`` is called before each write and raises when nothing may be written any more (a lost lease)."""
 
     writes = True
@@ -203,19 +189,75 @@ class CarriedOut:
         self.client, self.manager, self.check, self.leave_conflicts = client, manager, check, leave_conflicts
 
     def put(self, puts: t.Sequence[Put]) -> Written:
-        """What took place of them."""
         return put_all(self.client, puts, self.manager, self.check, self.leave_conflicts)
 
     def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
-        """Over what the control plane's address has made of it since it was read."""
         return keep_ledger(self.client, name, before, ledger, actual, self.manager, self.check)
 
     def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
-        """One order."""
         self.check()
         return t.cast(Reservation, provider.reserve_address(request, service))
 
     def release(self, provider: t.Any, ident: str) -> None:
-        """For good."""
         self.check()
         provider.release_address(ident)
+
+
+ANNOTATIONS = {METALLB: "metallb.io/loadBalancerIPs", KUBE_VIP: "kube-vip.io/loadbalancerIPs"}
+
+
+def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.List[Put]:
+    """One patch for each Service and sub-resource."""
+    found = []
+    for action in actions:
+        obj = state.objects.get(action.service)
+        if obj is None or action.action not in (SET_ADDRESS, CLEAR_ADDRESS, REPORT):
+            continue
+        ident = "{0}/{1}".format(setup.cluster, action.service)
+        meta = obj["metadata"]
+        path = "/api/v1/namespaces/{0}/services/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"])))
+        if is_pending(action.address):
+            if action.action == SET_ADDRESS:
+                found.append(Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {}))
+            continue
+        if action.action == REPORT:
+            body = {"status": {"loadBalancer": {"ingress": [{"ip": str(action.address)}]}}}
+            before = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+            change = Change("update", "Service status", ident, {"ingress": before}, {"ingress": [{"ip": str(action.address)}]})
+            found.append(Put(change, path + "/status", body, stage=1, again=functools.partial(_same, body)))
+            continue
+        found.append(_address(setup, obj, ident, path, str(action.address) if action.action == SET_ADDRESS else ""))
+        if action.action == CLEAR_ADDRESS and setup.balancer.type not in ANNOTATIONS and (obj.get("status") or {}).get("loadBalancer"):
+            change = Change("update", "Service status", ident, {"ingress": obj["status"]["loadBalancer"].get("ingress")}, {"ingress": []})
+            found.append(Put(change, path + "/status", {"status": {"loadBalancer": {"ingress": None}}}, stage=1, again=lambda now: None))
+    return found
+
+
+def _same(body: t.Dict[str, t.Any], dummy: Object) -> t.Dict[str, t.Any]:
+    return body
+
+
+def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
+    annotation = ANNOTATIONS.get(setup.balancer.type, "") if setup.in_annotation else ""
+    before = _held(obj, annotation)
+
+    def patch(version: str) -> t.Dict[str, t.Any]:
+        meta: t.Dict[str, t.Any] = {"resourceVersion": version}
+        if annotation:
+            meta["annotations"] = {annotation: address or None}
+            return {"metadata": meta}
+        return {"metadata": meta, "spec": {"loadBalancerIP": address or None}}
+
+    def again(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+        same = now["metadata"].get("uid") == obj["metadata"].get("uid") and _held(now, annotation) == before
+        same = same and (now.get("spec") or {}).get("type") == (obj.get("spec") or {}).get("type")
+        return patch(now["metadata"]["resourceVersion"]) if same else None
+
+    change = Change("update", "Service", ident, {"address": before}, {"address": address})
+    return Put(change, path, patch(obj["metadata"]["resourceVersion"]), again=again)
+
+
+def _held(obj: Object, annotation: str) -> str:
+    if annotation:
+        return str((obj["metadata"].get("annotations") or {}).get(annotation) or "")
+    return str((obj.get("spec") or {}).get("loadBalancerIP") or "")

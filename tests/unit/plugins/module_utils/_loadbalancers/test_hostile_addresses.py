@@ -12,7 +12,6 @@ import pathlib
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_claims,
-    cluster_uids,
     equinix_records,
     reservations,
     service_plan,
@@ -109,11 +108,11 @@ def test_records(row):
 @pytest.mark.parametrize("row", HOSTILE["cluster_uids"], ids=why)
 def test_clusters_that_say_the_uid_of_another(row):
     pinned = row.get("pinned", {})
-    refused = cluster_uids.check_uids(row["answers"], pinned)
+    refused = reservations.check_uids(row["answers"], pinned)
     assert {name: error.reason for name, error in refused.items()} == row["refused"]
     assert all("load_balancers_settings" in error.message and len(error.message) < 400 for error in refused.values())
     open_ones = [name for name in row["answers"] if name not in refused]
-    unproven = {name: cluster_uids.unproven(name, row.get("silent", ()), pinned) for name in open_ones}
+    unproven = {name: reservations.unproven(name, row.get("silent", ()), pinned) for name in open_ones}
     assert [name for name in open_ones if unproven[name]] == row.get("unproven", []) and "good" in open_ones
     assert all(error.reason == "source_incomplete" and "victim" in error.message for error in unproven.values() if error)
 

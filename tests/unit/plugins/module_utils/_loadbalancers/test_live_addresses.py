@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import live_addresses as live, reservations, service_plan, services
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_claims as live, reservations, service_plan, services
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan, mapped_networks

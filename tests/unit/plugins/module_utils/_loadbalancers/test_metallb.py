@@ -10,9 +10,9 @@ import copy
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_text
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_edit
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as mc, names as metallb_names, resources as mr
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as mc, resources as metallb_names, resources as mr
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 
@@ -45,10 +45,10 @@ bfd-profiles:
 
 
 def run(text, options, *steps):
-    config = mc.Config(yaml_text.parse_document(text), options)
+    config = mc.Config(yaml_edit.parse_document(text), options)
     for step in steps:
         step(config)
-    return yaml_text.edit(text, config.document, LISTS)
+    return yaml_edit.edit(text, config.document, LISTS)
 
 
 def both(config):
@@ -75,7 +75,7 @@ def test_ours_in_changed_and_out(text, tracking):
     moved = run(written, options, lambda config: config.sync_nodes([N1._replace(local_asn=65001), N2]))
     assert set(moved.splitlines()) - set(written.splitlines()) == {"  - my-asn: 65001" if "  - peer-address" in text else "- my-asn: 65001"}
     removed = run(written, options, none)
-    assert yaml_text._same(yaml.safe_load(removed), yaml.safe_load(text) or {}) and kept <= set(removed.splitlines())
+    assert yaml_edit._same(yaml.safe_load(removed), yaml.safe_load(text) or {}) and kept <= set(removed.splitlines())
     if text.startswith("# my network") and text.endswith("\n"):
         assert removed == text
 
@@ -88,17 +88,17 @@ FLOW = ["{}", "", "null", "{peers: []}",
 def test_texts_that_are_not_lines(text):
     written = run(text, mc.Options(), both)
     assert run(written, mc.Options(), both) == written
-    assert yaml_text._same(yaml.safe_load(run(written, mc.Options(), none)), yaml.safe_load(text) or {})
+    assert yaml_edit._same(yaml.safe_load(run(written, mc.Options(), none)), yaml.safe_load(text) or {})
 
 
 @pytest.mark.parametrize("text", [
     "a: 1\na: 2\n", "peers: {}\n", "- 1\n", "x\n", "peers: [1]\n", "a: [", "a: &a [*a]\n", "? [a]\n: 1\n", "a: !!python/object:os.system {}\n",
-    "a: 1\n---\nb: 2\n", "a: \x00\n", "x" * (yaml_text.LONGEST + 1), "{" * 3000, "a: 0b\n<<: 1\n",
+    "a: 1\n---\nb: 2\n", "a: \x00\n", "x" * (yaml_edit.LONGEST + 1), "{" * 3000, "a: 0b\n<<: 1\n",
     "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join("{1}: &{1} [{0}]\n".format(",".join(["*" + p] * 10), n) for p, n in zip("abcdef", "bcdefg")),
 ])  # fmt: skip
 def test_what_cannot_be_read(text):
     with pytest.raises(ValueRefused) as raised:
-        mc.Config(yaml_text.parse_document(text))
+        mc.Config(yaml_edit.parse_document(text))
     assert raised.value.reason == "config_parse"
 
 
@@ -109,19 +109,19 @@ TOKENS = st.sampled_from(["peers:", "address-pools:", "- ", "\n", "  ", "a: 1", 
 @given(st.lists(TOKENS, max_size=14).map("".join) | st.text(max_size=30))
 def test_any_text_is_refused_or_means_what_was_wanted(text):
     try:
-        before = yaml_text.parse_document(text)
+        before = yaml_edit.parse_document(text)
         config = mc.Config(before)
     except ValueRefused as error:
         assert error.reason == "config_parse"
         return
-    assert yaml_text.edit(text, config.document, LISTS) == text
+    assert yaml_edit.edit(text, config.document, LISTS) == text
     both(config)
     try:
-        written = yaml_text.edit(text, config.document, LISTS)
+        written = yaml_edit.edit(text, config.document, LISTS)
     except ValueRefused as error:
         assert error.reason == "config_parse"
         return
-    assert yaml_text._same(yaml_text.parse_document(written), config.document)
+    assert yaml_edit._same(yaml_edit.parse_document(written), config.document)
 
 
 ITEMS = st.lists(st.fixed_dictionaries({"peer-address": st.sampled_from("abcd"), "n": st.integers(0, 2)}), max_size=4)
@@ -134,7 +134,7 @@ def test_any_change_of_items_keeps_the_lines_of_the_others(old, new, indent):
     for item in old:
         rows += [" " * indent + "- peer-address: {0}".format(item["peer-address"]), " " * indent + "  n: {0} # kept".format(item["n"])]
     text = "\n".join(rows + ["# tail", "other: 1 # last", ""])
-    written = yaml_text.edit(text, {"peers": new, "other": 1}, ("peers",))
+    written = yaml_edit.edit(text, {"peers": new, "other": 1}, ("peers",))
     assert yaml.safe_load(written)["peers"] == new
     assert {"# head", "# tail", "other: 1 # last"} <= set(written.splitlines())
     if new[: len(old)] == old:

@@ -11,7 +11,6 @@ import json
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     identities,
-    load_balancer_setting,
     pools,
     service_plan,
     settings,
@@ -126,7 +125,7 @@ def test_any_file(text):
     ("emlb:///sv", "emlb", "", "", True),
 ])  # fmt: skip
 def test_load_balancer(text, type_, namespace, name, warned):
-    found = load_balancer_setting.parse_load_balancer(text)
+    found = settings.parse_load_balancer(text)
     assert (found.type, found.namespace, found.configmap, bool(found.warnings)) == (type_, namespace, name, warned)
     assert found.enabled == found.uses_bgp == (type_ in ("metallb", "kube-vip", "empty"))
 
@@ -134,7 +133,7 @@ def test_load_balancer(text, type_, namespace, name, warned):
 @given(st.text() | st.lists(st.sampled_from(["metallb", ":", "/", "?", "crdConfiguration=", "ns", "1", "&", "#"])).map("".join))
 def test_any_load_balancer(text):
     try:
-        found = load_balancer_setting.parse_load_balancer(text)
+        found = settings.parse_load_balancer(text)
     except ValueRefused as refused:
         assert refused.reason == "bad_boolean"
         return
