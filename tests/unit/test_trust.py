@@ -30,6 +30,7 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
 
 import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeDevice, NodeState, parse_node, parse_node_device  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, kubeconfig  # noqa: E402
@@ -207,14 +208,17 @@ def _listings(**changes: t.Any) -> t.Dict[str, t.Any]:
 
 def _peers(listings: t.Any, state: t.Any = None) -> t.Tuple[t.Set[str], t.List[t.Any]]:
     topology = semaphore_topology.plan_mesh(_fabric(), listings)
-    devices = copy.deepcopy(semaphore_topology.node_part(topology, "aws-1")["devices"])
-    refused = [*topology["refused"], *(row._asdict() for row in contests.settle_peers(devices, state, lambda name: []))]
-    return {peer["node"] for device in devices for peer in device["peers"]}, refused
+    devices, turned_away = contests.settle_peers(_devices(topology), state, lambda name: {})
+    refused = [*topology["refused"], *(row._asdict() for row in turned_away)]
+    return {str(peer.node) for device in devices for peer in device.peers}, refused
 
 
-def _state() -> t.Dict[str, t.Any]:
-    topology = semaphore_topology.plan_mesh(_fabric(), _listings())
-    return {"devices": copy.deepcopy(semaphore_topology.node_part(topology, "aws-1")["devices"])}
+def _devices(topology: t.Any) -> t.Sequence[NodeDevice]:
+    return [parse_node_device(row, "demo") for row in semaphore_topology.node_part(topology, "aws-1")["devices"]]
+
+
+def _state() -> NodeState:
+    return NodeState("demo", tuple(_devices(semaphore_topology.plan_mesh(_fabric(), _listings()))))
 
 
 ALL = {"gcp-1", "gcp-2", "merit-1", "merit-2"}
@@ -843,15 +847,22 @@ def test_what_others_can_do_to_a_mesh_is_seen(tmp_path: t.Any, monkeypatch: t.An
     monkeypatch.setattr(settings, "read", lambda *parts: 0)
     monkeypatch.setattr(settings, "set_by", lambda *parts: ["/etc/sysctl.d/50-eve.conf says 0"])
     device = {"name": "wireguard.gcp", "routes": ["10.4.0.0/16"], "private_key_file": str(private) + "/k"}
-    guard = node_guard.Guard("default", [device], (), True)
-    plan = guard.plan()
+
+    def planned(accepted: t.Iterable[str]) -> t.Tuple[node_guard.Folders, t.Any]:
+        spec = parse_node({"fabric": "default", "devices": [device], "accepted": accepted})
+        parts = node_guard.Folders(spec), node_guard.Settings(spec, spec.devices, True)
+        for part in parts:
+            part.gather()
+        return parts[0], parts[0].plan().extend(parts[1].plan())
+
+    folders, plan = planned(())
     assert {change.id for change in plan.changes if change.kind == "folder"} >= {str(opened), str(private)}
     words = {(row.reason, "eve" in row.message) for row in plan.refused}
     assert words == {("forwarding_off", True), ("not_ours", True)}
-    guard.apply_folders()
+    folders.apply()
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (opened, private)] == [0o755, 0o700]
     accepted = {row.object for row in plan.refused}
-    assert not node_guard.Guard("default", [device], accepted, True).plan().refused
+    assert not planned(accepted)[1].refused
 
 
 def test_locks_are_files_of_one_user(tmp_path: t.Any) -> None:

@@ -178,7 +178,7 @@ def parse_peers(device: str, rows: t.Iterable[t.Mapping[str, t.Any]]) -> Peers:
             continue
         seen.add(key)
         try:
-            parsed.append(parse_peer(row, key))
+            parsed.append(_parse_peer(row, key))
         except ValueRefused as error:
             refused.append(Refusal(peer_name(device, key), error.reason, error.message))
             kept.update([key] if isinstance(key, str) else ())
@@ -195,7 +195,7 @@ def _parse_public_key(key: t.Any, seen: t.Container[t.Any]) -> Key:
     return t.cast(Key, key)
 
 
-def parse_peer(row: t.Mapping[str, t.Any], key: Key) -> Peer:
+def _parse_peer(row: t.Mapping[str, t.Any], key: Key) -> Peer:
     """One peer whose key is read already. Raises ValueRefused."""
     networks = dict(network_text_and_key(text, "bad_allowed_ip") for text in row.get("allowed_ips") or ())
     keepalive = parse_decimal(row.get("persistent_keepalive") or 0, "bad_keepalive")

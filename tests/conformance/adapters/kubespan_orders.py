@@ -176,9 +176,11 @@ class Host:
         state = None if wish is None else state_of(wish, force)
         layout = kubespan.layout_of(state)
         with self.stands_in():
-            part = kubespan.Part("mesh", state, layout, peer_states=dict.fromkeys(PEERS, "up"))
-            if part.plan().refused:
-                raise ValueError(part.plan().refused)
+            part = kubespan.KubespanDataplane("mesh", state, layout, peer_states=dict.fromkeys(PEERS, "up"))
+            part.gather()
+            refused = part.plan().refused
+            if refused:
+                raise ValueError(refused)
             part.apply()
         if state is None:
             self.link, self.dumped, self.table, self.rules, self.routes = None, EMPTY, None, {4: [], 6: []}, []

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane im
     device_plan,
     device_spec,
     key_plan,
-    parts as dataplane,
+    node_spec,
     route_set,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, LivePeer
@@ -84,11 +84,11 @@ def node_object(name: str, node: Input) -> Answer:
     }
 
 
-def planned(request: Input, link: t.Optional[Input] = None, dump: t.Optional[Input] = None, resolved: t.Optional[Input] = None) -> t.Any:
+def planned(request: device_spec.Device, link: t.Optional[Input] = None, dump: t.Optional[Input] = None, resolved: t.Optional[Input] = None) -> t.Any:
     """The plan of one device, on a host that has this link (None: none)."""
     found = {"state": "key", "public_key": OWN_KEY, "mode": "0600", "message": None}
     actual = {"link": link, "wireguard": dump or EMPTY, "key": found, "resolved": resolved or {}, "preshared": {}, "now": 0}
-    return device_plan.plan_device(device_spec.parse_device(request), actual)
+    return device_plan.plan_device(request, actual)
 
 
 # --- device ------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def key_load(data: Input) -> Answer:
     return {"action": "generate" if made else "use", "writes_file": made, "public_key": None if made else plan.public_key}
 
 
-def device_request(data: Input) -> t.Tuple[Answer, Answer]:
+def device_request(data: Input) -> t.Tuple[device_spec.Device, Answer]:
     """(the device's request, its route) on a node of another cluster, as the inventory alone tells it."""
     names = {"pod_subnet": "pod_cidrs", "mtu": "wireguard_mtu", "listen_port": "wireguard_port", "device_alias": "device_alias"}
     remote = {ours: data[theirs] for theirs, ours in names.items() if data.get(theirs) is not None}
@@ -141,12 +141,12 @@ def device_request(data: Input) -> t.Tuple[Answer, Answer]:
     topology = semaphore_topology.mesh_without_listings(found)
     [device] = semaphore_topology.node_part(topology, HOST)["devices"]
     [route] = topology["clusters"][HERE]["remotes"][data["cluster"]]["routes"]
-    return dataplane.device_request(device, found.name, True), route
+    return node_spec.parse_node_device(device, found.name, adopt=True).wireguard, route
 
 
-def shown_device(plan: t.Any, request: Input) -> Answer:
+def shown_device(plan: t.Any, request: device_spec.Device) -> Answer:
     names = ("mtu", "txqueuelen", "listen_port", "addresses", "up")
-    return dict({name: plan.device[name] for name in names}, device=request["name"], type="wireguard", firewall_mark=plan.device["fwmark"])
+    return dict({name: plan.device[name] for name in names}, device=request.name, type="wireguard", firewall_mark=plan.device["fwmark"])
 
 
 @refusing
@@ -189,12 +189,13 @@ def teardown(data: Input) -> Answer:
     topology = semaphore_topology.plan_mesh(after, nodes)
     devices = semaphore_topology.node_part(topology, HOST)["devices"]
     kept = semaphore_topology.node_part(semaphore_topology.mesh_without_listings(before), HOST)["devices"]
-    confirmed = dataplane.state_to_keep({"fabric": "mesh", "devices": kept}, None)
-    state = dataplane.state_to_keep({"fabric": "mesh", "devices": devices, "remove_keys": data.get("remove_keys")}, confirmed)
+    confirmed = node_spec.state_to_keep(node_spec.parse_node({"fabric": "mesh", "devices": kept}), None)
+    wish = node_spec.parse_node({"fabric": "mesh", "devices": devices, "remove_keys": data.get("remove_keys")})
+    state = node_spec.state_to_keep(wish, confirmed)
     [gone] = [device for device in kept if device["name"] not in [other["name"] for other in devices]]
-    link = {"index": 2, "kind": "wireguard", "implementation": "kernel", "alias": dataplane.alias_of("mesh")}
+    link = {"index": 2, "kind": "wireguard", "implementation": "kernel", "alias": node_spec.alias_of("mesh")}
     link.update(mtu=1420, txqueuelen=1000, up=True, addresses=[])
-    device = planned({"name": gone["name"], "state": "absent", "alias": link["alias"]}, link)
+    device = planned(device_spec.Device(gone["name"], present=False, alias=str(link["alias"])), link)
     wanted = route_set.parse_route_set({"devices": [gone["name"]], "routes": [], "purge": True})
     live = route_set.parse_route_set({"devices": [gone["name"]], "routes": [{"dst": dst, "dev": gone["name"], "scope": "link"} for dst in gone["routes"]]})
     made = route_set.plan_routes(live, {"routes": [], "links": [gone["name"]]}, False).replacements
@@ -204,7 +205,7 @@ def teardown(data: Input) -> Answer:
         "device_removed": bool(device.work.get("delete")),
         "route_removed": len(routes.deletions) == len(gone["routes"]),
         "annotations_removed": set(keys) == set(topology["nodes"][HOST]["stale"]),
-        "key_removed": gone["private_key_file"] not in state["key_files"],
+        "key_removed": gone["private_key_file"] not in state.key_files,
     }
 
 
@@ -303,9 +304,9 @@ def peers(data: Input) -> Answer:
         if row["reason"] in CLAIMS:
             raise Ruled(CLAIMS[row["reason"]])
     [device] = semaphore_topology.node_part(topology, HOST)["devices"]
-    request = dataplane.device_request(device, found.name, True)
-    link = dict(index=2, kind="wireguard", implementation="kernel", alias=request["alias"], mtu=1420, txqueuelen=1000, up=True, addresses=[])
-    dump = EMPTY._replace(public_key=OWN_KEY, listen_port=request["listen_port"], peers=dict.fromkeys(current, LivePeer()))
+    request = node_spec.parse_node_device(device, found.name, adopt=True).wireguard
+    link = dict(index=2, kind="wireguard", implementation="kernel", alias=request.alias, mtu=1420, txqueuelen=1000, up=True, addresses=[])
+    dump = EMPTY._replace(public_key=OWN_KEY, listen_port=request.listen_port, peers=dict.fromkeys(current, LivePeer()))
     known = {name: [text] if isinstance(text, str) else text for name, text in (data.get("dns") or {}).items()}
     plan = planned(request, link, dump, known)
     if "dns" in data:  # else names stay names: to resolve them is the node's business

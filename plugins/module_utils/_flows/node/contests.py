@@ -11,8 +11,9 @@ import typing as t
 
 from ..._dataplane.contests import Claimant, Record, rank_of, sentence, settle
 from ..._dataplane.device_spec import Device
+from ..._dataplane.node_spec import Contested, NodeDevice, NodeState
+from ..._dataplane.peer_spec import Dump, LivePeer
 from ..._mesh.kubespan.endpoints import host_network
-from ..._plan.pending import is_pending
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, parse_address, parse_network
 from ..._values.prefix_sets import PrefixSet
@@ -23,37 +24,36 @@ Data = t.Dict[str, t.Any]
 
 
 def settle_peers(
-    devices: t.Sequence[Data], previous: t.Optional[t.Mapping[str, t.Any]], live: t.Callable[[str], t.Iterable[Data]]
-) -> t.List[Refusal]:
-    """Give every device of ``devices`` those of its contested peers that are theirs; the refusals of the others.
+    devices: t.Sequence[NodeDevice], previous: t.Optional[NodeState], live: t.Callable[[str], t.Mapping[str, LivePeer]]
+) -> t.Tuple[t.List[NodeDevice], t.List[Refusal]]:
+    """The devices, each with those of its contested peers that are theirs, and the refusals of the others.
 
     previous: the confirmed state. live: device name -> its peers in the kernel, asked only where there is no such state.
     """
-    unread = {device["remote"] for device in devices if not device.get("peers_known", True)}
-    rows: t.List[t.Tuple[Data, Data]] = []
-    for device in devices:
-        contested = device.pop("contested", None) or []
-        rows.extend((device, peer) for peer in contested)
-        if unread and device["remote"] not in unread:
+    unread = {device.remote for device in devices if not device.peers_known}
+    rows: t.List[t.Tuple[int, Contested]] = []
+    peers = [list(device.peers) for device in devices]
+    for place, device in enumerate(devices):
+        rows.extend((place, claim) for claim in device.contested)
+        if unread and device.remote not in unread:
             # what nobody contests now may be what a node has whose cluster cannot be asked
-            rows.extend((device, peer) for peer in device["peers"] if not is_pending(peer))
-            device["peers"] = [peer for peer in device["peers"] if is_pending(peer)]
+            rows.extend((place, Contested(peer)) for peer in device.peers if not peer.deferred)
+            peers[place] = [peer for peer in device.peers if peer.deferred]
     if not rows:
-        return []
-    claimants = [_claimant(dict(peer, cluster=device["remote"])) for device, peer in rows]
+        return list(devices), []
+    claimants = [_claimant(devices[place].remote, claim) for place, claim in rows]
     result = settle(claimants, _records(devices, previous, live), unread)
     refused = []
-    for index, (device, peer) in enumerate(rows):
+    for index, (place, claim) in enumerate(rows):
         if index in result.kept:
-            plain = {key: value for key, value in peer.items() if key not in ("declared", "reported", "greedy", "host", "key_file")}
-            device["peers"].append(dict(plain, by_rank=True) if index in result.by_rank else plain)
+            peers[place].append(claim.peer._replace(by_rank=index in result.by_rank))
             continue
         label, lost = claimants[index].label, result.lost[index]
         message = sentence(label, lost)
-        if lost.kind == "key" and peer.get("host"):
-            message += copied(str(peer["host"]), [str(peer["key_file"])])
+        if lost.kind == "key" and claim.host:
+            message += copied(claim.host, [str(claim.key_file)])
         refused.append(Refusal(label, "claimed_twice", message))
-    return refused
+    return [device.with_peers(kept)._replace(contested=()) for device, kept in zip(devices, peers)], refused
 
 
 def settle_affiliates(
@@ -71,7 +71,10 @@ def settle_affiliates(
     unread, disputed = set(given.get("unread") or ()), list(given.get("disputed") or ())
     kept: t.List[Data] = [] if unread else list(given.get("affiliates") or ())
     rows: t.List[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
-    peers = [peer for peer in (live_peers(device) if previous is None else previous.get("peers") or ()) if not peer.get("by_rank")]
+    known: t.Iterable[Data] = (previous or {}).get("peers") or ()
+    if previous is None:
+        known = [{"public_key": key, "allowed_ips": peer.allowed_ips} for key, peer in live_peers(device).items()]
+    peers = [peer for peer in known if not peer.get("by_rank")]
     myself = _mesh_record(dict(own, allowed_ips=()))
     claimants = [_affiliate_claimant(row, disputed) for row in rows]
     result = settle(claimants, [*map(_mesh_record, peers), myself], unread)
@@ -140,10 +143,9 @@ def _host(text: str) -> Network:
     return host_network(parse_address(text))
 
 
-def live_peers(device: str) -> t.List[Data]:
-    """The peers of a device as the kernel has them, [{public_key, allowed_ips}]; none where there is no such device."""
-    dump = wireguard_device.gather(Device(device, present=False))["wireguard"]
-    return [{"public_key": key, "allowed_ips": list(peer.allowed_ips)} for key, peer in dump.peers.items()]
+def live_peers(device: str) -> t.Mapping[str, LivePeer]:
+    """The peers of a device as the kernel has them; none where there is no such device."""
+    return t.cast(Dump, wireguard_device.gather(Device(device, present=False))["wireguard"]).peers
 
 
 def copied(host: str, paths: t.Sequence[str]) -> str:
@@ -151,23 +153,25 @@ def copied(host: str, paths: t.Sequence[str]) -> str:
     return "; if {0} was made as a copy of that host, delete {1} on {0} and run again".format(host, " and ".join(paths))
 
 
-def _claimant(peer: t.Mapping[str, t.Any]) -> Claimant:
-    networks = [parse_network(text) for text in peer["allowed_ips"]]
-    claim = dict(peer, node=peer.get("node") or "")
-    return Claimant(peer["cluster"], claim["node"], [("key", str(peer["public_key"]))], networks, rank_of(claim))
+def _claimant(remote: str, claim: Contested) -> Claimant:
+    peer = claim.peer
+    networks = [parse_network(text) for text in peer.allowed_ips]
+    rank = rank_of({"cluster": remote, "node": peer.node or "", "declared": claim.declared, "reported": claim.reported, "greedy": claim.greedy})
+    return Claimant(remote, peer.node or "", [("key", str(peer.public_key))], networks, rank)
 
 
 def _records(
-    devices: t.Sequence[t.Mapping[str, t.Any]],
-    previous: t.Optional[t.Mapping[str, t.Any]],
-    live: t.Callable[[str], t.Iterable[Data]],
+    devices: t.Sequence[NodeDevice], previous: t.Optional[NodeState], live: t.Callable[[str], t.Mapping[str, LivePeer]]
 ) -> t.Iterator[Record]:
-    known = {device["name"]: device for device in (previous or {}).get("devices") or ()}
     for device in devices:
-        peers = known[device["name"]].get("peers") or () if device["name"] in known else live(device["name"])
-        for peer in peers:
-            if not peer.get("by_rank"):
-                yield Record(device["remote"], peer.get("node"), [("key", peer["public_key"])], networks_of(peer["allowed_ips"]))
+        known = previous.device(device.name) if previous else None
+        if known is None:
+            for key, there in live(device.name).items():
+                yield Record(device.remote, None, [("key", key)], networks_of(there.allowed_ips))
+        else:
+            for peer in known.peers:
+                if not peer.by_rank:
+                    yield Record(device.remote, peer.node, [("key", str(peer.public_key))], networks_of(peer.allowed_ips))
 
 
 def networks_of(texts: t.Iterable[object]) -> t.List[t.Any]:

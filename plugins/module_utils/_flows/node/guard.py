@@ -11,39 +11,37 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.guard import FORWARDING, NO_FILTER, STRICT, folder_mode
+from ..._dataplane.node_spec import NodeDevice, NodeSpec
 from ..._linux import files
 from ..._linux.host import settings
 from ..._plan.plan import Plan
 from . import persistence
+from .parts import Part, differing
+
+Data = t.Dict[str, t.Any]
 
 
-class Guard:
-    """Read at once. ``apply`` twice: the folders before anything is written into them, the devices when they stand."""
+class Folders(Part):
+    """Folders of ours and those of keys, closed before anything is written into them."""
 
-    def __init__(self, fabric: str, wanted: t.Sequence[t.Mapping[str, t.Any]], accepted: t.Container[str], reports: bool) -> None:
-        self._devices = [device["name"] for device in wanted]
-        self._accepted, self._reports, self._fabric = accepted, reports, fabric
+    def __init__(self, spec: NodeSpec) -> None:
+        keys = sorted({device.key_file.rpartition("/")[0] for device in spec.devices} - {""})
+        self._wanted = [*persistence.folders(spec.fabric), *((folder, False) for folder in keys)]
+        self._accepted = spec.accepted
+        self._found: t.Dict[str, t.Tuple[int, int]] = {}
         self._modes: t.List[t.Tuple[str, int]] = []
-        self._settings: t.List[t.Tuple[int, t.Tuple[str, ...]]] = []
-        self._versions = sorted({6 if ":" in cidr else 4 for device in wanted for cidr in device["routes"]})
-        self._keys = sorted({device["private_key_file"].rpartition("/")[0] for device in wanted})
+
+    def gather(self) -> Data:
+        read = {path: files.read_folder(path) for path, _private in self._wanted if path not in self._accepted}
+        self._found = {path: found for path, found in read.items() if found is not None}
+        return {}
 
     def plan(self) -> Plan:
-        """What differs."""
-        todo = Plan()
-        self._plan_folders(todo)
-        self._plan_devices(todo)
-        if self._reports:
-            self._report(todo)
-        return todo
-
-    def _plan_folders(self, todo: Plan) -> None:
-        self._modes = []
-        for path, private in [*persistence.folders(self._fabric), *((folder, False) for folder in self._keys if folder)]:
-            found = files.read_folder(path)
-            if found is None or path in self._accepted:
+        todo, self._modes = Plan(), []
+        for path, private in self._wanted:
+            if path not in self._found:
                 continue
-            mode, owner = found
+            mode, owner = self._found[path]
             wanted = folder_mode(mode, private)
             if not files.is_me(owner):
                 todo.refuse(path, "not_ours", "it belongs to user {0}, who can replace what lies in it; chown it to root".format(owner))
@@ -52,9 +50,39 @@ class Guard:
             elif wanted != mode:
                 self._modes.append((path, wanted))
                 todo.update("folder", path, {"mode": "{0:04o}".format(mode)}, {"mode": "{0:04o}".format(wanted)})
+        return todo
 
-    def _plan_devices(self, todo: Plan) -> None:
-        self._settings = []
+    def apply(self) -> Data:
+        for path, mode in self._modes:
+            files.set_folder_mode(path, mode)
+        return {}
+
+    def verify(self) -> t.List[str]:
+        self.gather()
+        return differing(self.plan())
+
+
+class Settings(Part):
+    """Settings of our devices, written when these stand, and what others set around the mesh, which is told. devices: those that are ours."""
+
+    def __init__(self, spec: NodeSpec, devices: t.Sequence[NodeDevice], reports: bool) -> None:
+        self._fabric, self._accepted, self._reports = spec.fabric, spec.accepted, reports
+        self._devices = [device.name for device in devices]
+        self._versions = sorted({6 if ":" in cidr else 4 for device in devices for cidr in device.routes})
+        self._todo = Plan()
+        self._settings: t.List[t.Tuple[int, t.Tuple[str, ...]]] = []
+
+    def gather(self) -> Data:
+        self._todo, self._settings = Plan(), []
+        self._read_devices(self._todo)
+        if self._reports:
+            self._read_others(self._todo)
+        return {}
+
+    def plan(self) -> Plan:
+        return self._todo
+
+    def _read_devices(self, todo: Plan) -> None:
         forwards = settings.read(*FORWARDING[4])
         for name in self._devices:
             for key, good in (("rp_filter", NO_FILTER), ("forwarding", 1)):
@@ -70,7 +98,7 @@ class Guard:
                 todo.update("setting", "/".join(parts), {"value": value}, {"value": good})
                 todo.warnings.extend("{0}: {1}, and we set {2}".format("/".join(parts), text, good) for text in settings.set_by(*parts))
 
-    def _report(self, todo: Plan) -> None:
+    def _read_others(self, todo: Plan) -> None:
         for version in self._versions:
             name = settings.name_of(*FORWARDING[version])
             if settings.read(*FORWARDING[version]) == 0 and name not in self._accepted:
@@ -82,16 +110,11 @@ class Guard:
                     text = "it changes our unit {0} and belongs to {1}; remove it, or name it in node_dataplane_accepted"
                     todo.refuse(path, "not_ours", text.format(unit, owner))
 
-    def apply_folders(self) -> None:
-        """Close what was open. Raises LinuxError."""
-        for path, mode in self._modes:
-            files.set_folder_mode(path, mode)
-
-    def apply_devices(self) -> None:
-        """Settings of our devices."""
+    def apply(self) -> Data:
         for value, parts in self._settings:
             settings.write(value, *parts)
+        return {}
 
-    def left(self) -> t.List[str]:
-        """Read back."""
-        return ["{0} {1} {2}".format(change.action, change.kind, change.id) for change in self.plan().changes]
+    def verify(self) -> t.List[str]:
+        self.gather()
+        return differing(self._todo)

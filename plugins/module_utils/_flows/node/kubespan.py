@@ -14,9 +14,9 @@ import ipaddress
 import typing as t
 
 from ..._dataplane.device_spec import Device
-from ..._dataplane.parts import alias_of
-from ..._dataplane.peer_spec import Peers, parse_peers
-from ..._linux.host import settings
+from ..._dataplane.node_spec import alias_of
+from ..._dataplane.peer_spec import Key, LivePeer, Peer, Peers, parse_peers
+from ..._linux.host import settings, snapshot
 from ..._linux.netlink import rules
 from ..._linux.netlink.routes import read_routes, write_routes
 from ..._linux.nftables import table as nft
@@ -27,12 +27,14 @@ from ..._mesh.kubespan.preflight import Conflict, conflicts
 from ..._mesh.kubespan.routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
 from ..._mesh.kubespan.states import UNKNOWN
 from ..._mesh.kubespan.targets import targets
-from ..._plan.plan import Plan
+from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_network
 from ..._values.prefix_sets import PrefixSet
 from . import kubespan_preflight, nft_table, wireguard_device
+from .parts import Part, differing
 
 Data = t.Dict[str, t.Any]
+Budget = t.Callable[[t.Mapping[str, LivePeer], t.Mapping[Key, LivePeer], t.Collection[Peer]], t.Optional[Refusal]]
 #: A decrypted packet's way back is through the tunnel, which routing without a mark does not know: no filter on our device.
 NO_FILTER = 0
 
@@ -42,51 +44,106 @@ def layout_of(state: t.Optional[t.Mapping[str, t.Any]]) -> Layout:
     return make_layout(**(state or {}).get("layout") or {})
 
 
-class Part:
+def carried_over(state: Data, previous: t.Optional[t.Mapping[str, t.Any]]) -> Data:
+    """A state with the peers confirmed before beside its own, where nothing may be removed."""
+    taken = PrefixSet.of_texts(text for peer in state["peers"] for text in peer["allowed_ips"])
+    keys = {peer["public_key"] for peer in state["peers"]}
+    more = [
+        peer
+        for peer in (previous or {}).get("peers") or ()
+        if peer["public_key"] not in keys and not PrefixSet.of_texts(peer["allowed_ips"]) & taken
+    ]
+    return dict(state, peers=[*state["peers"], *more])
+
+
+class KubespanDataplane(Part):
     """One node's KubeSpan objects in one run. ``state`` None: they are to go.
 
     peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
-    {path: fingerprint} of preshared keys that this run writes first.
+    {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those wanted to a
+    refusal, where no peer may be removed; then the peers of ``previous`` are kept. ``actual`` is of wireguard_device.gather.
     """
 
     def __init__(
         self,
         fabric: str,
-        state: t.Optional[t.Mapping[str, t.Any]],
-        layout: Layout,
+        state: t.Optional[Data],
+        layout: t.Optional[Layout] = None,
         adopt: bool = False,
         purge: bool = True,
         peer_states: t.Optional[t.Mapping[str, str]] = None,
         endpoints: t.Optional[t.Mapping[str, str]] = None,
         secrets: t.Optional[t.Mapping[str, str]] = None,
+        previous: t.Optional[t.Mapping[str, t.Any]] = None,
+        budget: t.Optional[Budget] = None,
     ) -> None:
-        self.fabric, self.state, self.layout, self.adopt = fabric, state, layout, adopt
-        self._given = (purge, peer_states, endpoints)
+        self.fabric, self.state, self.adopt, self.purge = fabric, state, adopt, purge
+        self.layout = layout_of(state) if layout is None else layout
         self.alias = alias_of(fabric)
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
         self.gen = GENERATIONS[state["generation"] if state else "current"]
-        self.wanted = self._device(purge)
-        secret = state["preshared_key_file"] if state else None
-        self.actual = wireguard_device.gather(self.wanted, [secret] if secret else [])
-        # a secret that is about to be written counts as written
-        self.actual["preshared"].update(secrets or {})
-        self.wanted = self.wanted._replace(peers=self._peers())
-        # an endpoint that rotation picked is written whatever the last handshake says
-        self.device = wireguard_device.plan(self.wanted, self.actual, dict.fromkeys(self.endpoints, ""))
-        self.refused = any(refusal.object == layout.device for refusal in self.device.refused)
+        self._secrets, self._previous, self._budget = secrets or {}, previous, budget
+
+    def gather(self) -> Data:
+        """One reading of everything; the whole host is looked at once, before the first write."""
+        secret = self.state["preshared_key_file"] if self.state else None
+        key_file = self.state["private_key_file"] if self.state else None
+        device = Device(self.layout.device, present=self.state is not None, alias=self.alias, private_key_file=key_file)
+        self.actual = wireguard_device.gather(device, [secret] if secret else [])
+        self.actual["preshared"].update(self._secrets)  # what is about to be written counts as written
+        self.filters = {name: settings.reverse_path_filter(name) for name in ("all", self.layout.device)}
         self.table_request = self._table()
         self.table_actual = nft_table.gather(self.table_request)
-        self.table = nft_table.plan(self.table_request, self.table_actual)
         self.rules = {version: rules.read_rules(version) for version in (4, 6)}
-        self.routes = read_routes(layout.route_table)
+        self.routes = read_routes(self.layout.route_table)
+        first = self.state is not None and self.actual["link"] is None and not self.watching
+        self.conflicts = kubespan_preflight.find(self.layout, self.alias, self.gen) if first else None
+        return {}
+
+    def plan(self) -> Plan:
+        """Everything that differs, for people. A device that is not ours keeps all the rest away."""
+        todo = self._decide()
+        live = self.actual["wireguard"].peers
+        refusal = None
+        if self._budget is not None and self.state is not None and self.purge:
+            refusal = self._budget(live, self.device.after, self.wanted.peers.peers if self.wanted.peers else ())
+        if refusal is not None and self.state is not None:
+            self.state, self.purge = carried_over(self.state, self._previous), False
+            todo = self._decide()
+            todo.refused.append(refusal)
+        return todo
+
+    def _decide(self) -> Plan:
+        self.wanted = self._device()
+        # an endpoint that rotation picked is written whatever the last handshake says
+        self.device = wireguard_device.plan(self.wanted, self.actual, dict.fromkeys(self.endpoints, ""))
+        self.table_request = self._table()
+        self.table = nft_table.plan(self.table_request, self.table_actual)
         self.rule_steps = [step for version in (4, 6) for step in self._rule_steps(version)]
         self.route_steps = self._route_steps()
-        self.problems, self.notes = self._preflight()
-        if self.problems or self.table.foreign:
-            self.refused = True
-        self.filter_wrong = state is not None and settings.reverse_path_filter(layout.device) not in (None, NO_FILTER)
+        problems, notes = self._preflight()
+        foreign = any(refusal.object == self.layout.device for refusal in self.device.refused)
+        self.refused = bool(foreign or problems or self.table.foreign)
+        todo = Plan()
+        todo.warnings.extend(notes)
+        for problem in problems:
+            todo.refuse(self.layout.device, problem.reason, problem.message)
+        if problems or self.table.foreign:
+            todo.refused.extend(self.table.refused)
+            return todo
+        todo.extend(self.device)
+        if self.refused:
+            return todo
+        for step in self.route_steps:
+            _note(todo, step["op"], "route", _route_name(step["route"], self.layout), step["route"])
+        for step in self.rule_steps:
+            _note(todo, step["op"], "rule", "IPv{0} {1}".format(step["rule"]["version"], rule_text(step["rule"])), None)
+        todo.extend(self.table)
+        if self.state is not None and self.filters[self.layout.device] not in (None, NO_FILTER):
+            todo.update("setting", "net.ipv4.conf.{0}.rp_filter".format(self.layout.device), None, {"value": NO_FILTER})
+        return todo
 
-    def _device(self, purge: bool) -> Device:
+    def _device(self) -> Device:
         if self.state is None:
             return Device(self.layout.device, present=False, alias=self.alias)
         return Device(
@@ -100,7 +157,8 @@ class Part:
             generate_key=True,
             private_key_file=self.state["private_key_file"],
             addresses=tuple(sorted(self._addresses())),
-            purge_peers=purge,
+            purge_peers=self.purge,
+            peers=self._peers(self.state),
         )
 
     def _addresses(self) -> t.List[str]:
@@ -110,17 +168,15 @@ class Part:
         """
         state = self.state or {}
         found = ["{0}/{1}".format(state["address"], parse_network(state["subnet"]).prefixlen)]
-        if settings.reverse_path_filter("all") and state.get("node_address"):
+        if self.filters["all"] and state.get("node_address"):
             found.append(state["node_address"] + "/32")
         return found
 
-    def _peers(self) -> t.Optional[Peers]:
+    def _peers(self, state: Data) -> Peers:
         """Endpoints of peers that are there are runtime state: rotation's or WireGuard's own, never a play's."""
-        if self.state is None:
-            return None
         live, rows = self.actual["wireguard"].peers, []
-        secret = {"file": self.state["preshared_key_file"]} if self.state["preshared_key_file"] else None
-        for peer in self.state["peers"]:
+        secret = {"file": state["preshared_key_file"]} if state["preshared_key_file"] else None
+        for peer in state["peers"]:
             key = peer["public_key"]
             announced = None if key in live and live[key].endpoint else next(iter(peer["endpoints"]), None)
             row = {"public_key": key, "allowed_ips": peer["allowed_ips"], "endpoint": self.endpoints.get(key, announced)}
@@ -147,12 +203,12 @@ class Part:
         """(what forbids any write, what people should know) of others that use our priorities, tables and filters."""
         if self.state is None:
             return [], []
-        if self.actual["link"] is None and not self.watching:
-            # the whole host is looked at once, before the first write; later only what is read anyway
-            found = [item for item in kubespan_preflight.find(self.layout, self.alias, self.gen) if not (self.adopt and item.reason == "adoptable")]
-        else:
-            strict = {"all": settings.reverse_path_filter("all"), self.layout.device: NO_FILTER}
+        found = self.conflicts
+        if found is None:
+            strict = {"all": self.filters["all"], self.layout.device: NO_FILTER}
             found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
+        elif self.adopt:
+            found = [item for item in found if item.reason != "adoptable"]
         return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
 
     def _rule_steps(self, version: int) -> t.List[Data]:
@@ -166,36 +222,14 @@ class Part:
             return [{"op": "delete", "route": route} for route in self.routes if is_our_route(route, self.layout)]
         return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"])
 
-    def plan(self) -> Plan:
-        """Everything that differs, for people. A device that is not ours keeps all the rest away."""
-        todo = Plan()
-        todo.warnings.extend(self.notes)
-        for problem in self.problems:
-            todo.refuse(self.layout.device, problem.reason, problem.message)
-        if self.problems or self.table.foreign:
-            todo.refused.extend(self.table.refused)
-            return todo
-        todo.extend(self.device)
-        if self.refused:
-            return todo
-        for step in self.route_steps:
-            _note(todo, step["op"], "route", _route_name(step["route"], self.layout), step["route"])
-        for step in self.rule_steps:
-            _note(todo, step["op"], "rule", "IPv{0} {1}".format(step["rule"]["version"], rule_text(step["rule"])), None)
-        todo.extend(self.table)
-        if self.filter_wrong:
-            todo.update("setting", "net.ipv4.conf.{0}.rp_filter".format(self.layout.device), None, {"value": NO_FILTER})
-        return todo
-
-    def again(self) -> "Part":
-        """The same wish against what is there now."""
-        purge, states, endpoints = self._given
-        return Part(self.fabric, self.state, self.layout, self.adopt, purge, states, endpoints)
-
-    def before(self) -> Data:
-        """What ``put_back`` needs: our objects besides the device, as they are now."""
+    def snapshot(self, before: Data) -> None:
+        """The device, and what ``put_back_steering`` and ``put_back_routes`` need: our other objects as they are now."""
+        name = self.layout.device
+        before["devices"][name] = snapshot.take_device(name, self.actual["link"], self.actual["wireguard"])
+        if self.device.work.get("make_key"):
+            before["keys"].append(self.wanted.private_key_file)
         wanted = {version: wanted_rule(version, self.layout, self.gen) for version in (4, 6)}
-        return {
+        before["kubespan"] = {
             "layout": self.layout._asdict(),
             "owner": self.alias,
             "table": nft.read_table(FAMILY, self.layout.table_name),
@@ -208,14 +242,12 @@ class Part:
         if self.refused:
             return Stats().as_dict()
         if self.state is None:
-            return self.switch_off()
+            return self._switch_off()
         # peers that give something up, or go, wait until nothing steers packets to them any more
-        steps = self.device.steps
-        later = [step for step in steps if step.remove or step.replace_allowed_ips]
+        later = [step for step in self.device.steps if step.remove or step.replace_allowed_ips]
         parts: t.List[Data] = []
         if self.device.changed:
-            self.device.steps = [step for step in steps if step not in later]
-            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device))
+            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device, later=later))
         stats = Stats()
         if settings.set_reverse_path_filter(self.layout.device, NO_FILTER):
             stats.add("file_writes")
@@ -224,10 +256,16 @@ class Part:
         if self.table.steps:
             parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
         if later:
-            actual = self.actual if self.actual["link"] else wireguard_device.gather(self.wanted)
-            self.device.work, self.device.steps = {}, later
-            parts.append(wireguard_device.apply(self.wanted, actual, self.device))
+            parts.append(wireguard_device.send(self.wanted.name, self.actual, later))
         return total(*parts)
+
+    def verify(self) -> t.List[str]:
+        """Read back; of a device that is not ours nothing was written."""
+        if self.refused:
+            return []
+        self._secrets = {}
+        self.gather()
+        return differing(self._decide())
 
     def _write_routes(self) -> int:
         replaced = [step["route"] for step in self.route_steps if step["op"] == "replace"]
@@ -236,7 +274,7 @@ class Part:
             return 0
         return write_routes(self.layout.route_table, PROTOCOL_STATIC, replaced, deleted)
 
-    def switch_off(self) -> Data:
+    def _switch_off(self) -> Data:
         """Table, rules, routes, link: the mark goes first."""
         parts: t.List[Data] = []
         if self.table.steps:

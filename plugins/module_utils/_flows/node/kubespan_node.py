@@ -28,8 +28,10 @@ from ..._mesh.kubespan.peers import Mesh
 from ..._plan.pending import Pending
 from ..._plan.plan import Plan
 from ..._values.keys import fingerprint
-from ..._values.prefix_sets import PrefixSet, address_text
+from ..._values.prefix_sets import address_text
 from . import persistence
+from .kubespan import carried_over
+from .parts import Part
 
 Data = t.Dict[str, t.Any]
 #: What is kept with a peer to know it by later, beside what its device is told.
@@ -56,20 +58,29 @@ def leftovers(fabric: str, previous: t.Optional[t.Mapping[str, t.Any]], remove_k
     paths = [secret_path(fabric)]
     if remove_keys:
         paths += [identity_path(fabric), (previous or {}).get("private_key_file") or key_path(fabric)]
-    return [path for path in paths if files.read_state(path) is not None]
+    return paths
 
 
-class Node:
-    """One node: ``state`` as _flows/node/kubespan takes it, ``annotations`` to publish, ``plan`` of identity and secret."""
+class KubespanNode(Part):
+    """One node. From ``gather`` on: ``state`` as KubespanDataplane takes it, ``purge``: whether all peers are known, ``fingerprints`` of
+    the secret that this run writes."""
 
     def __init__(self, fabric: str, given: t.Mapping[str, t.Any], previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
-        self.fabric, self.plan, self.warnings = fabric, Plan(), []  # type: str, Plan, t.List[str]
-        gen, layout = generation(given.get("generation") or "current"), make_layout(**given.get("layout") or {})
-        mesh_id, secret = given["mesh_id"], given.get("mesh_secret")
-        self.secret: t.Optional[str] = None
-        if secret:
-            parse_mesh(mesh_id, secret)
-            self.secret = secret
+        self.fabric, self._given, self._previous = fabric, given, previous
+        self.purge = bool(given.get("complete", True))
+        self.secret: t.Optional[str] = given.get("mesh_secret") or None
+        self.state: Data = {}
+        self.identity: Data = {}
+        self.affiliate: Data = {}
+        self.fingerprints: t.Dict[str, str] = {}
+        self._plan = Plan()
+
+    def gather(self) -> Data:
+        self._plan = Plan()
+        given, gen, layout = self._given, generation(self._given.get("generation") or "current"), make_layout(**self._given.get("layout") or {})
+        mesh_id = given["mesh_id"]
+        if self.secret:
+            parse_mesh(mesh_id, self.secret)
         config = parse_config(given.get("config") or {}, gen=gen)
         facts = read_host()
         self.identity = self._identify(given, facts)
@@ -99,9 +110,8 @@ class Node:
             layout,
             gen,
         )
-        self.annotations = encode(self.affiliate, gen)
         fail_closed = given.get("fail_closed")
-        self.state: Data = {
+        state: Data = {
             "layout": layout._asdict(),
             "generation": gen.name,
             "mtu": config.mtu,
@@ -111,16 +121,18 @@ class Node:
             "harvest": config.harvest_extra_endpoints,
             "implementation": given.get("implementation") or "auto",
             "private_key_file": key_file,
-            "preshared_key_file": secret_path(fabric) if self.secret else None,
+            "preshared_key_file": secret_path(self.fabric) if self.secret else None,
             "address": address_text(6, int(mesh_address(mesh_id, self.identity["mac"]))),
             "node_address": next((text for text in self.affiliate["addresses"] if ":" not in text), None),
             "subnet": str(mesh_subnet(mesh_id)),
-            "peers": self._peers(given, config.peer_endpoint_filters, previous, layout.device),
+            "peers": self._peers(given, config.peer_endpoint_filters, self._previous, layout.device),
         }
-        self.purge = bool(given.get("complete", True))
-        if not self.purge:
-            self.carry_over(previous)
+        self.state = state if self.purge else carried_over(state, self._previous)
         self._plan_secret()
+        return {}
+
+    def plan(self) -> Plan:
+        return self._plan
 
     def state_key_file(self, given: t.Mapping[str, t.Any]) -> str:
         """Where the node's private key is."""
@@ -135,9 +147,9 @@ class Node:
         identity = {"node_id": node_id, "mac": mac}
         if identity != kept:
             if kept:
-                self.plan.update("identity", identity_path(self.fabric), dict(kept), identity)
+                self._plan.update("identity", identity_path(self.fabric), dict(kept), identity)
             else:
-                self.plan.create("identity", identity_path(self.fabric), identity)
+                self._plan.create("identity", identity_path(self.fabric), identity)
         return identity
 
     def _peers(
@@ -150,14 +162,14 @@ class Node:
 
             paths = (self.state_key_file(given), identity_path(self.fabric))
             affiliates, refused = node_contests.settle_affiliates(given, self.affiliate, previous, device, paths)
-            self.plan.refused.extend(refused)
+            self._plan.refused.extend(refused)
         seats = {row["public_key"]: row for row in affiliates}
         specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
         for node_id, error in specs.ignored:
-            self.plan.refuse("kubespan/{0}".format(node_id), error.reason, error.message)
+            self._plan.refuse("kubespan/{0}".format(node_id), error.reason, error.message)
         label = {peer.public_key: peer.label for peer in specs.peers.values()}
         for one, other in specs.overlaps:
-            self.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))
+            self._plan.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))
         own_key = self.affiliate["public_key"]
         return [
             {
@@ -174,35 +186,27 @@ class Node:
             if peer.public_key != own_key and peer.address != self.affiliate["kubespan_address"]
         ]
 
-    def carry_over(self, previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
-        """Keep the peers confirmed before beside the new ones, where nothing may be removed."""
-        taken = PrefixSet.of_texts(text for peer in self.state["peers"] for text in peer["allowed_ips"])
-        keys = {peer["public_key"] for peer in self.state["peers"]}
-        for peer in (previous or {}).get("peers") or ():
-            networks = PrefixSet.of_texts(peer["allowed_ips"])
-            if peer["public_key"] not in keys and not networks & taken:
-                self.state["peers"].append(peer)
-
     def _plan_secret(self) -> None:
         path = secret_path(self.fabric)
         now = preshared_fingerprint(path)
         wanted = fingerprint(self.secret) if self.secret else None
         if wanted and wanted != now:
             if now is None:
-                self.plan.create("secret", path, {"mode": "0600", "fingerprint": wanted})
+                self._plan.create("secret", path, {"mode": "0600", "fingerprint": wanted})
             else:
-                self.plan.update("secret", path, {"fingerprint": now}, {"fingerprint": wanted})
+                self._plan.update("secret", path, {"fingerprint": now}, {"fingerprint": wanted})
         self.fingerprints = {path: wanted} if wanted else {}
 
-    def changed_files(self) -> t.List[str]:
-        """What ``apply`` writes, to be kept before."""
-        return [change.id for change in self.plan.changes]
+    def _changed_files(self) -> t.List[str]:
+        return [change.id for change in self._plan.changes]
 
-    def apply(self) -> None:
+    def snapshot(self, before: Data) -> None:
+        before["keys"].extend(self._changed_files())
+
+    def apply(self) -> Data:
         """Identity and secret, before anything that uses them."""
-        paths = self.changed_files()
-        if paths:
-            files.make_folder(persistence.folder(self.fabric), 0o700)
+        paths = self._changed_files()
+        files.make_folder(persistence.folder(self.fabric), 0o700)  # the device's key lies there, too
         if identity_path(self.fabric) in paths:
             if isinstance(self.identity["node_id"], Pending):
                 self.identity["node_id"] = make_node_id(os.urandom(32))
@@ -211,6 +215,10 @@ class Node:
             files.write_state(identity_path(self.fabric), files.FileState("file", 0o600, text.encode("utf-8")))
         if secret_path(self.fabric) in paths and self.secret:
             write_new(secret_path(self.fabric), self.secret, replace=True)
+        return {}
+
+    def verify(self) -> t.List[str]:
+        return []
 
     def harvested(self) -> t.Optional[t.List[t.Any]]:
         """Where the watcher sees peers that are up: [{affiliate_id, endpoint}]; None where that is not asked for."""

@@ -17,7 +17,7 @@ import sys
 import time
 import typing as t
 
-from ..._dataplane.parts import alias_of
+from ..._dataplane.node_spec import alias_of
 from ..._dataplane.peer_spec import LivePeer
 from ..._linux import files
 from ..._linux.errors import LinuxError
@@ -55,9 +55,9 @@ def status_path(fabric: str, ending: str = "json") -> str:
 
 def wanted_state(fabric: str) -> t.Optional[Data]:
     """The KubeSpan part of the state that holds now; None when there is none."""
-    state = persistence.load_json(persistence.candidate_path(fabric)) if transaction.pending_or_none(fabric) is not None else None
-    found = (state or persistence.load_state(fabric) or {}).get("kubespan")
-    return found if isinstance(found, dict) else None
+    opened = persistence.load_state(fabric, candidate=True) if transaction.pending_or_none(fabric) is not None else None
+    state = opened or persistence.load_state(fabric)
+    return state.kubespan if state else None
 
 
 def load_memory(fabric: str) -> t.Dict[str, Status]:
@@ -77,7 +77,8 @@ def one_pass(fabric: str, statuses: Statuses, now: t.Optional[float] = None) -> 
         peers = {peer["public_key"]: _peer(peer) for peer in state["peers"]}
         result = run_pass(peers, statuses, _live(layout.device), moment)
         states = {key: status.state for key, status in result.statuses.items()}
-        part = kubespan.Part(fabric, state, layout, peer_states=states, endpoints=result.writes)
+        part = kubespan.KubespanDataplane(fabric, state, layout, peer_states=states, endpoints=result.writes)
+        part.gather()
         todo = part.plan()
         if todo.changed:
             part.apply()

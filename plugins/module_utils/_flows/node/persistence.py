@@ -12,6 +12,7 @@ import json
 import typing as t
 
 from ..._dataplane.journal import is_state
+from ..._dataplane.node_spec import NodeState
 from ..._linux import files
 from ..._linux.host import bundle, systemd
 from ..._plan.plan import Plan
@@ -144,7 +145,7 @@ def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
 
 
 def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
-    """A state as the bytes of its file: the same state gives the same bytes."""
+    """A map as the bytes of its file: the same map gives the same bytes."""
     return (json.dumps(state, sort_keys=True, indent=1) + "\n").encode("utf-8")
 
 
@@ -160,10 +161,15 @@ def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
     return content if isinstance(content, dict) else None
 
 
-def load_state(fabric: str) -> t.Optional[t.Dict[str, t.Any]]:
-    """The confirmed state, None when there is none or it cannot be read as ours."""
-    state = load_json(state_path(fabric))
-    return state if state is not None and is_state(state, fabric) else None
+def load_state(fabric: str, candidate: bool = False) -> t.Optional[NodeState]:
+    """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as ours."""
+    found = load_json(candidate_path(fabric) if candidate else state_path(fabric))
+    if found is None or not is_state(found, fabric):
+        return None
+    try:
+        return NodeState.of_json(found)
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def code_file(fabric: str) -> str:
@@ -187,15 +193,15 @@ def _wanted_unit(fabric: str) -> t.Dict[str, files.FileState]:
     return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
 
 
-def wanted_files(fabric: str, state: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, files.FileState]:
+def wanted_files(fabric: str, state: t.Optional[NodeState]) -> t.Dict[str, files.FileState]:
     """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
     if state is None:
         return {}
     return {
         code_file(fabric): code_state(),
         **_wanted_unit(fabric),
-        **(_watch_files(fabric) if (state.get("kubespan") or {}).get("watcher") else {}),
-        state_path(fabric): files.FileState("file", 0o600, state_bytes(state)),
+        **(_watch_files(fabric) if (state.kubespan or {}).get("watcher") else {}),
+        state_path(fabric): files.FileState("file", 0o600, state_bytes(state.to_json())),
     }
 
 
@@ -214,7 +220,7 @@ def reload_units() -> None:
 def settle_files(fabric: str) -> None:
     """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
     state = load_state(fabric)
-    wanted = wanted_files(fabric, state if state and not state.get("absent") else None)
+    wanted = wanted_files(fabric, state if state and not state.absent else None)
     apply(fabric, wanted, compare(fabric, wanted))
 
 

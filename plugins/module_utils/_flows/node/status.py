@@ -78,7 +78,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         sections += [
             ("versions", lambda: facts.read_versions(PROGRAMS)),
             ("journal", lambda: facts.read_journal(units, int(request.get("journal_lines") or 200))),
-            ("state", lambda: persistence.load_state(fabric)),
+            ("state", lambda: persistence.load_json(persistence.state_path(fabric))),
             ("configs", lambda: _configs(fabric)),
         ]
     for name, read in sections:

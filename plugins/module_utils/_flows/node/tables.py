@@ -11,15 +11,16 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.nft_plan import TablePlan
-from ..._dataplane.parts import alias_of
+from ..._dataplane.node_spec import NodeSpec, NodeState, alias_of
 from ..._linux.errors import LinuxError
 from ..._linux.nftables import table as nft
-from ..._linux.stats import Stats, total
+from ..._linux.stats import total
 from ..._mesh.kubespan.generations import Layout
 from ..._mesh.kubespan.nft import FAMILY
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
 from . import nft_table
+from .parts import Part, differing
 
 Data = t.Dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
@@ -33,56 +34,50 @@ def request(raw: Raw, fabric: str, state: str = "present") -> Data:
     return dict(raw, family=raw.get("family") or "inet", owner=fabric, state=state)
 
 
-class Tables:
-    """All of one run. wanted: raw tables; previous: those confirmed before; layout: of the KubeSpan mesh, whose table is its own.
+class Tables(Part):
+    """All of one run. layout: of the KubeSpan mesh, whose table is its own."""
 
-    everything: the node leaves, so tables of which no state tells go too.
-    """
+    def __init__(self, spec: NodeSpec, previous: t.Optional[NodeState], layout: t.Optional[Layout]) -> None:
+        self._reserved = (FAMILY, (layout or Layout()).table_name)
+        self._fabric, self._wanted, self._everything = spec.fabric, spec.tables, spec.empty
+        self._previous = list(previous.tables) if previous else []
+        self._rows: t.List[t.Tuple[Data, Data]] = []
+        self._plans: t.List[TablePlan] = []
 
-    def __init__(self, fabric: str, wanted: t.Sequence[Raw], previous: t.Sequence[Raw], layout: t.Optional[Layout], everything: bool) -> None:
-        reserved = (FAMILY, (layout or Layout()).table_name)
-        self.fabric, self.previous = fabric, list(previous)
-        requests = [request(raw, fabric) for raw in wanted]
+    def gather(self) -> Data:
+        requests = [request(raw, self._fabric) for raw in self._wanted]
         names = [(item["family"], item["name"]) for item in requests]
         for name in names:
-            if name == reserved or names.count(name) > 1:
+            if name == self._reserved or names.count(name) > 1:
                 raise ValueRefused("bad_name", "the table {0} {1} is given twice, or that of the mesh itself".format(*name))
-        gone = {(raw.get("family") or "inet", raw["name"]) for raw in previous}
-        if everything:
-            gone.update(_left_over(fabric))
-        requests += [request({"family": family, "name": name}, fabric, "absent") for family, name in sorted(gone - set(names) - {reserved})]
-        self.parts = [(desired, *self._look(desired)) for desired in map(nft_table.prepare, requests)]
-
-    @staticmethod
-    def _look(desired: Data) -> t.Tuple[Data, TablePlan]:
-        actual = nft_table.gather_text(desired)
-        return actual, nft_table.plan(desired, actual)
+        gone = {(raw.get("family") or "inet", raw["name"]) for raw in self._previous}
+        if self._everything:
+            gone.update(_left_over(self._fabric))  # the node leaves, so tables of which no state tells go too
+        gone -= {*names, self._reserved}
+        requests += [request({"family": family, "name": name}, self._fabric, "absent") for family, name in sorted(gone)]
+        wanted = [nft_table.prepare(item) for item in requests]
+        self._rows = [(desired, nft_table.gather_text(desired)) for desired in wanted]
+        return {}
 
     def plan(self) -> Plan:
         """What differs; elements that are none and tables of others are refused by name."""
         todo = Plan()
-        for desired, unused, planned in self.parts:
+        self._plans = [nft_table.plan(*row) for row in self._rows]
+        for (desired, _actual), planned in zip(self._rows, self._plans):
             todo.extend(planned)
             todo.refused.extend(desired["refused"])
         return todo
 
-    def before(self) -> Data:
-        """What ``put_back`` needs."""
-        touched = [[desired["table"]["family"], desired["table"]["name"]] for desired, unused, planned in self.parts if planned.changed]
-        return {"fabric": self.fabric, "touched": touched, "were": self.previous}
+    def snapshot(self, before: Data) -> None:
+        touched = [[row[0]["table"]["family"], row[0]["table"]["name"]] for row, planned in zip(self._rows, self._plans) if planned.changed]
+        before["tables"] = {"fabric": self._fabric, "touched": touched, "were": self._previous}
 
     def apply(self) -> Data:
-        """Write what differs; returns stats. Raises LinuxError."""
-        return total(Stats().as_dict(), *(nft_table.apply_text(*part) for part in self.parts if part[2].changed))
+        rows = zip(self._rows, self._plans)
+        return total(*(nft_table.apply_text(*row, planned) for row, planned in rows if planned.changed))
 
-    def left(self) -> t.List[str]:
-        """Read back: what still differs."""
-        return [
-            "{0} {1} {2}".format(change.action, change.kind, change.id)
-            for desired, unused, planned in self.parts
-            if not planned.foreign
-            for change in self._look(desired)[1].changes
-        ]
+    def verify(self) -> t.List[str]:
+        return [text for desired, _actual in self._rows for text in differing(nft_table.plan(desired, nft_table.gather_text(desired)))]
 
 
 def _left_over(fabric: str) -> t.List[t.Tuple[str, str]]:

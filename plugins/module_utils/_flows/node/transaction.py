@@ -24,7 +24,7 @@ import typing as t
 
 from ..._dataplane.constants import MAIN_TABLE, ROUTE_PROTOCOL
 from ..._dataplane.journal import WORD as JOURNAL_INVALID, parse_journal
-from ..._dataplane.parts import alias_of
+from ..._dataplane.node_spec import NodeState, alias_of
 from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host import deadman, snapshot
@@ -119,11 +119,11 @@ def set_aside(fabric: str, error: JournalInvalid) -> Data:
     return record
 
 
-def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.Any], persist: bool) -> Data:
+def begin(fabric: str, seconds: int, before: Data, candidate: NodeState, persist: bool) -> Data:
     """Arm, then write candidate and journal. After this, and not before, the kernel may be touched. Returns the journal.
 
     before: ``{devices: {name: of take_device}, routes: of take_routes, route_devices: [name], keys: [path of a key file that
-    is made or removed], kubespan: of kubespan.Part.before or None, tables: of node_tables.Tables.before or None}``.
+    is made or removed], kubespan: what put_back_steering takes, or None, tables: what tables.put_back takes, or None}``.
     """
     ident = os.urandom(8).hex()
     code = persistence.code_file(fabric)
@@ -132,16 +132,16 @@ def begin(fabric: str, seconds: int, before: Data, candidate: t.Mapping[str, t.A
     had_code = files.read_state(code) is not None
     if not had_code:
         files.write_state(code, persistence.code_state())
-    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept, leaving=bool(candidate.get("absent")))
+    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept, leaving=candidate.absent)
     journal.update(armed_at=deadman.uptime())
     journal.update(code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None)
     parse_journal(dict(journal, armed=""), fabric, persistence.code_folder(fabric))  # what could not be read again is not begun
     how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
     journal["armed"] = how
     files.make_folder(persistence.folder(fabric), 0o700)
-    _write(persistence.candidate_path(fabric), candidate)
+    _write(persistence.candidate_path(fabric), candidate.to_json())
     _write(persistence.journal_path(fabric), journal)
-    if persist and not candidate.get("absent") and kept[unit_files[0]] is None:
+    if persist and not candidate.absent and kept[unit_files[0]] is None:
         # a first reboot in the middle must find somebody who puts the host in order
         persistence.install_unit(fabric)
     return journal

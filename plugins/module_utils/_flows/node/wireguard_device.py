@@ -8,7 +8,7 @@ import typing as t
 
 from ..._dataplane.device_plan import DevicePlan, plan_device
 from ..._dataplane.device_spec import Device, parse_device
-from ..._dataplane.peer_spec import EMPTY, names_to_resolve, preshared_files
+from ..._dataplane.peer_spec import EMPTY, PeerStep, names_to_resolve, preshared_files
 from ..._linux.host.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 from ..._linux.host.resolve import resolve
 from ..._linux.stats import Stats, now, total
@@ -59,8 +59,8 @@ plan = gc_paused()(plan_device)
 
 
 @gc_paused()
-def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan) -> Data:
-    """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
+def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, later: t.Container[PeerStep] = ()) -> Data:
+    """Do what was planned; nothing planned, nothing written. later: steps that the caller sends. Returns stats. Raises LinuxError."""
     stats, work, name = Stats(), planned.work, desired.name
     if work.get("delete"):
         delete_link(name)
@@ -82,11 +82,12 @@ def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan) -
     if link:
         set_link(name, **link)
         stats.add("netlink_writes")
-    if settings or planned.steps:
+    steps = [step for step in planned.steps if step not in later] if later else planned.steps
+    if settings or steps:
         device = open_device(name, implementation)
         try:
             device.configure(**settings)
-            device.apply(planned.steps)
+            device.apply(steps)
             stats.add("wireguard_writes", device.writes)
         finally:
             device.close()
@@ -100,6 +101,19 @@ def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan) -
         stats.add("netlink_writes")
     if late:
         _change_addresses(name, work, stats)
+    return stats.as_dict()
+
+
+@gc_paused()
+def send(name: str, actual: t.Mapping[str, t.Any], steps: t.Sequence[PeerStep]) -> Data:
+    """Tell a device's peers. Returns stats. Raises LinuxError."""
+    stats, link = Stats(), actual["link"]
+    device = open_device(name, link["implementation"] if link else None)
+    try:
+        device.apply(steps)
+        stats.add("wireguard_writes", device.writes)
+    finally:
+        device.close()
     return stats.as_dict()
 
 

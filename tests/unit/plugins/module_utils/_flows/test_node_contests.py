@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import itertools
 import json
 import pathlib
@@ -14,6 +13,8 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.contests import Claimant, Record, settle
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeDevice, NodeState, parse_node_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.kubespan_node import SEAT
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
@@ -342,12 +343,13 @@ def _semaphore(world: World, changes: t.Optional[t.Mapping[str, t.Any]] = None, 
     return listings
 
 
-def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> t.List[Data]:
-    return copy.deepcopy(semaphore_topology.node_part(semaphore_topology.plan_mesh(world.fabric, listings, reported), host)["devices"])
+def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> t.List[NodeDevice]:
+    rows = semaphore_topology.node_part(semaphore_topology.plan_mesh(world.fabric, listings, reported), host)["devices"]
+    return [parse_node_device(row, "demo") for row in rows]
 
 
-def _nothing(device: str) -> t.List[Data]:
-    return []
+def _nothing(device: str) -> t.Dict[str, LivePeer]:
+    return {}
 
 
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
@@ -356,21 +358,22 @@ def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any
     world = World(*names)
     local = world.third + "-1"
     before = _devices(world, _semaphore(world), local)
-    assert node_contests.settle_peers(before, None, _nothing) == []
-    state = {"devices": before}
-    robbed_key = next(peer["public_key"] for device in before for peer in device["peers"] if peer["node"] == world.victim + "-1")
+    before, nobody = node_contests.settle_peers(before, None, _nothing)
+    assert nobody == []
+    state = NodeState("demo", tuple(before))
+    robbed_key = next(peer.public_key for device in before for peer in device.peers if peer.node == world.victim + "-1")
     evil = {world.hostile + "-1": {world.third + ".wireguard.semaphore.uw.io/pubKey": robbed_key}}
     dead = [world.victim] if row["victim_unread"] else []
     reported = {world.hostile + "-1": evil[world.hostile + "-1"]} if row["host_lies_too"] else None
     devices = _devices(world, _semaphore(world, evil, dead), local, reported)
-    refused = node_contests.settle_peers(devices, state if row["has_state"] else None, lambda name: [
-        {"public_key": peer["public_key"], "allowed_ips": peer["allowed_ips"]} for device in before if device["name"] == name for peer in device["peers"]
-    ])
+    devices, refused = node_contests.settle_peers(devices, state if row["has_state"] else None, lambda name: {
+        str(peer.public_key): LivePeer(allowed_ips=peer.allowed_ips) for device in before if device.name == name for peer in device.peers
+    })
     assert [(item.object, item.reason) for item in refused] == [("{0}/{0}-1".format(world.hostile), "claimed_twice")]
     if not dead:
         assert "delete /var/lib/semaphore-wireguard/wireguard.c" in refused[0].message
         assert " on {0}-1 and run again".format(world.hostile) in refused[0].message
-    after = {device["remote"]: {peer["node"] for peer in device["peers"]} for device in devices}
+    after = {device.remote: {peer.node for peer in device.peers} for device in devices}
     assert after[world.hostile] == {world.hostile + "-2"}
     assert after[world.victim] == (set() if dead else {world.victim + "-1", world.victim + "-2"})
 
@@ -378,10 +381,10 @@ def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any
 def test_peers_of_a_device_that_nobody_contests_are_as_they_were() -> None:
     world = World()
     devices = _devices(world, _semaphore(world, dead=[world.victim]), "third-1")
-    wanted = {device["remote"]: [peer["public_key"] for peer in device["peers"]] for device in devices}
-    state = {"devices": _devices(world, _semaphore(world), "third-1")}
-    assert node_contests.settle_peers(devices, state, _nothing) == []
-    assert {device["remote"]: [peer["public_key"] for peer in device["peers"]] for device in devices} == wanted
+    wanted = {device.remote: [peer.public_key for peer in device.peers] for device in devices}
+    state = NodeState("demo", tuple(_devices(world, _semaphore(world), "third-1")))
+    devices, refused = node_contests.settle_peers(devices, state, _nothing)
+    assert refused == [] and {device.remote: [peer.public_key for peer in device.peers] for device in devices} == wanted
 
 
 # --- the rule itself ----------------------------------------------------------------------------------------------

@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import types
-
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane as node_dataplane
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.parts import differing
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 
 
-def test_what_still_differs_says_in_which_of_its_settings(monkeypatch):
-    changes = [Change("update", "link", "wireguard.aws", {"mtu": 1420, "up": True}, {"mtu": 1390, "up": True}), Change("create", "peer", "k", None, {})]
-    monkeypatch.setattr(node_dataplane.wireguard_device, "gather", lambda desired: {})
-    monkeypatch.setattr(node_dataplane.wireguard_device, "plan", lambda *unused: types.SimpleNamespace(changes=changes))
-    device = node_dataplane._Device.__new__(node_dataplane._Device)
-    device.desired, device.last_endpoints = {}, None
-    assert device.left() == ["update wireguard.aws (mtu)", "create k"]
+def test_what_still_differs_says_in_which_of_its_settings():
+    todo = Plan()
+    todo.update("link", "wireguard.aws", {"mtu": 1420, "up": True}, {"mtu": 1390, "up": True})
+    todo.create("peer", "k", {})
+    assert differing(todo) == ["update link wireguard.aws (mtu)", "create peer k"]

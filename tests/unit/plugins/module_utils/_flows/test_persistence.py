@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeState
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 
-STATE = {"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}], "key_files": []}
+STATE = NodeState.of_json({"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}], "key_files": []})
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_create_again_change_remove(host):
     assert len(converge(STATE).of("create")) == 4
     assert persistence.load_state("f") == STATE
     assert not converge(STATE).changed and told == ["reload"]
-    changed = converge(dict(STATE, key_files=["/k"]))
+    changed = converge(STATE._replace(key_files=("/k",)))
     assert [change.id for change in changed.changes] == [persistence.state_path("f")]
     assert len(converge(None).of("delete")) == 4
     assert told[-2:] == ["multicluster-network-f.service", "reload"]

@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import with_own_port
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
+    NodeState,
+    parse_node_device,
+    with_own_port,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.listen_ports import announced_ports, listen_ports
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
@@ -136,8 +140,9 @@ def test_where_the_own_cluster_cannot_be_read_a_node_keeps_the_port_that_it_has(
     device = dict(topology["clusters"]["earth"]["remotes"]["venus"], name="wireguard.venus")
     assert device["listen_port_known"] is False
     assert topology["clusters"]["mars"]["remotes"]["venus"]["listen_port_known"] is True
-    before = {"devices": [{"name": "wireguard.venus", "listen_port": 51877}]}
-    assert with_own_port(device, before)["listen_port"] == 51877
-    assert with_own_port(device, None)["listen_port"] == device["listen_port"]
-    assert with_own_port(dict(device, listen_port_known=True), before)["listen_port"] == device["listen_port"]
-    assert "listen_port_known" not in with_own_port(device, before), "the boot state has ports that are known"
+    before = NodeState("f", (parse_node_device(dict(device, listen_port=51877), "f"),))
+    unknown, known = (parse_node_device(dict(device, listen_port_known=value, routes=[]), "f") for value in (False, True))
+    assert with_own_port(unknown, before).wireguard.listen_port == 51877
+    assert with_own_port(unknown, None).wireguard.listen_port == device["listen_port"]
+    assert with_own_port(known, before).wireguard.listen_port == device["listen_port"]
+    assert "listen_port_known" not in with_own_port(unknown, before).to_json(), "the boot state has ports that are known"

@@ -11,12 +11,17 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import peer_budget, state_to_keep
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
+    NodeSpec,
+    parse_node_device,
+    peer_budget,
+    state_to_keep,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 from hypothesis import given, strategies as st
 
 AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="
@@ -270,36 +275,38 @@ def nobody_granted() -> t.Dict[str, t.Any]:
     return plan_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
 
 
+def budget(device: t.Dict[str, t.Any], live: t.Mapping[str, LivePeer], stays: t.Collection[str], most: t.Optional[int], empty: t.Sequence[str]) -> t.Any:
+    wanted = parse_node_device(device, "f")
+    after = {key: peer for key, peer in live.items() if key in stays}
+    return peer_budget(wanted.remote, live, t.cast(t.Any, after), wanted.peers, NodeSpec("f", max_deletes=most, confirm_empty=tuple(empty)), wanted.turned_away)
+
+
 def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confirmed() -> None:
     device = node_part(nobody_granted(), "aws-1")["devices"][0]
-    todo = Plan()
-    todo.delete("peer", GCP_KEY, {"allowed_ips": ["10.4.7.0/24"]})
-    refusal = peer_budget(device, todo, {GCP_KEY: {}}, None, [])
+    live = {GCP_KEY: LivePeer(allowed_ips=("10.4.7.0/24",))}
+    refusal = budget(device, live, (), None, [])
     assert refusal is not None and (refusal.object, refusal.reason) == ("gcp", "delete_budget")
     assert "confirm_empty" not in refusal.message and "max_deletes" not in refusal.message
     assert "2 nodes were refused, the first is gcp/gcp-1 [outside_grant]" in refusal.message
     assert "the grant of cluster gcp in the inventory (pod_cidrs" in refusal.message
     for most, deletes in ((None, False), (0, False), (1, True)):
         # a source whose nodes are refused is not empty, whatever was confirmed once; a number of one's own is another thing
-        confirmed = peer_budget(device, todo, {GCP_KEY: {}}, most, ["gcp"])
-        assert (confirmed is None) is deletes
-    confirmed = peer_budget(device, todo, {GCP_KEY: {}}, None, ["gcp"])
+        assert (budget(device, live, (), most, ["gcp"]) is None) is deletes
+    confirmed = budget(device, live, (), None, ["gcp"])
     assert confirmed is not None and "gcp is in confirm_empty and is not empty; nothing was deleted. 2 nodes were refused" in confirmed.message
     assert confirmed.message.index("pod_cidrs") < confirmed.message.index("max_deletes")
-    kept = state_to_keep({"fabric": "f", "devices": [device]}, None)
+    kept = state_to_keep(NodeSpec("f", (parse_node_device(device, "f"),)), None).to_json()
     assert "turned_away" not in kept["devices"][0]
     empty = node_part(plan_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
-    truly = peer_budget(empty, todo, {GCP_KEY: {}}, None, [])
+    truly = budget(empty, live, (), None, [])
     assert truly is not None and "Name gcp in confirm_empty" in truly.message
 
 
 def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
     """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
     device = node_part(plan_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
-    todo = Plan()
-    for number in range(8):
-        todo.delete("peer", str(number), {"allowed_ips": ["10.4.{0}.0/24".format(20 + number)]})
-    refusal = peer_budget(device, todo, {str(number): {} for number in range(9)}, None, ["gcp"])
+    live = {str(number): LivePeer(allowed_ips=("10.4.{0}.0/24".format(20 + number),)) for number in range(9)}
+    refusal = budget(device, live, {"8"}, None, ["gcp"])
     assert refusal is not None and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
     assert refusal.message.index("pod_cidrs") < refusal.message.index("max_deletes")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import types
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.parts import peer_budget
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeSpec, peer_budget
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, Peer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import SYNC, BackendRequest, EntryBudget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import plan_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan
 from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets as names
 from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_sets
 from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3
@@ -43,10 +43,9 @@ def of_annotations(most):
 
 
 def of_peers(most):
-    todo = Plan()
-    todo.delete("peer", "K=", {"allowed_ips": ["10.4.0.0/24"]})
-    refusal = peer_budget({"name": "wg", "remote": "gcp", "peers": [{"public_key": "L=", "allowed_ips": []}]}, todo, {"K=": {}, "L=": {}}, most, [])
-    return [refusal] if refusal else [], todo.changes if refusal is None else []
+    live = {"K=": LivePeer(allowed_ips=("10.4.0.0/24",)), "L=": LivePeer()}
+    refusal = peer_budget("gcp", live, {"L=": LivePeer()}, [Peer("L=")], NodeSpec("f", max_deletes=most))
+    return [refusal] if refusal else [], ["K="] if refusal is None else []
 
 
 def of_sets(most):

@@ -1,0 +1,317 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one node shall be in a run, and what it was last confirmed to be. Read once, from a module's arguments or the state file. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.budget import check_budget
+from .._plan.plan import Refusal
+from .._values.prefix_sets import PrefixSet
+from .constants import OWNER
+from .device_spec import Device, parse_device
+from .peer_spec import Key, LivePeer, Peer, Peers, parse_peers
+
+Data = t.Dict[str, t.Any]
+Raw = t.Mapping[str, t.Any]
+FORMAT = 1
+
+
+def alias_of(fabric: str) -> str:
+    """The ownership mark of a fabric's links (decision 32)."""
+    return "{0}/{1}".format(OWNER, fabric)
+
+
+class Contested(t.NamedTuple):
+    """A peer that another node claims too, and what decides between them where this node has no record, see contests.
+
+    ``declared``: the inventory names its node; ``reported``: its host said so in this run; ``greedy``: it claims what covers others.
+    ``host`` and ``key_file``: where its key is.
+    """
+
+    peer: Peer
+    declared: bool = False
+    reported: bool = False
+    greedy: bool = False
+    host: t.Optional[str] = None
+    key_file: t.Optional[str] = None
+
+
+class NodeDevice(t.NamedTuple):
+    """The WireGuard device towards one remote cluster, and its ``routes``.
+
+    ``peers_known``: False where the remote could not be read; then its peers stay as they are. ``turned_away``: which of its nodes were
+    read and refused, where they are most of all. ``listen_port_known``: False where nobody could say which port the plan meant.
+    """
+
+    wireguard: Device
+    remote: str = ""
+    node: t.Optional[str] = None
+    routes: t.Tuple[str, ...] = ()
+    peers_known: bool = True
+    contested: t.Tuple[Contested, ...] = ()
+    turned_away: str = ""
+    listen_port_known: bool = True
+
+    @property
+    def name(self) -> str:
+        """The device's name."""
+        return self.wireguard.name
+
+    @property
+    def key_file(self) -> str:
+        """Where its private key is."""
+        return str(self.wireguard.private_key_file)
+
+    @property
+    def peers(self) -> t.Tuple[Peer, ...]:
+        """Those that are known and understood."""
+        return self.wireguard.peers.peers if self.wireguard.peers else ()
+
+    def with_peers(self, peers: t.Iterable[Peer]) -> "NodeDevice":
+        """With these in place of its peers, one of each key. One whose peers are not known stays so."""
+        if self.wireguard.peers is None:
+            return self
+        unique = {peer.public_key: peer for peer in reversed(list(peers))}
+        ordered = tuple(reversed(list(unique.values())))
+        return self._replace(wireguard=self.wireguard._replace(peers=self.wireguard.peers._replace(peers=ordered)))
+
+    def ready(self) -> "NodeDevice":
+        """With only those peers that can be configured now; deferred ones are no change of this run.
+
+        While any is deferred no peer is removed: the one that works now may belong to the node whose key is still to come.
+        """
+        ready = [peer for peer in self.peers if not peer.deferred]
+        return self if len(ready) == len(self.peers) else self.with_peers(ready).kept()
+
+    def kept(self) -> "NodeDevice":
+        """Without removing any peer."""
+        return self._replace(wireguard=self.wireguard._replace(purge_peers=False))
+
+    def to_json(self) -> Data:
+        """What the state file keeps of it."""
+        device = self.wireguard
+        return {
+            "name": device.name,
+            "remote": self.remote,
+            "node": self.node,
+            "implementation": device.implementation,
+            "mtu": device.mtu,
+            "txqueuelen": device.txqueuelen,
+            "listen_port": device.listen_port,
+            "private_key_file": device.private_key_file,
+            "addresses": None if device.addresses is None else list(device.addresses),
+            "up": device.up,
+            "routes": list(self.routes),
+            "overlay": list(device.overlay),
+            "peers": [peer.to_json() for peer in sorted(self.peers, key=lambda peer: str(peer.public_key))],
+        }
+
+
+def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
+    """A device as the plan of the fabric, a module's arguments or the state file has it. Raises ValueRefused."""
+    known = raw.get("peers_known") is not False
+    names = ("name", "implementation", "mtu", "txqueuelen", "listen_port", "private_key_file", "addresses", "up", "overlay")
+    device = parse_device(
+        dict(
+            {name: raw.get(name) for name in names},
+            alias=alias_of(fabric),
+            adopt=adopt,
+            generate_key=True,
+            flush_ipv4=True,
+            peers=raw.get("peers") or () if known else None,
+            purge_peers=known,
+        )
+    )
+    contested, device = _parse_contested(device, raw.get("contested") or ())
+    node = raw.get("node")
+    return NodeDevice(
+        device,
+        str(raw.get("remote") or device.name),
+        node if isinstance(node, str) else None,
+        tuple(raw.get("routes") or ()),
+        known,
+        contested,
+        raw.get("turned_away") or "",
+        raw.get("listen_port_known") is not False,
+    )
+
+
+def _parse_contested(device: Device, rows: t.Iterable[Raw]) -> t.Tuple[t.Tuple[Contested, ...], Device]:
+    """The contested peers, and the device with the refusals of those that are not understood."""
+    found: t.List[Contested] = []
+    refused = Peers()
+    for row in rows:
+        one = parse_peers(device.name, [row])  # several may well have the same key
+        refused = Peers((), refused.refused + one.refused, refused.kept | one.kept)
+        marks = {name: bool(row.get(name)) for name in ("declared", "reported", "greedy")}
+        found.extend(Contested(peer, **marks, host=row.get("host"), key_file=row.get("key_file")) for peer in one.peers)
+    if device.peers is not None:
+        peers = device.peers
+        device = device._replace(peers=Peers(peers.peers, peers.refused + refused.refused, peers.kept | refused.kept))
+    return tuple(found), device
+
+
+class NodeState(t.NamedTuple):
+    """What a node was confirmed to be, or will be once its change is. ``absent``: it leaves, and nothing is left to confirm."""
+
+    fabric: str
+    devices: t.Tuple[NodeDevice, ...] = ()
+    key_files: t.Tuple[str, ...] = ()
+    kubespan: t.Optional[Data] = None
+    tables: t.Tuple[Data, ...] = ()
+    node: t.Optional[str] = None
+    absent: bool = False
+
+    def device(self, name: str) -> t.Optional[NodeDevice]:
+        """One by its name."""
+        return next((device for device in self.devices if device.name == name), None)
+
+    @property
+    def host(self) -> t.Optional[str]:
+        """The inventory's name of the host that it was made for; None when it does not say."""
+        names = [name for name in (self.node, *(device.node for device in self.devices)) if name and name != "this node"]
+        return names[0] if names else None
+
+    @property
+    def all_key_files(self) -> t.Set[str]:
+        """Every key file that the fabric made on this node, those of remotes that left included."""
+        return {*self.key_files, *(device.key_file for device in self.devices)}
+
+    def to_json(self) -> Data:
+        """The form of the state file, format 1."""
+        shown: Data = {"fabric": self.fabric, "format": FORMAT, "devices": [device.to_json() for device in self.devices]}
+        if self.absent:
+            return dict(shown, absent=True)
+        shown["key_files"] = list(self.key_files)
+        for name, value in (("kubespan", self.kubespan), ("tables", list(self.tables)), ("node", self.node)):
+            if value:
+                shown[name] = value
+        return shown
+
+    @classmethod
+    def of_json(cls, found: Raw) -> "NodeState":
+        """The inverse, of what journal.is_state accepted. Raises ValueRefused."""
+        node = found.get("node")
+        return cls(
+            found["fabric"],
+            tuple(parse_node_device(row, found["fabric"]) for row in found["devices"]),
+            tuple(found.get("key_files") or ()),
+            found.get("kubespan"),
+            tuple(found.get("tables") or ()),
+            node if isinstance(node, str) else None,
+            bool(found.get("absent")),
+        )
+
+
+class NodeSpec(t.NamedTuple):
+    """What one run wants of a node.
+
+    ``kubespan``: of kubespan_node, ``{"state": as resolved before}`` at boot, or None. ``tables``: of the module nft_table. ``node``: the
+    host's name in the inventory, ``hosts`` those of all. ``accepted``: paths and settings of others that are right as they are.
+    ``rollback_seconds``: 0, or after how many seconds the host takes the change back unless it is confirmed. ``reports``: whether what
+    others set around the mesh is told.
+    """
+
+    fabric: str
+    devices: t.Tuple[NodeDevice, ...] = ()
+    kubespan: t.Optional[Raw] = None
+    tables: t.Tuple[Data, ...] = ()
+    node: t.Optional[str] = None
+    hosts: t.Tuple[str, ...] = ()
+    persist: bool = False
+    adopt: bool = False
+    remove_keys: bool = False
+    key_files: t.Tuple[str, ...] = ()
+    max_deletes: t.Optional[int] = None
+    confirm_empty: t.Tuple[str, ...] = ()
+    accepted: t.Tuple[str, ...] = ()
+    rollback_seconds: int = 0
+    reports: bool = True
+
+    @property
+    def empty(self) -> bool:
+        """Whether the node leaves."""
+        return not (self.devices or self.kubespan or self.tables)
+
+
+def parse_node(raw: Raw) -> NodeSpec:
+    """From a module's arguments: the fields of NodeSpec, its devices as parse_node_device takes them. Raises ValueRefused."""
+    fabric, adopt = raw["fabric"], bool(raw.get("adopt"))
+    return NodeSpec(
+        fabric=fabric,
+        devices=tuple(parse_node_device(row, fabric, adopt) for row in raw.get("devices") or ()),
+        kubespan=raw.get("kubespan") or None,
+        tables=tuple(raw.get("tables") or ()),
+        node=raw.get("node"),
+        hosts=tuple(raw.get("hosts") or ()),
+        persist=raw.get("persist") is not False,
+        adopt=adopt,
+        remove_keys=bool(raw.get("remove_keys")),
+        key_files=tuple(raw.get("key_files") or ()),
+        max_deletes=raw.get("max_deletes"),
+        confirm_empty=tuple(raw.get("confirm_empty") or ()),
+        accepted=tuple(raw.get("accepted") or ()),
+        rollback_seconds=int(raw.get("rollback_seconds") or 0),
+    )
+
+
+def spec_of_state(state: NodeState) -> NodeSpec:
+    """A confirmed state as a run's wish: nothing is recorded, and no budget asks."""
+    kept = {"state": state.kubespan} if state.kubespan else None
+    return NodeSpec(state.fabric, state.devices, kept, state.tables, state.node, max_deletes=-1, reports=False)
+
+
+def with_own_port(device: NodeDevice, previous: t.Optional[NodeState]) -> NodeDevice:
+    """A device whose port the plan could not know keeps that of the confirmed state."""
+    if device.listen_port_known:
+        return device
+    before = previous.device(device.name) if previous else None
+    port = (before.wireguard.listen_port if before else None) or device.wireguard.listen_port
+    return device._replace(wireguard=device.wireguard._replace(listen_port=port), listen_port_known=True)
+
+
+def last_endpoints(previous: t.Optional[NodeState], device: str) -> t.Dict[str, str]:
+    """Public key -> endpoint as we configured it last: a peer that roamed since is no drift (asks 14, 16)."""
+    known = previous.device(device) if previous else None
+    return {str(peer.public_key): peer.endpoint for peer in known.peers if peer.endpoint} if known else {}
+
+
+def peer_budget(
+    source: str,
+    live: t.Mapping[str, LivePeer],
+    after: t.Mapping[Key, LivePeer],
+    wanted: t.Collection[Peer],
+    spec: NodeSpec,
+    turned_away: str = "",
+) -> t.Optional[Refusal]:
+    """None, or why no peer of a device may be removed in this run (decision 38). live and after: its peers now, and by the plan."""
+    kept = PrefixSet.of_texts(cidr for peer in wanted for cidr in peer.allowed_ips)
+    lost = 0
+    for key in set(live).difference(t.cast(t.Iterable[str], after)):
+        ranges = PrefixSet.of_texts(live[key].allowed_ips)
+        lost += not ranges or bool(ranges - kept)  # what another peer takes over is a rotated key, and no loss
+    confirmed = source in spec.confirm_empty
+    return check_budget(source, "peers", len(live), lost, len(wanted), spec.max_deletes, confirmed, turned_away, claimed=True)
+
+
+def state_to_keep(spec: NodeSpec, previous: t.Optional[NodeState], kubespan: t.Optional[Data] = None) -> NodeState:
+    """What the boot unit shall restore: the wanted state without deferred values.
+
+    Where this run may not remove peers, those confirmed before are carried over, so that a reboot removes none either.
+    """
+    devices = []
+    for device in spec.devices:
+        peers = [peer for peer in device.peers if not peer.deferred]
+        before = previous.device(device.name) if previous else None
+        if before and not (device.peers_known and device.wireguard.purge_peers):
+            taken = {peer.public_key for peer in peers} | {cidr for peer in peers for cidr in peer.allowed_ips}
+            peers += [peer for peer in before.peers if taken.isdisjoint([peer.public_key, *peer.allowed_ips])]
+        keeping = device.wireguard._replace(peers=Peers(tuple(peers)), purge_peers=True)
+        devices.append(device._replace(wireguard=keeping, peers_known=True, contested=(), turned_away=""))
+    keys = {device.key_file for device in devices}
+    if previous and not spec.remove_keys:
+        keys |= previous.all_key_files
+    ordered = tuple(sorted(devices, key=lambda device: device.name))
+    return NodeState(spec.fabric, ordered, tuple(sorted(keys)), kubespan, spec.tables, spec.node)

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parts of a node's dataplane: what each reads, plans, keeps for a rollback, writes and reads back."""
+
+from __future__ import annotations
+
+import abc
+import typing as t
+
+from ..._dataplane.constants import ROUTE_PROTOCOL
+from ..._dataplane.device_plan import DevicePlan
+from ..._dataplane.device_spec import Device
+from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, last_endpoints, peer_budget, with_own_port
+from ..._linux import files
+from ..._linux.host import snapshot
+from ..._linux.stats import total
+from ..._linux.wireguard.keys import KeyFile
+from ..._plan.plan import Plan, Refusal
+from . import ip_routes, persistence, wireguard_device
+
+Data = t.Dict[str, t.Any]
+
+
+class Part(abc.ABC):
+    """One part of one run. A constructor keeps what it is given; the methods are called in this order."""
+
+    @abc.abstractmethod
+    def gather(self) -> Data:
+        """Read what is there. Returns stats."""
+
+    @abc.abstractmethod
+    def plan(self) -> Plan:
+        """What differs from what is wanted."""
+
+    def snapshot(self, before: Data) -> None:
+        """Add what a rollback puts back to the journal, see transaction.begin; ``keys`` are paths of files. By default nothing."""
+        del before
+
+    @abc.abstractmethod
+    def apply(self) -> Data:
+        """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
+
+    @abc.abstractmethod
+    def verify(self) -> t.List[str]:
+        """Read back: what still differs."""
+
+
+def differing(todo: Plan) -> t.List[str]:
+    """The changes of a plan for a message: ``update link wireguard.aws (mtu)``."""
+    return [
+        " ".join([change.action, change.kind, change.id] + (["({0})".format(", ".join(change.fields))] if change.fields else []))
+        for change in todo.changes
+    ]
+
+
+class WireGuardDevices(Part):
+    """Devices with their keys, addresses and peers."""
+
+    def __init__(self, devices: t.Iterable[Device]) -> None:
+        self.wanted: t.List[Device] = list(devices)
+        self.actual: t.List[Data] = []
+        self.plans: t.List[DevicePlan] = []
+
+    def gather(self) -> Data:
+        self.actual = [wireguard_device.gather(device) for device in self.wanted]
+        return total(*(found["stats"] for found in self.actual))
+
+    def plan(self) -> Plan:
+        self.plans = [wireguard_device.plan(device, found) for device, found in zip(self.wanted, self.actual)]
+        return self._all()
+
+    def _all(self) -> Plan:
+        todo = Plan()
+        for planned in self.plans:
+            todo.extend(planned)
+        return todo
+
+    def snapshot(self, before: Data) -> None:
+        for device, found, planned in zip(self.wanted, self.actual, self.plans):
+            if planned.changed:
+                before["devices"][device.name] = snapshot.take_device(device.name, found["link"], found["wireguard"])
+            if planned.work.get("make_key"):
+                before["keys"].append(device.private_key_file)
+
+    def apply(self) -> Data:
+        rows = zip(self.wanted, self.actual, self.plans)
+        return total(*(wireguard_device.apply(*row) for row in rows if row[2].changed))
+
+    def verify(self) -> t.List[str]:
+        self.gather()
+        return differing(self.plan())
+
+
+class GoneDevices(WireGuardDevices):
+    """Links with the fabric's mark that nobody wants any more."""
+
+    def __init__(self, fabric: str, names: t.Iterable[str]) -> None:
+        super().__init__(Device(name, present=False, alias=alias_of(fabric)) for name in names)
+
+
+class Devices(WireGuardDevices):
+    """The devices towards the remote clusters. ``rows``: as they hold after contests and budgets."""
+
+    def __init__(self, spec: NodeSpec, previous: t.Optional[NodeState]) -> None:
+        super().__init__(())
+        self._spec, self._previous = spec, previous
+        self._refused: t.List[Refusal] = []
+        self.rows: t.List[NodeDevice] = [with_own_port(device, previous) for device in spec.devices]
+
+    def gather(self) -> Data:
+        if any(device.contested or not device.peers_known for device in self.rows):
+            from . import contests
+
+            self.rows, self._refused = contests.settle_peers(self.rows, self._previous, contests.live_peers)
+        self.wanted = [device.wireguard for device in self.rows]
+        return super().gather()
+
+    def plan(self) -> Plan:
+        todo, self.plans = Plan(), []
+        todo.refused.extend(self._refused)
+        for place, (device, found) in enumerate(zip(self.rows, self.actual)):
+            last = last_endpoints(self._previous, device.name)
+            planned = wireguard_device.plan(device.wireguard, found, last)
+            live = found["wireguard"].peers
+            refusal = None
+            if device.peers_known:
+                refusal = peer_budget(device.remote, live, planned.after, device.peers, self._spec, device.turned_away)
+            if refusal is not None:
+                todo.refused.append(refusal)
+                self.rows[place] = device.kept()
+                self.wanted[place] = self.rows[place].wireguard
+                planned = wireguard_device.plan(self.wanted[place], found, last)
+            self.plans.append(planned)
+        return todo.extend(self._all())
+
+    @property
+    def usable(self) -> t.List[NodeDevice]:
+        """Without those whose link is not ours to touch, so that nothing may be routed into it either."""
+        refused = {refusal.object for planned in self.plans for refusal in planned.refused}
+        return [device for device in self.rows if device.name not in refused]
+
+
+class Routes(Part):
+    """Routes into the devices. ``gone``: names of devices whose routes go."""
+
+    def __init__(self, devices: t.Sequence[NodeDevice], gone: t.Iterable[str], adopt: bool) -> None:
+        self._wanted: Data = {
+            "devices": sorted({*gone, *(device.name for device in devices)}),
+            "routes": [{"dst": cidr, "dev": device.name, "scope": "link"} for device in devices for cidr in device.routes],
+            "adopt": adopt,
+        }
+        self._actual: Data = {}
+        self._plan = ip_routes.RoutePlan()
+
+    def gather(self) -> Data:
+        self._actual = ip_routes.gather(self._wanted)
+        return {}
+
+    def plan(self) -> Plan:
+        self._plan = ip_routes.plan(self._wanted, self._actual)
+        return self._plan
+
+    def snapshot(self, before: Data) -> None:
+        others = {(route["dst"], route["metric"]) for route in self._plan.replacements}
+        devices = self._wanted["devices"]
+        before.update(routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices)
+
+    def apply(self) -> Data:
+        return ip_routes.apply(self._wanted, self._actual, self._plan) if self._plan.changed else {}
+
+    def verify(self) -> t.List[str]:
+        return differing(ip_routes.plan(self._wanted, ip_routes.gather(self._wanted)))
+
+
+class RemovedFiles(Part):
+    """Files that go, with their folder when nothing else is in it; what they hold is never shown."""
+
+    kind = "secret"
+
+    def __init__(self, paths: t.Iterable[str]) -> None:
+        self._paths = sorted(paths)
+        self._found: t.Dict[str, Data] = {}
+
+    def gather(self) -> Data:
+        shown = {path: self._read(path) for path in self._paths}
+        self._found = {path: state for path, state in shown.items() if state is not None}
+        return {}
+
+    def _read(self, path: str) -> t.Optional[Data]:
+        return {"mode": "0600"} if files.read_state(path) is not None else None
+
+    def plan(self) -> Plan:
+        todo = Plan()
+        for path, state in self._found.items():
+            todo.delete(self.kind, path, state)
+        return todo
+
+    def snapshot(self, before: Data) -> None:
+        before["keys"].extend(self._found)
+
+    def apply(self) -> Data:
+        for path in self._found:
+            files.remove(path)
+            persistence.forget_folder(path)
+        return {}
+
+    def verify(self) -> t.List[str]:
+        return []
+
+
+class RemovedKeys(RemovedFiles):
+    """Private keys of devices that are not wanted any more."""
+
+    kind = "key"
+
+    def _read(self, path: str) -> t.Optional[Data]:
+        state = KeyFile(path).state()
+        return None if state["state"] == "absent" else {"mode": state["mode"], "public_key": state["public_key"]}
+
+
+class Files(Part):
+    """The state that the boot unit applies, its program and units; ``deferred``: left to the confirmation of the change."""
+
+    def __init__(self, fabric: str, state: t.Optional[NodeState], key_files: t.Iterable[str], deferred: bool) -> None:
+        self._fabric, self._state, self._key_files, self._deferred = fabric, state, set(key_files), deferred
+        self._wanted: t.Dict[str, t.Any] = {}
+        self._todo = Plan()
+
+    def gather(self) -> Data:
+        self._wanted = persistence.wanted_files(self._fabric, self._state)
+        self._todo = persistence.compare(self._fabric, self._wanted, self._key_files)
+        return {}
+
+    def plan(self) -> Plan:
+        return self._todo
+
+    def apply(self) -> Data:
+        if self._todo.changed and not self._deferred:
+            persistence.apply(self._fabric, self._wanted, self._todo)
+        return {}
+
+    def verify(self) -> t.List[str]:
+        return []
