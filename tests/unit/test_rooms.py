@@ -25,7 +25,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_mesh/kubespan": (*_BASE, "_dataplane"),
     "_mesh/fabric": (*_BASE, "_dataplane", "_mesh/semaphore"),
     "_kilo": (*_BASE, "_mesh/fabric"),
-    "_mesh/topology": (*_BASE, "_kilo", "_mesh/fabric", "_mesh/kubespan", "_mesh/semaphore"),
+    "_mesh/topology": (*_BASE, "_dataplane", "_kilo", "_mesh/fabric", "_mesh/kubespan", "_mesh/semaphore"),
     "_services": _BASE,
     "_policy": _BASE,
     "_loadbalancers": _BASE,

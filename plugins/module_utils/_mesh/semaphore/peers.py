@@ -13,7 +13,6 @@ from ..._values.addresses import Network, parse_endpoint, parse_network
 from ..._values.keys import parse_key
 from ..._values.refused import ValueRefused, quoted
 from .annotations import announces, keys_for
-from .device import KEEPALIVE
 
 SOURCES = ("pod_cidr", "pod_cidrs")
 #: Kubernetes gives a node at most one range per family; anything near this limit is an attack, not a node.
@@ -40,17 +39,6 @@ def pod_cidrs_of(node: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.Li
 def read_endpoint(text: object) -> t.Optional[str]:
     """The endpoint in canonical form; None for the empty text of a passive peer. Names are kept as they are."""
     return None if text in ("", None) else str(parse_endpoint(text))
-
-
-def peer(public_key: t.Any, endpoint: t.Optional[str], allowed_ips: t.Iterable[str]) -> t.Dict[str, t.Any]:
-    """One wanted peer as plain data; Semaphore uses no preshared keys."""
-    return {
-        "public_key": public_key,
-        "endpoint": endpoint,
-        "allowed_ips": list(allowed_ips),
-        "persistent_keepalive": KEEPALIVE,
-        "preshared_key": None,
-    }
 
 
 def read_published(local: str, published: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:

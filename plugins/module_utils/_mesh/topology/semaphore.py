@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._dataplane.peer_spec import Peer
 from ..._plan.budget import why_refused
 from ..._plan.pending import Pending
 from ..._plan.plan import Refusal
@@ -21,7 +22,8 @@ from ..fabric.inventory import Fabric
 from ..fabric.listen_ports import announced_ports, written_port
 from ..fabric.node_listing import Listing, read_listing
 from ..semaphore.annotations import PATTERNS, cluster_of_key, endpoint, key_of
-from ..semaphore.peers import peer, pod_cidrs_of, read_published
+from ..semaphore.device import KEEPALIVE
+from ..semaphore.peers import pod_cidrs_of, read_published
 
 
 def plan_mesh(
@@ -120,7 +122,7 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict
 
 
 def _peer(claim: Claim) -> t.Dict[str, t.Any]:
-    return dict(peer(claim["public_key"], claim["endpoint"], claim["allowed_ips"]), node=claim["node"])
+    return Peer(claim["public_key"], claim["endpoint"], tuple(claim["allowed_ips"]), KEEPALIVE, node=claim["node"]).to_json()
 
 
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:

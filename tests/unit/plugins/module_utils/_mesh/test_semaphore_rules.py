@@ -9,7 +9,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import Peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import annotations as semaphore_annotations, device, peers
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.device import KEEPALIVE
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -142,7 +144,9 @@ def test_presence() -> None:
 def read(item: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.Optional[t.Dict[str, t.Any]]:
     """What one node asks for, read as the whole mesh's plan does."""
     found = peers.read_published("aws", item.get("annotations"))
-    return None if found is None else peers.peer(*found, [str(network) for network in peers.pod_cidrs_of(item, source)])
+    if found is None:
+        return None
+    return Peer(found[0], found[1], tuple(str(network) for network in peers.pod_cidrs_of(item, source)), KEEPALIVE).to_json()
 
 
 def test_a_peer() -> None:
