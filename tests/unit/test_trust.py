@@ -30,7 +30,12 @@ for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TES
 
 import fabrics  # noqa: E402
 from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeDevice, NodeState, parse_node, parse_node_device  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (  # noqa: E402
+    NodeDevice,
+    NodeState,
+    parse_node,
+    parse_node_device,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, kubeconfig  # noqa: E402
