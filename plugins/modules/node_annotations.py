@@ -133,7 +133,7 @@ def argument_spec() -> dict:
     """All options."""
     return {
         "annotations": {"type": "dict", "default": {}},
-        "key": {"type": "str"},
+        "key": {"type": "str", "no_log": False},
         "hosts": {"type": "list", "elements": "str", "default": []},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "prefixes": {"type": "list", "elements": "str", "default": []},
