@@ -53,10 +53,10 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     if not row.get("probe") and not row.get("drift"):
         return Verdict(broken=("{0}: could not be verified ({1})".format(host, row.get("why") or "unreachable or failed"),))
     probe = row.get("probe") or {}
-    broken = drift_lines(host, row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(topology, host, probe)
-    broken += stray_lines(topology, host, probe) + ping_lines(host, probe) + unit_lines(host, probe)
+    broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
+    broken += stray_lines(topology, host, probe) + ping_lines(probe) + unit_lines(probe)
     unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside)
-    return Verdict(tuple(broken), tuple(unproven + unread_lines(host, row)))
+    return Verdict(*(tuple("{0}: {1}".format(host, text) for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
 
 def causes_of_budgets(topology: Facts, found: Found) -> t.List[Facts]:
@@ -130,16 +130,16 @@ def unread(topology: Facts, host: str) -> str:
     return str(own) if any(failure["cluster"] == own for failure in topology.get("failures") or ()) else ""
 
 
-def drift_lines(host: str, result: Facts) -> t.List[str]:
+def drift_lines(result: Facts) -> t.List[str]:
     """What differs on a host, and what its own plan refused: it is somebody else's and in our way."""
     changes = list((result.get("plan") or {}).get("changes") or ())
     code = [c for c in changes if c["kind"] == "file" and _BOOT_CODE.search(c["id"])]
     lines = []
     if {c["action"] for c in code} == {"create", "delete"}:  # files carry their content in their name
         changes = [c for c in changes if c not in code]
-        lines.append("{0}: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it".format(host))
-    lines += ["{0}: {1} {2} is not as wanted ({3})".format(host, c["kind"], c["id"], c["action"]) for c in changes]
-    return lines + ["{0}: {object}: {message} [{reason}]".format(host, **r) for r in result.get("refused") or ()]
+        lines.append("what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it")
+    lines += ["{kind} {id} is not as wanted ({action})".format(**c) for c in changes]
+    return lines + ["{object}: {message} [{reason}]".format(**r) for r in result.get("refused") or ()]
 
 
 def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
@@ -151,11 +151,11 @@ def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
         # a mesh of nodes has one device, whatever its name
         peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
         if peer is None:
-            lines.append("{0}: {1} is no peer of {2}".format(host, name, key[0]))
+            lines.append("{0} is no peer of {1}".format(name, key[0]))
         elif peer["handshake_age"] is None:
-            lines.append("{0}: no handshake with {1}: {2}".format(host, name, udp_text(peer)))
+            lines.append("no handshake with {0}: {1}".format(name, udp_text(peer)))
         elif peer["handshake_age"] > HANDSHAKE_SECONDS:
-            lines.append("{0}: last handshake with {1} is {2} s old: {3}".format(host, name, peer["handshake_age"], udp_text(peer)))
+            lines.append("last handshake with {0} is {1} s old: {2}".format(name, peer["handshake_age"], udp_text(peer)))
     return lines
 
 
@@ -170,16 +170,16 @@ def udp_text(peer: Facts) -> str:
     )
 
 
-def path_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+def path_lines(probe: Facts) -> t.List[str]:
     """Ranges of peers whose packets the kernel sends elsewhere."""
     found = probe.get("paths") or {}
     lines = [
-        "{0}: packets for {1} (asked for {2}{3}) do not leave by {4}: {5}".format(
-            host, row["range"], row["address"], " from " + row["source"] if row["source"] else "", row["device"], row["text"]
+        "packets for {0} (asked for {1}{2}) do not leave by {3}: {4}".format(
+            row["range"], row["address"], " from " + row["source"] if row["source"] else "", row["device"], row["text"]
         )
         for row in found.get("elsewhere") or ()
     ]
-    return lines + (["{0}: {1:,} more such ranges".format(host, found["more"])] if found.get("more") else [])
+    return lines + (["{0:,} more such ranges".format(found["more"])] if found.get("more") else [])
 
 
 def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
@@ -187,7 +187,7 @@ def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     strays = probe.get("strays") or ()
     if not strays or unread(topology, host):
         return []
-    return ["{0}: {1} [pods_outside_node_range]".format(host, stray_text(strays, about_of(topology, host).get("pod_cidrs") or ()))]
+    return [stray_text(strays, about_of(topology, host).get("pod_cidrs") or ()) + " [pods_outside_node_range]"]
 
 
 def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
@@ -198,22 +198,15 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def ping_lines(host: str, probe: Facts) -> t.List[str]:
+def ping_lines(probe: Facts) -> t.List[str]:
     """Pairs of pods that do not reach each other."""
-    return [
-        "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
-        for ping in probe.get("pings") or ()
-        if not ping["ok"]
-    ]
+    return ["pod {source} does not reach pod {target} of {node}".format(**ping) for ping in probe.get("pings") or () if not ping["ok"]]
 
 
-def unit_lines(host: str, probe: Facts) -> t.List[str]:
+def unit_lines(probe: Facts) -> t.List[str]:
     """Units of ours that failed, or that should run all the time and do not."""
-    lines = []
-    for unit in probe.get("units") or ():
-        if unit_is_bad(unit):
-            lines.append("{0}: unit {1} is {2} ({3})".format(host, unit["name"], unit.get("active"), unit.get("result")))
-    return lines
+    bad = [unit for unit in probe.get("units") or () if unit_is_bad(unit)]
+    return ["unit {0} is {1} ({2})".format(unit["name"], unit.get("active"), unit.get("result")) for unit in bad]
 
 
 def unit_is_bad(unit: Facts) -> bool:
@@ -225,40 +218,36 @@ def unit_is_bad(unit: Facts) -> bool:
 def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
     """Clusters to which a node has no peer at all: nobody is behind its device."""
     if not about_of(topology, host):
-        return ["{0}: the plan of the mesh does not know it".format(host)]
+        return ["the plan of the mesh does not know it"]
     if is_kubespan(topology):
-        return [] if peer_names(topology, host) else ["{0}: no peer is planned, so it is no part of a mesh".format(host)]
+        return [] if peer_names(topology, host) else ["no peer is planned, so it is no part of a mesh"]
     remotes = remotes_of(topology, host)
-    lines = [
-        "{0}: no peer of cluster {1} is planned{2}".format(host, name, ": " + str(part["reason"]) if part.get("reason") else "; all its nodes are refused "
-                                                           "or publish nothing")
-        for name, part in sorted(remotes.items())
-        if not part["peers"]
-    ]  # fmt: skip
-    return lines or ([] if remotes else ["{0}: there is no other cluster, so it is no part of a mesh".format(host)])
+    why = {name: part.get("reason") for name, part in sorted(remotes.items()) if not part["peers"]}
+    refused = "; all its nodes are refused or publish nothing"
+    lines = ["no peer of cluster {0} is planned{1}".format(name, ": {0}".format(why[name]) if why[name] else refused) for name in why]
+    return lines or ([] if remotes else ["there is no other cluster, so it is no part of a mesh"])
 
 
 def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()) -> t.List[str]:
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
-        return ["{0}: nothing was pinged from there".format(host)]
+        return ["nothing was pinged from there"]
     if not probe.get("pods") and unread(topology, host):
-        text = "{0}: cluster {1} was not read, so the pod range of this node is not known and nothing was pinged from there"
-        return [text.format(host, unread(topology, host))]
+        return ["cluster {0} was not read, so the pod range of this node is not known and nothing was pinged from there".format(unread(topology, host))]
     if not probe.get("pods"):
         seen = "; addresses that other network namespaces have there: {0}".format(_named(probe["others"])) if probe.get("others") else ""
         ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())
         where = "no pod and no address in its pod ranges {0}".format(ranges) if ranges else "no pod range (its Node has no spec.podCIDR)"
-        return ["{0}: has {1}, so nothing was pinged from there; start a pod on it{2}".format(host, where, seen)]
+        return ["has {0}, so nothing was pinged from there; start a pod on it{1}".format(where, seen)]
     if not about_of(topology, host):
         return []
     reached = {ping["node"] for ping in probe["pings"]}
     missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in reached]
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
-        return ["{0}: no pod there has an address of the same IP version as those of {1}, so they were not pinged".format(host, _named(with_pods))]
+        return ["no pod there has an address of the same IP version as those of {0}, so they were not pinged".format(_named(with_pods))]
     if not reached and not _all_outside(topology, host, outside):
-        return ["{0}: pinged no pod of another {1}".format(host, "node" if is_kubespan(topology) else "cluster")]
+        return ["pinged no pod of another {0}".format("node" if is_kubespan(topology) else "cluster")]
     return []
 
 
@@ -267,16 +256,16 @@ def _all_outside(topology: Facts, host: str, outside: t.Collection[str]) -> bool
     return bool(outside) and all(other in outside for other in topology["nodes"] if apart(topology, host, other))
 
 
-def unread_lines(host: str, row: Facts) -> t.List[str]:
+def unread_lines(row: Facts) -> t.List[str]:
     """What could not be read on a node."""
     probe = row.get("probe") or {}
-    lines = ["{0}: could not read {1}: {2}".format(host, error.get("section"), error.get("message")) for error in probe.get("errors") or ()]
+    lines = ["could not read {0}: {1}".format(error.get("section"), error.get("message")) for error in probe.get("errors") or ()]
     if "plan" not in (row.get("drift") or {}) and not (row.get("drift") or {}).get("refused"):
-        lines.append("{0}: was not compared with the plan".format(host))
+        lines.append("was not compared with the plan")
     if probe.get("pending"):
-        lines.append("{0}: a change waits for its confirmation and may be taken back".format(host))
+        lines.append("a change waits for its confirmation and may be taken back")
     if probe.get("paths") is None and not any(error.get("section") == "paths" for error in probe.get("errors") or ()):
-        lines.append("{0}: its kernel was not asked where packets for its peers go".format(host))
+        lines.append("its kernel was not asked where packets for its peers go")
     return lines
 
 
