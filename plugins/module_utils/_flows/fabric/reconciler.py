@@ -15,7 +15,7 @@ import threading
 import time
 import typing as t
 
-from ..._io.playbook import run_playbook
+from ..._io.commands import run_playbook
 from ..._io.settings_source import read_text
 from ..._kubernetes.watch import RESOURCES, Settings
 from .watch import Watch

@@ -12,8 +12,8 @@ import functools
 import time
 import typing as t
 
+from ..._io.commands import run_hook
 from ..._io.health_probe import HealthProbe
-from ..._io.hook import run_hook
 from ..._kubernetes.access import AccessRefused, parse_access
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.client import Client

@@ -14,7 +14,7 @@ import threading
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import reconciler
-from ansible_collections.multicluster.network.plugins.module_utils._io.playbook import run_playbook
+from ansible_collections.multicluster.network.plugins.module_utils._io.commands import run_playbook
 
 REPO = pathlib.Path(__file__).resolve().parents[5]
 WATCH = [
