@@ -33,6 +33,61 @@ options:
     description: Cluster name to a list of manifests that only this cluster gets.
     type: dict
     default: {}
+  access:
+    description: >-
+      An account for each capability that every cluster gets as well, a ServiceAccount, a ClusterRole with exactly the rights that are used, and a
+      binding. To see the manifests, use check mode with diff.
+    type: dict
+    suboptions:
+      capabilities:
+        description: Names of capabilities, such as V(mesh), V(mesh_read), V(ippools), V(network_sets) or V(coredns_rewrite).
+        type: list
+        elements: str
+        required: true
+      namespace:
+        description: Namespace of the ServiceAccounts.
+        type: str
+        default: kube-system
+      prefix:
+        description: Begin of the names of all objects.
+        type: str
+        default: multicluster
+      extra_rules:
+        description: RBAC rules that every ClusterRole gets besides.
+        type: list
+        elements: dict
+        default: []
+      target_namespace:
+        description: Namespace in which the capability V(service_mirror) may write. It has to exist.
+        type: str
+        default: sys-semaphore
+  kubeconfig_secrets:
+    description: >-
+      Secrets with kubeconfigs that every cluster gets as well, as C(kubeconfigSecretRef) of a C(ClusterMesh) object refers to them. The files are read
+      here, and are no part of the task. In check mode a file that does not exist yet is left out.
+    type: dict
+    suboptions:
+      clusters:
+        description: Names of the clusters whose kubeconfigs they are.
+        type: list
+        elements: str
+        required: true
+      path:
+        description: Path of a cluster's kubeconfig. C({cluster}) stands for its name.
+        type: path
+        required: true
+      namespace:
+        description: Namespace of the Secrets.
+        type: str
+        required: true
+      name:
+        description: Name of a Secret. C({cluster}) stands for the cluster's name.
+        type: str
+        default: "{cluster}-kubeconfig"
+      key:
+        description: Key of the kubeconfig in the Secret.
+        type: str
+        default: kubeconfig
   state:
     description: V(absent) deletes the objects, and everything of ours in O(purge).
     type: str
@@ -82,6 +137,14 @@ EXAMPLES = r"""
           name: mirrors
           labels:
             app.kubernetes.io/managed-by: multicluster.network
+
+- name: An account for the mesh, with the rights that it needs
+  multicluster.network.cluster_objects:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws-admin}
+    access:
+      capabilities: [mesh, ippools]
 
 - name: Address pools that Calico must not masquerade, and no others of ours
   multicluster.network.cluster_objects:
@@ -146,7 +209,23 @@ def argument_spec() -> dict:
         "namespace": {"type": "str"},
         "label_selector": {"type": "str"},
     }
+    access = {
+        "capabilities": {"type": "list", "elements": "str", "required": True},
+        "namespace": {"type": "str", "default": "kube-system"},
+        "prefix": {"type": "str", "default": "multicluster"},
+        "extra_rules": {"type": "list", "elements": "dict", "default": []},
+        "target_namespace": {"type": "str", "default": "sys-semaphore"},
+    }
+    secrets = {
+        "clusters": {"type": "list", "elements": "str", "required": True},
+        "path": {"type": "path", "required": True},
+        "namespace": {"type": "str", "required": True},
+        "name": {"type": "str", "default": "{cluster}-kubeconfig"},
+        "key": {"type": "str", "default": "kubeconfig", "no_log": False},
+    }
     return {
+        "access": {"type": "dict", "options": access},
+        "kubeconfig_secrets": {"type": "dict", "options": secrets, "no_log": False},
         "objects": {"type": "list", "elements": "dict", "default": []},
         "objects_by_cluster": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 
 from .._values.names import parse_subdomain
@@ -175,3 +176,14 @@ def access_manifests(
 def account_name(capability: str, prefix: str = "multicluster") -> str:
     """Name of a capability's ServiceAccount, ClusterRole and binding."""
     return "{0}-{1}".format(prefix, capability.replace("_", "-"))
+
+
+def kubeconfig_secret(cluster: str, kubeconfig: bytes, namespace: str, name: str, key: str) -> t.Dict[str, t.Any]:
+    """The Secret of one cluster's kubeconfig; ``{cluster}`` in its name stands for the cluster's. Without data it is enough to remove it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": name.replace("{cluster}", cluster), "namespace": namespace},
+        "data": {key: base64.b64encode(kubeconfig).decode("ascii")},
+    }

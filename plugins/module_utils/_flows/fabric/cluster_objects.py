@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
+from ..._linux.files import read_state
+from ..._plan.access_manifests import access_manifests, kubeconfig_secret
 from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
@@ -22,7 +25,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     manager = field_manager(request["fabric"])
     scopes = [_scope(given, "purge[{0}]".format(index)) for index, given in enumerate(request.get("purge") or ())]
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
-    wanted, refused = parse_wanted(request)
+    wanted, refused = parse_wanted(dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)]))
     read = gather(clusters, wanted, scopes)
     whole, writes = plan(request, wanted, read, manager)
     whole.refused.extend(refused)
@@ -34,6 +37,20 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     result = done.result()
     result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings)
     return result
+
+
+def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str, t.Any]]:
+    """Manifests of ``access`` and of ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
+    access, secrets = request.get("access"), request.get("kubeconfig_secrets")
+    made = access_manifests(**access) if access else []
+    for cluster in secrets["clusters"] if secrets else ():
+        path = os.path.expanduser(secrets["path"].replace("{cluster}", cluster))
+        file = None if request.get("state") == "absent" else read_state(path)
+        if file is not None or request.get("state") == "absent":
+            made.append(kubeconfig_secret(cluster, file.content if file else b"", secrets["namespace"], secrets["name"], secrets["key"]))
+        elif not check:  # the token is not there before the first run
+            raise ValueRefused("kubeconfig_missing", "there is no kubeconfig {0} of cluster {1}".format(quoted(path), quoted(cluster)))
+    return made
 
 
 def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifests], t.List[Refusal]]:

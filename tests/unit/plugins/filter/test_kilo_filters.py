@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import typing as t
 
@@ -49,7 +48,7 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
         ("parse_endpoint", ("2001:db8::1:51820",), "NodeEndpointInvalid"), ("parse_endpoint", (None,), "NodeEndpointInvalid"),
         ("validate_node", (NODE, {"podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}), "WGIPOutOfRange"),
         ("validate_node", (NODE, 5), "validate_node"), ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
-        ("kubeconfig_secrets", (["a", "b"], ["x"], "ns"), "kubeconfig_secrets"),
+
         ("clustermesh_definition", (5, {}, "m"), "clustermesh_definition"),
     ],
 )  # fmt: skip
@@ -76,9 +75,3 @@ def test_definition_from_the_inventory() -> None:
     hostvars["eu"]["wireguard_cidrs"] = ["100.70.0.0/24", "100.72.0.0/24"]
     with pytest.raises(AnsibleFilterError, match="several wireguard_cidrs"):
         use("clustermesh_definition", hostvars, {"clusters": ["eu"]}, "prod")
-
-
-def test_secrets() -> None:
-    found = use("kubeconfig_secrets", ["us"], ["text"], "kilo-system")[0]
-    assert found["metadata"] == {"name": "us-kubeconfig", "namespace": "kilo-system"}
-    assert base64.b64decode(found["data"]["kubeconfig"]) == b"text"
