@@ -38,5 +38,7 @@ class ActionModule(InventoryAction):
             options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results)
             if not options["annotations"]:
                 return "the clusters hold it already"
-        self.only = options.get("annotations") or {}
+        if "clusters" not in options and options.get("purge") != "all":
+            self.only = options.get("annotations") or {}
+            return None if self.only else "no node is named"
         return None

@@ -16,7 +16,7 @@ description:
   - Tells which nodes are left out and why, what differs from the plan, which Peers are stale or somebody else's, and of which
     Peers no node of the target has heard yet.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
@@ -29,6 +29,11 @@ options:
     type: list
     elements: dict
     default: []
+  name:
+    description: >-
+      Name of the mesh that the inventory's clusters form by their variables, where neither O(meshes) nor O(management) is given.
+      O(node_cidrs) comes from the inventory then, too.
+    type: str
   management:
     description: The cluster with C(ClusterMesh) objects that define meshes. An empty dictionary is none.
     type: dict
@@ -209,7 +214,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import info as clustermesh_info
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
@@ -224,6 +229,7 @@ def argument_spec() -> dict:
     return {
         "fabric": {"type": "str", "required": True},
         "meshes": {"type": "list", "elements": "dict", "default": []},
+        "name": {"type": "str"},
         "management": {"type": "dict", "options": management},
         "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
         "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
@@ -245,7 +251,7 @@ def argument_spec() -> dict:
             "default": "before_external_ip",
         },
         "fail_on_failures": {"type": "bool", "default": True},
-        **clusters_spec(),
+        **inventory_spec(),
     }
 
 

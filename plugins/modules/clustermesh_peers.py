@@ -22,7 +22,7 @@ description:
   - Meshes are given in O(meshes), or are C(ClusterMesh) objects of the O(management) cluster, whose status, conditions and
     finalizer are then written as their operator does. Stop the operator before, or it will undo what differs.
 extends_documentation_fragment:
-  - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
@@ -37,6 +37,11 @@ options:
     type: list
     elements: dict
     default: []
+  name:
+    description: >-
+      Name of the mesh that the inventory's clusters form by their variables, where neither O(meshes) nor O(management) is given.
+      O(node_cidrs) comes from the inventory then, too.
+    type: str
   management:
     description: The cluster with C(ClusterMesh) objects that define meshes. An empty dictionary is none.
     type: dict
@@ -273,7 +278,7 @@ stats:
 import json
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
@@ -290,6 +295,7 @@ def argument_spec() -> dict:
     }
     return {
         "meshes": {"type": "list", "elements": "dict", "default": []},
+        "name": {"type": "str"},
         "management": {"type": "dict", "options": management},
         "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
         "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
@@ -314,7 +320,7 @@ def argument_spec() -> dict:
         "force_finalizer": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "plan_file": {"type": "path"},
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }

@@ -58,14 +58,14 @@ def strings_of(path: pathlib.Path) -> t.Set[str]:
 
 
 def test_filters_ask_the_inventory_for_what_is_known():
-    for path in sorted((ROOT / "plugins" / "filter").glob("*.py")):
+    for path in sorted([*(ROOT / "plugins" / "filter").glob("*.py"), *(ROOT / "plugins" / "plugin_utils").glob("*.py")]):
         asked = {text for text in strings_of(path) if re.fullmatch(r"[a-z][a-z0-9_]+", text) and text.startswith(PREFIXES) and text not in PLUGINS}
         assert asked <= KNOWN.names, path.name
 
 
 def test_every_row_is_used():
     used = set().union(*map(words, TEXTS.values()))
-    for folder in ("filter", "inventory", "action"):
+    for folder in ("filter", "inventory", "action", "plugin_utils"):
         for path in (ROOT / "plugins" / folder).glob("*.py"):
             used |= strings_of(path)
     assert sorted({*ROWS, *TABLE["internal"]} - used) == []

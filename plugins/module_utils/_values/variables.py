@@ -42,7 +42,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "mesh_report": ("mesh", {"allow_unproven": ("mesh_verify_allow_unproven",)}),
     "mesh_plan": ("mesh", {**_NO_REFUSALS, "mesh_id": ("mesh_id",)}),
     "network_sets": ("network_sets", {}),
-    "node_annotations": ("mesh", {**_NO_REFUSALS}),
+    "node_annotations": ("mesh", {**_NO_REFUSALS, "clusters_group": ("mesh_clusters_group", "clustermesh_clusters_group")}),
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
     "node_status": ("support_bundle", {"pod_cidrs": ()}),

@@ -49,29 +49,9 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
         ("validate_node", (NODE, {"podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}), "WGIPOutOfRange"),
         ("validate_node", (NODE, 5), "validate_node"), ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
 
-        ("clustermesh_definition", (5, {}, "m"), "clustermesh_definition"),
     ],
 )  # fmt: skip
 def test_errors(name: str, arguments: t.Any, word: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         use(name, *arguments)
     assert str(caught.value).startswith(word + ":")
-
-
-def test_definition_from_the_inventory() -> None:
-    hostvars = {
-        "eu": {"pod_cidrs": ["10.20.0.0/16"], "wireguard_cidrs": "100.70.0.0/24", "service_cidrs": ["10.120.0.0/16", "fd00:1::/108"],
-               "node_cidrs": ["192.168.7.0/24"], "wireguard_port": "51821", "clustermesh_endpoint_policy": "roam"},
-        "us": {"clustermesh_allowed_networks": ["10.30.0.0/16", "100.71.0.0/24"], "clustermesh_keepalive": 25},
-    }  # fmt: skip
-    assert use("clustermesh_definition", hostvars, {"clusters": ["us", "eu"]}, "prod") == {
-        "meshes": [{"name": "prod", "clusters": [
-            {"name": "eu", "podCIDRs": ["10.20.0.0/16"], "wireguardCIDR": "100.70.0.0/24", "serviceCIDR": "10.120.0.0/16",
-             "additionalCIDRs": ["fd00:1::/108"], "wireguardPort": 51821, "endpoint_policy": "roam"},
-            {"name": "us", "allowedNetworks": ["10.30.0.0/16", "100.71.0.0/24"], "persistentKeepalive": 25},
-        ]}],
-        "node_cidrs": {"eu": ["192.168.7.0/24"]},
-    }  # fmt: skip
-    hostvars["eu"]["wireguard_cidrs"] = ["100.70.0.0/24", "100.72.0.0/24"]
-    with pytest.raises(AnsibleFilterError, match="several wireguard_cidrs"):
-        use("clustermesh_definition", hostvars, {"clusters": ["eu"]}, "prod")
