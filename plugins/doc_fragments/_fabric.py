@@ -18,7 +18,7 @@ options:
     type: str
     required: true
   nodes:
-    description: Host to C(node) of M(multicluster.network.node_status), or to nothing for a host that did not answer.
+    description: Host to C(node) of M(multicluster.network.node_info), or to nothing for a host that did not answer.
     type: dict
     default: {}
   node_plans:

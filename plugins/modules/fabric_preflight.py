@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Joins the errors of the inventory, clusters that do not answer, what M(multicluster.network.node_status) with C(checks) read on every
+  - Joins the errors of the inventory, clusters that do not answer, what M(multicluster.network.node_info) with C(checks) read on every
     node, and what plans made in check mode refused, and compares the hosts with each other.
   - Finds kernels that are too old, missing WireGuard, MTUs that are too small, ports, mark bits, tables and routes that others have,
     clocks that differ, keys and addresses that two hosts have, ranges that overlap, hosts with networks inside another

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Reads each kind of each cluster by one complete list and joins it with what M(multicluster.network.node_status) said of every
+  - Reads each kind of each cluster by one complete list and joins it with what M(multicluster.network.node_info) said of every
     node and with plans that were made in check mode. A plan's changes are the drift; the module looks up who has each thing now.
   - The page is one file without any reference to another. It needs no server, and shows the same without its script.
   - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.

@@ -54,7 +54,7 @@ class InventoryAction(ControllerAction):
         return inventory.fabric_definition(self.hostvars, self.groups, self.clusters_group)
 
     def pack_facts(self, options: t.Dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()) -> None:
-        """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_status."""
+        """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_info."""
         hosts = options.get("hosts")
         if hosts and not options.get("facts"):
             on = [str(name) for name in options.get("capabilities") or ()]

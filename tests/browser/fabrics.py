@@ -23,7 +23,7 @@ def hosts_of(sizes):
 
 
 def device(host, name, peers):
-    """One device of node_status."""
+    """One device of node_info."""
     rows = [
         {"public_key": public, "endpoint": endpoint, "allowed_ips": [allowed], "keepalive": 25, "handshake": 0 if age is None else NOW - age,
          "rx": rx, "tx": tx, "preshared": False}
@@ -34,7 +34,7 @@ def device(host, name, peers):
 
 
 def node(host, device_peers):
-    """As node_status tells it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
+    """As node_info tells it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
     return {
         "now": NOW + 0.25,
         "errors": [],

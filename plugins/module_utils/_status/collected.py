@@ -130,7 +130,7 @@ def status(
     """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, silent, limit, outside, unasked}.
 
     hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
-    a limit, as outside of it. register: the variable with the result of node_status. on: the capabilities that the inventory asks for;
+    a limit, as outside of it. register: the variable with the result of node_info. on: the capabilities that the inventory asks for;
     asked: the hosts that the limit left.
     """
     found: Data = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}, "limit": limit, "outside": [], "unasked": []}

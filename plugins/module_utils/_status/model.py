@@ -28,7 +28,7 @@ REASONS = 500
 def build(facts: Facts) -> Data:
     """The document.
 
-    facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_status, or None}, ``probes`` {host:
+    facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_info, or None}, ``probes`` {host:
     of node_probe}, ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
     ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
@@ -85,7 +85,7 @@ def build(facts: Facts) -> Data:
 
 
 def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
-    """What the nodes said, as the verdict takes it. Handshakes are those of node_status, where no probe was made."""
+    """What the nodes said, as the verdict takes it. Handshakes are those of node_info, where no probe was made."""
     found: t.Dict[str, Data] = {}
     probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
     for host, node in facts["nodes"].items():

@@ -28,7 +28,7 @@ MTU = 1420
 def run(request: t.Mapping[str, t.Any]) -> Data:
     """The module's result. Raises ValueError for options that make no sense.
 
-    ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_status or None}, node_plans: {host: of
+    ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
     load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations}}.
     """

@@ -41,7 +41,7 @@ SHOWN = 200
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
 
-    ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_status or None}, node_plans: {host: of
+    ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
     connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], facts:
     those that filters collect as one text, or None, page, document, metrics: paths or None}.

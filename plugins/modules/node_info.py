@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: node_status
+module: node_info
 short_description: Read everything about one node that a picture of the fabric needs
 version_added: 0.1.0
 author:
@@ -66,11 +66,11 @@ attributes:
 
 EXAMPLES = r"""
 - name: What is here
-  multicluster.network.node_status:
+  multicluster.network.node_info:
     fabric: default
 
 - name: Also what a check before the first write needs
-  multicluster.network.node_status:
+  multicluster.network.node_info:
     fabric: default
     checks: true
 """
@@ -101,7 +101,7 @@ node:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import status as node_status
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import status as node_info
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 
@@ -120,7 +120,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    exit_with(module, node_status.run(module.params))
+    exit_with(module, node_info.run(module.params))
 
 
 if __name__ == "__main__":
