@@ -142,3 +142,29 @@ def test_nodes_that_leave_take_what_is_theirs_and_the_last_one_its_clusters_pool
     tasks = [planned(aws_1="old", gcp_1="old", pools=True), role("mesh", "withdraw")]
     code, shown = run(tmp_path, tasks, "--limit", "gcp-1", inventory=inventory)
     assert code == 2 and "cluster gcp: " in shown and "cluster aws: " not in shown and "Withdraw Calico" in shown, shown
+
+
+def test_the_mesh_of_kilo_is_that_of_the_inventorys_clusters(tmp_path):
+    hosts = INVENTORY["clusters"]["hosts"]
+    clusters = {name: dict(row, wireguard_cidrs=["100.70.{0}.0/24".format(number)]) for number, (name, row) in enumerate(hosts.items())}
+    inventory = dict(INVENTORY, clusters={"hosts": clusters})
+    for entry in ("main", "info"):
+        code, shown = run(tmp_path, [role("clustermesh", entry)], hosts="clusters", inventory=inventory)
+        assert code == 2 and "cluster aws: cannot " in shown and "No such file" in shown, shown
+    clusters["aws"]["wireguard_cidrs"] = ["100.70.0.0/24", "100.72.0.0/24"]
+    code, shown = run(tmp_path, [role("clustermesh")], hosts="clusters", inventory=inventory)
+    assert code == 2 and "aws has several wireguard_cidrs; give clustermesh_allowed_networks" in shown, shown
+
+
+def test_accounts_and_secrets_are_made_by_the_module(tmp_path):
+    remotes = [{"name": "us", "kubeconfig": "/nowhere/us"}]
+    settings = {"clustermesh_secrets_remotes": remotes, "clustermesh_secrets_management": [{"name": "eu", "kubeconfig": "/nowhere/eu"}]}
+    code, shown = run(tmp_path, [role("clustermesh_secrets", **settings)], hosts="localhost")
+    assert code == 2 and "cluster us: cannot " in shown, shown
+    task = {"name": "secret", "multicluster.network.cluster_objects": {
+        "fabric": "t", "clusters": remotes, "kubeconfig_secrets": {"clusters": ["us"], "path": str(tmp_path / "{cluster}"), "namespace": "n"}}}  # fmt: skip
+    code, shown = run(tmp_path, [task], hosts="localhost")
+    assert code == 2 and "kubeconfig_missing" in shown and str(tmp_path / "us") in shown, shown
+    (tmp_path / "us").write_text("text", "utf-8")
+    code, shown = run(tmp_path, [task], "-vvv", hosts="localhost")
+    assert code == 2 and "cluster us: cannot " in shown, shown
