@@ -41,9 +41,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 
 def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str, t.Any]]:
     """Manifests of ``access`` and of ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
-    access, secrets = request.get("access"), request.get("kubeconfig_secrets")
+    access, secrets = request.get("access"), request.get("kubeconfig_secrets") or {}
     made = access_manifests(**access) if access else []
-    for cluster in secrets["clusters"] if secrets else ():
+    for cluster in secrets.get("clusters") or ():
         path = os.path.expanduser(secrets["path"].replace("{cluster}", cluster))
         file = None if request.get("state") == "absent" else read_state(path)
         if file is not None or request.get("state") == "absent":
