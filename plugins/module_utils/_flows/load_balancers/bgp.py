@@ -92,13 +92,13 @@ def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dr
 
 
 def annotate(
-    client: Client, setup: Setup, state: t.Any, facts: Facts, wishes: t.Any, manager: str, plan: Plan,
-    failed: t.List[KubeError], dry: bool,
+    client: Client, setup: Setup, state: t.Any, facts: Facts, manager: str, plan: Plan, failed: t.List[KubeError], dry: bool,
+    adopt: bool, absent: bool,
 ) -> None:  # fmt: skip
     """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
     scheme = setup.scheme
     part, patches = plan_node_annotations(
-        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, wishes.adopt, absent=wishes.mode == "absent"
+        setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, adopt, absent=absent
     )
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]

@@ -17,7 +17,7 @@ from ..._values.refused import ValueRefused
 from .ccm_nodes import findings, variant_of
 from .converge import guarded, open_clusters
 from .read import NODES
-from .reconciler import ServiceAddressReconciler, Wishes
+from .reconciler import RunOptions, ServiceAddressReconciler
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 
@@ -33,7 +33,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> t.Dict[str, t.Any]:
-    one = ServiceAddressReconciler(client, setup, Wishes(timeout=float(request.get("timeout") or 120.0)), manager)
+    one = ServiceAddressReconciler(client, setup, RunOptions(timeout=float(request.get("timeout") or 120.0)), manager)
     one.gather()
     held = list(one.held)
     report = one.plan()

@@ -49,7 +49,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         if not setup.eip_tag:
             continue  # switched off, and silent (ccm 11)
         try:
-            one = Reconcile(given[name], setup, parse_wishes(request), manager, check)
+            one = Reconcile(given[name], setup, parse_run_options(request), manager, check)
             contained(name, "read the nodes", one.gather)
             try:
                 work = one.remove if request.get("state") == "absent" else one.keep
@@ -81,7 +81,7 @@ def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -
     raise failures[0]
 
 
-class Wishes(t.NamedTuple):
+class RunOptions(t.NamedTuple):
     """What the user asks of a run. ``address`` is the inventory's, for one's own pool; ``lock_seconds`` to wait for another run."""
 
     address: str
@@ -99,9 +99,9 @@ class Wishes(t.NamedTuple):
     timeout: float
 
 
-def parse_wishes(request: t.Mapping[str, t.Any]) -> Wishes:
+def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
     """From the module's options."""
-    return Wishes(
+    return RunOptions(
         request.get("address") or "", request.get("assign_command") or (), request.get("api_urls") or (),
         request.get("probe_ca") or "", request.get("probe_server_name") or "", request.get("probe_verify_tls") is not False,
         float(request.get("probe_timeout") or 5), float(request.get("probe_interval") or 0),
@@ -117,8 +117,8 @@ class Reconcile:
     client: Client
     nodes: t.List[t.Any]
 
-    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, wishes: Wishes, manager: str, check: bool) -> None:
-        self.entry, self.setup, self.wishes, self.manager, self.check = entry, setup, wishes, manager, check
+    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, options: RunOptions, manager: str, check: bool) -> None:
+        self.entry, self.setup, self.options, self.manager, self.check = entry, setup, options, manager, check
         self.plan = Plan()
         self.shown: t.Dict[str, t.Any] = {}
         self.tag = setup.eip_tag
@@ -127,7 +127,7 @@ class Reconcile:
 
     def gather(self) -> None:
         """A client of the first API server that answers, and the cluster's Nodes. Raises KubeErrors, AccessRefused."""
-        self.client, self.nodes = reach(self.entry, self.wishes.api_urls, self.wishes.timeout)
+        self.client, self.nodes = reach(self.entry, self.options.api_urls, self.options.timeout)
 
     def keep(self) -> None:
         """Probe, choose, move, then the Service that makes nodes accept the address. Raises ValueRefused, KubeErrors."""
@@ -139,8 +139,8 @@ class Reconcile:
         if decision is not None and decision.moves:
             self._move(decision, state, provider)
         address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self._duplicates).address
-        if self.wishes.external_service:
-            control_plane_service.converge(self.client, self.setup, address, ports, self.wishes.endpoints_as, self.manager, self.plan, self.check)
+        if self.options.external_service:
+            control_plane_service.converge(self.client, self.setup, address, ports, self.options.endpoints_as, self.manager, self.plan, self.check)
 
     def remove(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
@@ -155,7 +155,7 @@ class Reconcile:
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
         self.before = dict(state.ledger)
-        wanted = self.wishes.address
+        wanted = self.options.address
         if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
             text = str(parse_address(wanted))
             if text in state.ledger:
@@ -163,7 +163,7 @@ class Reconcile:
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
         if self.setup.static:
             self._check_record(state, str(parse_address(wanted)) if wanted else "")
-        return state, make_provider(self.setup, state, _now(), self.wishes.timeout)
+        return state, make_provider(self.setup, state, _now(), self.options.timeout)
 
     def _check_record(self, state: ClusterState, wanted: str) -> None:
         """The record is a claim of the cluster, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
@@ -192,9 +192,9 @@ class Reconcile:
             # the inventory's devices are the nodes themselves
             nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
         eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
-        wishes = self.wishes
-        ca = wishes.probe_ca or parse_access(self.entry).ca_pem
-        probe = HealthProbe(ca, wishes.probe_server_name, wishes.probe_verify_tls, wishes.probe_timeout)
+        options = self.options
+        ca = options.probe_ca or parse_access(self.entry).ca_pem
+        probe = HealthProbe(ca, options.probe_server_name, options.probe_verify_tls, options.probe_timeout)
         event = self._event(nodes, eip, prefixes)
         try:
             decision = self._drive(rules_of.decide(held, nodes, rules, event), probe, bool(eip.assignments) and not event.node)
@@ -204,10 +204,10 @@ class Reconcile:
         self.shown.update(holder=holder, healthy=decision.healthy is not False or decision.moves, moved=decision.moves)
         entry = next((one for one in state.ledger.values() if one.address == eip.address), None)
         if decision.moves and eip.assignments and not event.node and entry is not None and entry.time:
-            record = FailureRecord(wishes.hysteresis.failures - 1, _seconds(entry.time))
-            if not may_move(record, wishes.hysteresis, time.time()):
+            record = FailureRecord(options.hysteresis.failures - 1, _seconds(entry.time))
+            if not may_move(record, options.hysteresis, time.time()):
                 self.plan.refuse("control plane of " + self.setup.cluster, "resting", "{0} was moved {1}, and stays for {2:.0f} s after a move".format(
-                    eip.address, entry.time, wishes.hysteresis.rest_s))  # fmt: skip
+                    eip.address, entry.time, options.hysteresis.rest_s))  # fmt: skip
                 self.shown.update(holder=decision.holder, healthy=False, moved=False)
                 return None
         return decision
@@ -230,10 +230,10 @@ class Reconcile:
             while True:
                 status = probe(url)
                 if first:
-                    for unused in range(self.wishes.hysteresis.failures - 1):
+                    for unused in range(self.options.hysteresis.failures - 1):
                         if status == 200:
                             break
-                        time.sleep(self.wishes.probe_interval)
+                        time.sleep(self.options.probe_interval)
                         status = probe(url)
                     first = False
                 url = steps.send(status)
@@ -247,7 +247,7 @@ class Reconcile:
             self._note_holder(decision, decision.winner)
             return
         lease = Lease(self.client, NAMESPACE, LEASE + "-control-plane", self.manager)
-        lease.acquire(self.wishes.lock_seconds)
+        lease.acquire(self.options.lock_seconds)
         holder, noted = decision.holder, decision.winner
         try:
             if not self._still(state, provider):
@@ -256,8 +256,8 @@ class Reconcile:
                 self.shown.update(moved=False)
                 return
             if self.setup.static:
-                if self.wishes.assign_command:
-                    run_hook(self.wishes.assign_command, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
+                if self.options.assign_command:
+                    run_hook(self.options.assign_command, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
                 provider.move(decision.address, decision.winner)
                 ident = next(one.id for one in state.ledger.values() if one.address == decision.address)
             else:
@@ -269,7 +269,7 @@ class Reconcile:
                 state.ledger[ident] = Entry(ident, decision.address, 32, (self.tag,))
             state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=_now())
             lease.check()
-            if not self.wishes.api_urls:
+            if not self.options.api_urls:
                 self.gather()  # the former connection led to the former holder
             keep_ledger(self.client, state.ledger_name, self.before, state.ledger, state.ledger_object, self.manager)
         except ValueRefused as error:

@@ -26,7 +26,7 @@ from ..._values.addresses import parse_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .read import cluster_uid
-from .reconciler import Proof, Report, ServiceAddressReconciler, parse_wishes
+from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
 
 #: Key of the Secret in which the original keeps its settings.
 SECRET_KEY = "cloud-sa.json"
@@ -41,7 +41,6 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     setups, clusters = open_clusters(request)
-    left_out = {str(row["cluster"]) for row in clusters.failures}
     setups = with_servers(setups, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
@@ -53,7 +52,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 
     with gc_paused():
         with_provider = {str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC}
-        proofs = _proofs(clusters, setups, left_out & with_provider)
+        proofs = _proofs(clusters, setups, with_provider - set(setups))
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
         reports = clusters.read("plan addresses", planned, names)
         if not check:
@@ -173,7 +172,7 @@ def _failed(cluster: str, error: ValueRefused, operation: str = "give addresses"
 
 
 def _plan(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
-    one = ServiceAddressReconciler(client, setup, parse_wishes(request, setup.cluster), manager, proof)
+    one = ServiceAddressReconciler(client, setup, parse_run_options(request, setup.cluster), manager, proof)
     one.gather()
     return one.plan()
 
@@ -182,7 +181,7 @@ def _apply(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager
     lease = Lease(client, NAMESPACE, LEASE, manager)
     lease.acquire(float(request.get("lock_wait") or 0))
     try:
-        one = ServiceAddressReconciler(client, setup, parse_wishes(request, setup.cluster), manager, proof)
+        one = ServiceAddressReconciler(client, setup, parse_run_options(request, setup.cluster), manager, proof)
         one.gather(_now())
         return one.apply(lease.check)
     finally:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One pass over one cluster: what its Services need, asked of the provider, told to the cluster (ccm 9, 13)."""
+"""The addresses of one cluster's Services: reserved with the provider, written into the Services, announced, given back (ccm 9, 13)."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Proof(t.NamedTuple):
     unproven: t.Optional[ValueRefused]
 
 
-class Wishes(t.NamedTuple):
+class RunOptions(t.NamedTuple):
     """What the user asks of one run for one cluster. ``mode`` sync, add, remove or absent; ``services`` those that it handles, none for all;
-    ``release`` None or whether this run gives back what it may; ``confirmed``: whether confirm_empty names the cluster."""
+    ``release``: whether this run gives back what nobody uses; ``confirmed``: whether confirm_empty names the cluster."""
 
     mode: str = SYNC
     services: t.Tuple[str, ...] = ()
@@ -86,9 +86,9 @@ class Wishes(t.NamedTuple):
         return not self.services or key in self.services
 
 
-def parse_wishes(request: t.Mapping[str, t.Any], cluster: str) -> Wishes:
+def parse_run_options(request: t.Mapping[str, t.Any], cluster: str) -> RunOptions:
     """From the module's options. Raises ValueRefused ``bad_cidr``."""
-    return Wishes(
+    return RunOptions(
         ABSENT if request.get("state") == "absent" else request.get("mode") or SYNC,
         tuple(request.get("services") or ()),
         parse_renumber(request.get("renumber") or ()),
@@ -108,8 +108,8 @@ class ServiceAddressReconciler:
     balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.Foreseen).
     """
 
-    def __init__(self, client: Client, setup: Setup, wishes: Wishes, manager: str, proof: t.Optional[Proof] = None) -> None:
-        self.client, self.setup, self.wishes, self.manager, self.proof = client, setup, wishes, manager, proof
+    def __init__(self, client: Client, setup: Setup, options: RunOptions, manager: str, proof: t.Optional[Proof] = None) -> None:
+        self.client, self.setup, self.options, self.manager, self.proof = client, setup, options, manager, proof
         self.effects = Foreseen()
         self.outcome, self.failed = Plan(), t.cast(t.List[KubeError], [])
         self.refusals: t.Dict[str, Refusal] = {}
@@ -136,7 +136,7 @@ class ServiceAddressReconciler:
             self.state.ledger, left_out = believed(self.ledger, setup.others, setup.reserved, {setup.eip_tag} - {""})
             for address, error in left_out:
                 self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.reason, "the cluster's record has it: " + error.message)
-        self.provider = make_provider(setup, self.state, now, self.wishes.timeout)
+        self.provider = make_provider(setup, self.state, now, self.options.timeout)
         self.held = self.provider.list_addresses() if setup.balancer.enabled else []
         self.written = dict(self.ledger)
 
@@ -146,27 +146,30 @@ class ServiceAddressReconciler:
 
     def apply(self, check: t.Callable[[], None]) -> Report:
         """Do it; ``check`` is called before every write and raises when it must not be."""
-        return self._reconcile(CarriedOut(self.client, self.manager, check, self.wishes.leave_conflicts))
+        return self._reconcile(CarriedOut(self.client, self.manager, check, self.options.leave_conflicts))
 
     # -- the stages --------------------------------------------------------------------------------------------------
 
     def _reconcile(self, effects: Foreseen) -> Report:
         self.effects = effects
         self.outcome.warnings += self.setup.warnings
-        told = backends.BackendPlan([], [], [], frozenset())
+        backend = backends.BackendPlan([], [], [], frozenset())
         cost = CostPlan([], 0, 0, None, [], {})
         speakers: t.Sequence[NodeBgp] = ()
         if self.setup.balancer.enabled:
             self._settle()
-            facts = bgp_facts.gather(self.setup, self.provider, self.state, self.wishes.mode, not effects.writes, self.outcome)
+            facts = bgp_facts.gather(self.setup, self.provider, self.state, self.options.mode, not effects.writes, self.outcome)
             speakers = facts.nodes
             cost = self._addresses(facts.limit)
-            if self.wishes.mode != REMOVE:
-                bgp_facts.annotate(self.client, self.setup, self.state, facts, self.wishes, self.manager, self.outcome, self.failed, not effects.writes)
-            told = self._backend(cost, facts)
-            self._release(cost, told)
+            if self.options.mode != REMOVE:
+                bgp_facts.annotate(
+                    self.client, self.setup, self.state, facts, self.manager, self.outcome, self.failed, not effects.writes,
+                    self.options.adopt, self.options.mode == ABSENT,
+                )  # fmt: skip
+            backend = self._backend(cost, facts)
+            self._release(cost, backend)
         self.outcome.warnings += self.provider.warnings()
-        shown = self._shown(cost, told, speakers)
+        shown = self._shown(cost, backend, speakers)
         self.outcome.warnings += sentences(self.setup.cluster, shown["unannounced"])
         return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0))
 
@@ -180,18 +183,18 @@ class ServiceAddressReconciler:
 
     def _settle(self) -> None:
         """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
-        if self.wishes.gives:
+        if self.options.gives:
             rules, pool = self._rules(), self.setup.pool
-            services = give_up(self.state.services, self.held, rules, pool, self.wishes.renumber, self.setup.in_annotation)
-            self.state.services = settle(services, self.held, Settling(rules, pool, self.wishes.adopt, self.wishes.handles))
+            services = give_up(self.state.services, self.held, rules, pool, self.options.renumber, self.setup.in_annotation)
+            self.state.services = settle(services, self.held, Settling(rules, pool, self.options.adopt, self.options.handles))
 
     def _adopt(self) -> None:
         """Addresses of the pool that Services have already, from another controller, become reservations of theirs."""
-        if not (self.setup.static and self.wishes.adopt and self.wishes.gives):
+        if not (self.setup.static and self.options.adopt and self.options.gives):
             return
         context = self._context(None)
         for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
-            text = address_of(service, context.backend) if counts(service, context.our_class) and self.wishes.handles(service.key) else ""
+            text = address_of(service, context.backend) if counts(service, context.our_class) and self.options.handles(service.key) else ""
             if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name):
                 continue
             address = str(parse_address(text))
@@ -205,18 +208,18 @@ class ServiceAddressReconciler:
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
         self._adopt()
         cost = self._costs(limit)
-        if self.wishes.gives and any(reason == "no_location" for dummy, reason, dummy_message in cost.refused):
+        if self.options.gives and any(reason == "no_location" for dummy, reason, dummy_message in cost.refused):
             cost = self._placed(cost, limit)
-        if self.wishes.gives and cost.orders:
+        if self.options.gives and cost.orders:
             self._order(cost)
             cost = self._costs(limit)
         for key, reason, message in cost.refused:
-            if self.wishes.handles(key) and (self.wishes.gives or reason not in ("adoptable", "outside_grant")):
+            if self.options.handles(key) and (self.options.gives or reason not in ("adoptable", "outside_grant")):
                 self._refuse("service " + key, reason, message)
-        if self.wishes.gives:
+        if self.options.gives:
             self._note_retained()
         self._keep_ledger()
-        if self.wishes.gives:
+        if self.options.gives:
             actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
             self._write(service_puts(self.setup, self.state, actions))
         for key, outcome in cost.outcomes.items():
@@ -235,8 +238,8 @@ class ServiceAddressReconciler:
 
     def _served(self, key: str, cost: CostPlan) -> bool:
         """Whether a Service has an address, or would have one: an order that was refused has no consequences."""
-        if not self.wishes.handles(key) or not any(action.action == RESERVE for action in cost.outcomes[key].actions):
-            return self.wishes.handles(key)
+        if not self.options.handles(key) or not any(action.action == RESERVE for action in cost.outcomes[key].actions):
+            return self.options.handles(key)
         return not self.effects.writes and "service {0}/{1}".format(self.setup.cluster, key) not in self.refusals
 
     def _costs(self, limit: t.Optional[int]) -> CostPlan:
@@ -271,7 +274,7 @@ class ServiceAddressReconciler:
     def _order(self, cost: CostPlan) -> None:
         for order in cost.orders:
             key, request = order
-            if not self.wishes.handles(key):
+            if not self.options.handles(key):
                 continue
             ident = "{0}/{1}".format(self.setup.cluster, key)
             place = {name: request[name] for name in ("metro", "facility") if name in request}
@@ -294,10 +297,10 @@ class ServiceAddressReconciler:
     def _note_retained(self) -> None:
         """Which addresses their Services want kept: it stands in an annotation that goes with the Service."""
         our_class = self._context(None).our_class
-        wishes = {item.key: retains(item) for item in self.state.services if not left_alone(item, our_class)}
+        options = {item.key: retains(item) for item in self.state.services if not left_alone(item, our_class)}
         for ident, entry in self.ledger.items():
-            wish = wishes.get(entry.service, entry.retain)
-            if wish == entry.retain or not self.wishes.handles(entry.service):
+            wish = options.get(entry.service, entry.retain)
+            if wish == entry.retain or not self.options.handles(entry.service):
                 continue
             self.ledger[ident] = entry._replace(retain=wish)
             sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
@@ -324,27 +327,26 @@ class ServiceAddressReconciler:
         self.failed += done.failed
 
     def _backend(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
-        wishes = self.wishes
-        networks = {
-            service_key(key): network for key, network in mapped_networks(cost).items() if wishes.mode == SYNC or (wishes.mode == ADD and wishes.handles(key))
-        }
-        gone = tuple(service_key(key) for key in wishes.services) if wishes.mode == REMOVE else ()
+        options = self.options
+        named = {key: network for key, network in mapped_networks(cost).items() if options.mode == SYNC or options.handles(key)}
+        networks = {service_key(key): network for key, network in named.items()} if options.gives else {}
+        gone = tuple(service_key(key) for key in options.services) if options.mode == REMOVE else ()
         request = backends.BackendRequest(
-            wishes.mode, networks, facts.nodes, facts.alive, facts.whole, frozenset(item.network for item in self.held if item.address), gone,
-            (*self.refusals.values(), *facts.refused), wishes.adopt, wishes.max_deletes, wishes.confirmed,
+            options.mode, networks, facts.nodes, facts.alive, facts.whole, frozenset(item.network for item in self.held if item.address), gone,
+            (*self.refusals.values(), *facts.refused), options.adopt, options.max_deletes, options.confirmed,
         )  # fmt: skip
-        told = backends.plan_backend(self.client, self.setup, self.state.backend, request, self.manager)
-        self.outcome.refused += told.refused
-        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in told.notes]
-        self._write(told.puts)
-        return told
+        backend = backends.plan_backend(self.client, self.setup, self.state.backend, request, self.manager)
+        self.outcome.refused += backend.refused
+        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in backend.notes]
+        self._write(backend.puts)
+        return backend
 
     # -- what nobody uses any more -----------------------------------------------------------------------------------
 
-    def _release(self, cost: CostPlan, told: backends.BackendPlan) -> None:
+    def _release(self, cost: CostPlan, backend: backends.BackendPlan) -> None:
         actions, notes = self._leftovers()
         self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
-        releases = self._unmapped([action for action in actions if action.action == RELEASE], told)
+        releases = self._unmapped([action for action in actions if action.action == RELEASE], backend)
         if releases and self.proof is not None and self.proof.unproven is not None:
             for action in releases:
                 name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
@@ -355,7 +357,7 @@ class ServiceAddressReconciler:
             self.outcome.refused.append(refusal)
             return
         self.releases = [str(action.address or action.id) for action in releases]
-        if not self.wishes.release:
+        if not self.options.release:
             return
         self._write(service_puts(self.setup, self.state, [action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
         for action in releases:
@@ -367,9 +369,9 @@ class ServiceAddressReconciler:
 
     def _leftovers(self) -> t.Tuple[t.List[Action], t.List[str]]:
         """The steps for what no Service uses any more, and notes."""
-        context, mode = self._context(None), self.wishes.mode
+        context, mode = self._context(None), self.options.mode
         if mode == SYNC:
-            swept = orphans(self.state.services, self.held, context, self.wishes.confirmed)
+            swept = orphans(self.state.services, self.held, context, self.options.confirmed)
             return swept.actions, list(swept.notes)
         actions: t.List[Action] = []
         notes: t.List[str] = []
@@ -389,26 +391,26 @@ class ServiceAddressReconciler:
         return actions, notes
 
     def _over_budget(self, cost: CostPlan, releases: t.Sequence[Action]) -> t.Optional[Refusal]:
-        if self.wishes.mode != SYNC:
+        if self.options.mode != SYNC:
             return None
         ours = len([item for item in self.held if item.id in self.ledger])
         refusal = check_budget(self.setup.cluster, "reservation", ours, len(releases), ours - len(releases),
-                               self.wishes.max_deletes, self.wishes.confirmed or bool(cost.outcomes))  # fmt: skip
-        if refusal is None or ours != len(releases) or self.wishes.max_deletes == 0:
+                               self.options.max_deletes, self.options.confirmed or bool(cost.outcomes))  # fmt: skip
+        if refusal is None or ours != len(releases) or self.options.max_deletes == 0:
             return refusal
         self.kept = sorted(str(action.address or action.id) for action in releases)
         named = ", ".join(self.kept[:NAMED]) + ("" if len(self.kept) <= NAMED else ", ...")
         first = next((row for row in self.refusals.values() if row.object.startswith("service ")), None)
         # a cluster whose Services are all refused is not empty: to confirm that it were would mend nothing
         message = KEPT.format(named, self.setup.cluster) if first is None else KEPT_BESIDE_REFUSED.format(named, first.object, first.reason)
-        if self.wishes.release:
+        if self.options.release:
             self.outcome.warnings.append("{0}: {1}".format(self.setup.cluster, message))
         return refusal._replace(message=message)
 
-    def _unmapped(self, releases: t.Sequence[Action], told: backends.BackendPlan) -> t.List[Action]:
+    def _unmapped(self, releases: t.Sequence[Action], backend: backends.BackendPlan) -> t.List[Action]:
         """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
         networks = {item.id: item.network for item in self.held}
-        left = [action for action in releases if networks.get(action.id) not in told.mapped]
+        left = [action for action in releases if networks.get(action.id) not in backend.mapped]
         for action in releases:
             if action not in left:
                 name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
@@ -416,10 +418,10 @@ class ServiceAddressReconciler:
         return left
 
     def _leaving(self, context: Context) -> t.List[Service]:
-        if self.wishes.mode == ABSENT:
+        if self.options.mode == ABSENT:
             return [item for item in self.state.services if counts(item, context.our_class)]
         known = {item.key: item for item in self.state.services}
-        return [known.get(key) or Service(key.partition("/")[0], key.partition("/")[2], "") for key in self.wishes.services]
+        return [known.get(key) or Service(key.partition("/")[0], key.partition("/")[2], "") for key in self.options.services]
 
     def _give_back(self, action: Action) -> None:
         entry = self.ledger.get(action.id)
@@ -438,16 +440,16 @@ class ServiceAddressReconciler:
 
     def _announced(self, cost: CostPlan) -> t.Set[str]:
         """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
-        if self.wishes.mode == ABSENT:
+        if self.options.mode == ABSENT:
             return set()
-        gone = self.wishes.services if self.wishes.mode == REMOVE else ()
+        gone = self.options.services if self.options.mode == REMOVE else ()
         return {network for key, network in mapped_networks(cost).items() if key not in gone}
 
-    def _shown(self, cost: CostPlan, told: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
+    def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
         setup, rows, served = self.setup, [], t.cast(t.List[Row], [])
         owner, balancer = setup.owner(self.state.uid), setup.balancer.type
-        mapped = mapped_networks(cost) if self.wishes.gives else {}
-        why = silence(balancer, setup.announced_by, setup.speakers, told.silent)
+        mapped = mapped_networks(cost) if self.options.gives else {}
+        why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
         planned = {change.id: change for change in self.outcome.changes if change.kind == "Service"}
         for service in sorted(self.state.services) if setup.balancer.enabled else ():
             if not counts(service, setup.our_class):
@@ -458,7 +460,7 @@ class ServiceAddressReconciler:
             if change is not None and isinstance(change.after, dict):
                 has = str(change.after.get("address", has))
             served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
-            found = states(has, mine, told.mapped)
+            found = states(has, mine, backend.mapped)
             rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
                              reservation=mine.id if mine is not None else ""))  # fmt: skip
         return {

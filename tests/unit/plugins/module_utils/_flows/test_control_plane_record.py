@@ -85,7 +85,7 @@ def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> No
     settings = {"cluster": "aws", "eip_tag": TAG}
     request = {"settings": [settings], "clusters": [{"name": "aws"}]}
     setup = control_plane_address.read_setups(request)[0]["aws"]
-    one = control_plane_address.Reconcile({"name": "aws"}, setup, control_plane_address.parse_wishes(request), "multicluster.network/t", False)
+    one = control_plane_address.Reconcile({"name": "aws"}, setup, control_plane_address.parse_run_options(request), "multicluster.network/t", False)
     one.gather()
     state, provider = one._provider()
     (one.eip,) = provider.list_addresses()

@@ -11,7 +11,7 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import ServiceAddressReconciler, parse_wishes
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import ServiceAddressReconciler, parse_run_options
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups
@@ -95,7 +95,7 @@ def plan(balancer, services, held, pools, request=None, **more):
 
 
 def report_of(cluster, setup, request):
-    one = ServiceAddressReconciler(cluster, setup, parse_wishes(request, "aws"), MANAGER)
+    one = ServiceAddressReconciler(cluster, setup, parse_run_options(request, "aws"), MANAGER)
     one.gather()
     return one.plan()
 
