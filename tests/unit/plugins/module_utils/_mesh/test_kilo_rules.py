@@ -196,6 +196,24 @@ def test_containment_means_overlap(first: t.Any, one: int, second: t.Any, two: i
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
+JUNK = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3)
+                    | st.dictionaries(st.sampled_from(["type", "address", "kilo.squat.ai/key", "x"]), inner, max_size=3), max_leaves=6)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(["name", "annotations", "labels", "podCIDRs", "addresses"]), JUNK), st.booleans())
+def test_a_node_of_whatever_types_is_a_node(given_node: t.Dict[str, t.Any], flat_form: bool) -> None:
+    parts = {"metadata": given_node, "spec": given_node, "status": given_node}
+    found = kilo_values.parse_node(dict({"name": "n"}, **given_node) if flat_form else parts)
+    assert isinstance(found.name, str) and isinstance(found.pod_cidrs, tuple)
+    assert all(isinstance(value, str) for value in (*found.annotations.values(), *found.labels.values()))
+    assert all(kilo_values.parse_ip(one.text) == one.address for one in found.addresses)
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], [{}]])
+def test_what_is_no_node(junk: t.Any) -> None:
+    assert word(kilo_values.parse_node, junk) == "name_invalid"
+
+
 TYPED = {"name": "c", "podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}
 FLAT = {"name": "c", "allowedNetworks": ["10.0.0.0/16", "10.4.0.0/24", "junk"]}
 GOOD = dict(wireguard_ip="10.4.0.1/32", key="k", force_endpoint="h:1")
