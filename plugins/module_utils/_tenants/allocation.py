@@ -15,7 +15,6 @@ from .._values.addresses import Network, contains, parse_address, parse_network
 from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, controller, deleting, entries, family_of, get, labels, name, namespace, show_address, text, uid
-from .links import controller_reference
 from .object_turn import ObjectTurn
 from .profile import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile
 from .view import View
@@ -280,16 +279,9 @@ def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
 
 
 def _make_dynamic(turn: ObjectTurn, resource: str, obj: Object, entry: t.Mapping[str, t.Any]) -> None:
-    profile = turn.options.profile
     family = entry.get("ipFamily") or get(obj, "spec", "ipFamily")
-    meta = {
-        "namespace": namespace(obj),
-        "name": dynamic_name(obj, entry),
-        "ownerReferences": [controller_reference(dict(obj, kind=turn.kind), profile)],
-    }
-    spec = {"type": "Public", "ipFamily": family, "claimRef": claim_reference(resource, obj, False, profile)}
-    manifest = {"apiVersion": profile.apinet, "kind": IP, "metadata": meta, "spec": spec}
-    turn.create(CLAIM, manifest)
+    spec = {"type": "Public", "ipFamily": family, "claimRef": claim_reference(resource, obj, False, turn.options.profile)}
+    turn.create_owned(CLAIM, IP, dynamic_name(obj, entry), spec=spec)
 
 
 def _given_up(

@@ -10,7 +10,7 @@ from .._plan.object_plan import Key
 from .._plan.objects import owned_tree, stale_fields
 from .._plan.sole_owner import sole_record
 from .fields import Object, entries, get, same, uid
-from .links import has_finalizer, link_labels, with_finalizer
+from .links import controller_reference, has_finalizer, link_labels, with_finalizer
 from .manifests import covered, leftovers, spelled, without_nulls
 from .options import Options
 from .profile import APINET, SOURCE
@@ -111,6 +111,17 @@ class ObjectTurn:
     def create(self, phase: int, manifest: Object) -> None:
         """Make an object of the network side."""
         self.steps.append(Step(phase, APINET, CREATE, key_of(manifest), manifest, action="created"))
+
+    def create_owned(self, phase: int, kind: str, called: str, labels: t.Optional[Object] = None, **parts: t.Any) -> None:
+        """Make an object of the network side that the turn's own object, one of that side, controls."""
+        meta: t.Dict[str, t.Any] = {
+            "namespace": self.options.apinet_namespace,
+            "name": called,
+            "ownerReferences": [controller_reference(dict(self.subject, kind=self.kind), self.options.profile)],
+        }
+        if labels:
+            meta["labels"] = dict(labels)
+        self.create(phase, dict({"apiVersion": self.options.profile.apinet, "kind": kind, "metadata": meta}, **parts))
 
     def patch_twin(self, phase: int, twin: Object, body: Object, action: str = "updated", stops: bool = True) -> None:
         """A guarded patch of a twin."""

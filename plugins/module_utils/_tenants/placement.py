@@ -29,18 +29,6 @@ def plan_placement(view: View) -> t.List[ObjectTurn]:
     return turns + _stale_claims(view) + _orphans(view)
 
 
-def _manifest(view: View, kind: str, called: str, owner: Object, owner_kind: str, **parts: t.Any) -> t.Dict[str, t.Any]:
-    meta: t.Dict[str, t.Any] = {
-        "namespace": view.options.apinet_namespace,
-        "name": called,
-        "ownerReferences": [controller_reference(dict(owner, kind=owner_kind), view.options.profile)],
-    }
-    found = parts.pop("labels", None)
-    if found:
-        meta["labels"] = dict(found)
-    return dict({"apiVersion": view.options.profile.apinet, "kind": kind, "metadata": meta}, **parts)
-
-
 def _orphans(view: View) -> t.List[ObjectTurn]:
     """What was made here for an object that is gone, for API servers without a garbage collector."""
     turns = []
@@ -78,7 +66,7 @@ def _daemon(view: View, balancer: Object) -> ObjectTurn:
     spec = {"nodeSelector": get(balancer, "spec", "selector"), "template": template}
     current = view.twin(DAEMON_SET, called)
     if current is None:
-        turn.create(MAKE, _manifest(view, DAEMON_SET, called, balancer, LOAD_BALANCER, spec=spec))
+        turn.create_owned(MAKE, DAEMON_SET, called, spec=spec)
     elif not same(get(current, "spec"), spec):
         turn.patch_twin(MAKE, current, {"spec": {"nodeSelector": spec["nodeSelector"], "template": template}})
     return turn
@@ -113,7 +101,7 @@ def _instances(view: View, daemon: Object) -> ObjectTurn:
         found = get(template, "metadata", "labels")
         called = "{0}-{1}".format(name(daemon), node)
         pinned = dict(spec, affinity=affinity)
-        turn.create(MAKE, _manifest(view, INSTANCE, called, daemon, DAEMON_SET, labels=found, spec=pinned))
+        turn.create_owned(MAKE, INSTANCE, called, labels=found, spec=pinned)
     return turn
 
 
@@ -180,7 +168,7 @@ def _serve(
         claims = interfaces[called]["spec"]["natGateways"] or None
         turn.patch_twin(TAKE if claim else FREE, interfaces[called], {"spec": {"natGateways": claims}})
     if table is None:
-        turn.create(TABLE, _manifest(turn.view, NAT_TABLE, name(gateway), gateway, NAT_GATEWAY, ips=plan.table))
+        turn.create_owned(TABLE, NAT_TABLE, name(gateway), ips=plan.table)
     elif not same(get(table, "ips"), plan.table, "ips"):
         turn.patch_twin(TABLE, table, {"ips": plan.table})
     status = {"usedNATIPs": plan.used, "requestedNATIPs": plan.requested}
