@@ -28,6 +28,7 @@ ask = json.load(sys.stdin)
 flow = importlib.import_module({flow!r})
 clock = time.perf_counter
 started = clock()
+ask = flow.parse_routes(ask)
 actual = flow.gather(ask)
 read = clock()
 todo = flow.plan(ask, actual)

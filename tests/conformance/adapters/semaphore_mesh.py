@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane im
     device_spec,
     key_plan,
     node_spec,
-    route_set,
+    route_plan,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
@@ -196,11 +196,11 @@ def teardown(data: Input) -> Answer:
     link = {"index": 2, "kind": "wireguard", "implementation": "kernel", "alias": node_spec.alias_of("mesh")}
     link.update(mtu=1420, txqueuelen=1000, up=True, addresses=[])
     device = planned(device_spec.Device(gone["name"], present=False, alias=str(link["alias"])), link)
-    wanted = route_set.parse_route_set({"devices": [gone["name"]], "routes": [], "purge": True})
-    live = route_set.parse_route_set({"devices": [gone["name"]], "routes": [{"dst": dst, "dev": gone["name"], "scope": "link"} for dst in gone["routes"]]})
-    made = route_set.plan_routes(live, {"routes": [], "links": [gone["name"]]}, False).replacements
-    made = [dict(route, protocol=wanted["protocol"]) for route in made]  # as the kernel shows what we wrote
-    routes = route_set.plan_routes(wanted, {"routes": made, "links": [gone["name"]]}, False)
+    wanted = route_plan.parse_routes({"devices": [gone["name"]], "routes": [], "purge": True})
+    live = route_plan.parse_routes({"devices": [gone["name"]], "routes": [{"dst": dst, "dev": gone["name"], "scope": "link"} for dst in gone["routes"]]})
+    made = route_plan.plan_routes(live, {"routes": [], "links": [gone["name"]]}, False).replacements
+    made = [dict(route, protocol=wanted.protocol) for route in made]  # as the kernel shows what we wrote
+    routes = route_plan.plan_routes(wanted, {"routes": made, "links": [gone["name"]]}, False)
     return {
         "device_removed": bool(device.work.get("delete")),
         "route_removed": len(routes.deletions) == len(gone["routes"]),

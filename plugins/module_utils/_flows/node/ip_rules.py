@@ -6,49 +6,40 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.rule_set import RulePlan, parse_rule_set, plan_rules
+from ..._dataplane.rule_plan import RulePlan, parse_rules, plan_rules
 from ..._linux.netlink.rules import apply_rules, read_rules
 from ..._linux.stats import Stats, total
 
 Data = t.Dict[str, t.Any]
 
 
-def gather(desired: t.Mapping[str, t.Any]) -> Data:
-    """Read the rules once a family: ``{"rules": {4: of read_rules, 6: ...}, "stats": {...}}``. Raises LinuxError, ValueRefused.
-
-    desired: see parse_rule_set.
-    """
+def gather() -> Data:
+    """Read the rules once a family: ``{"rules": {4: of read_rules, 6: ...}, "stats": {...}}``. Raises LinuxError."""
     stats = Stats()
-    parse_rule_set(desired)
     actual: Data = {"rules": {version: read_rules(version) for version in (4, 6)}}
     stats.add("reads", 2)
     actual["stats"] = stats.as_dict()
     return actual
 
 
-def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> RulePlan:
-    """Pure."""
-    return plan_rules(parse_rule_set(desired), actual["rules"])
-
-
-def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: RulePlan) -> Data:
+def apply(planned: RulePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
-    del desired, actual  # the plan says it all; flows share one signature
     stats = Stats()
     stats.add("netlink_writes", apply_rules(planned.steps))
     return stats.as_dict()
 
 
-def run(desired: t.Mapping[str, t.Any], check: bool) -> Data:
-    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included."""
-    actual = gather(desired)
-    planned = plan(desired, actual)
+def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises LinuxError, ValueRefused."""
+    desired = parse_rules(wanted)
+    actual = gather()
+    planned = plan_rules(desired, actual["rules"])
     stats, after = actual["stats"], planned
     if planned.changed and not check:
-        stats = total(stats, apply(desired, actual, planned))
-        read_back = gather(desired)
+        stats = total(stats, apply(planned))
+        read_back = gather()
         stats = total(stats, read_back["stats"])
-        after = plan(desired, read_back)
+        after = plan_rules(desired, read_back["rules"])
         for change in after.changes:
             planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
     return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, rules=after.rules)

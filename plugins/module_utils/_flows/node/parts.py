@@ -11,6 +11,7 @@ from ..._dataplane.constants import ROUTE_PROTOCOL
 from ..._dataplane.device_plan import DevicePlan
 from ..._dataplane.device_spec import Device
 from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, last_endpoints, peer_budget, with_own_port
+from ..._dataplane.route_plan import parse_routes
 from ..._linux import files
 from ..._linux.host import snapshot
 from ..._linux.stats import total
@@ -144,11 +145,9 @@ class Routes(Part):
     """Routes into the devices. ``gone``: names of devices whose routes go."""
 
     def __init__(self, devices: t.Sequence[NodeDevice], gone: t.Iterable[str], adopt: bool) -> None:
-        self._wanted: Data = {
-            "devices": sorted({*gone, *(device.name for device in devices)}),
-            "routes": [{"dst": cidr, "dev": device.name, "scope": "link"} for device in devices for cidr in device.routes],
-            "adopt": adopt,
-        }
+        routes = [{"dst": cidr, "dev": device.name, "scope": "link"} for device in devices for cidr in device.routes]
+        names = {*gone, *(device.name for device in devices)}
+        self._wanted = parse_routes({"devices": sorted(names), "routes": routes, "adopt": adopt})
         self._actual: Data = {}
         self._plan = ip_routes.RoutePlan()
 
@@ -162,7 +161,7 @@ class Routes(Part):
 
     def snapshot(self, before: Data) -> None:
         others = {(route["dst"], route["metric"]) for route in self._plan.replacements}
-        devices = self._wanted["devices"]
+        devices = list(self._wanted.devices or ())
         before.update(routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices)
 
     def apply(self) -> Data:

@@ -37,12 +37,23 @@ class RoutePlan(Plan):
         self.routes: t.List[Data] = []
 
 
-def parse_route_set(raw: t.Mapping[str, t.Any]) -> Data:
-    """``{state, table: int, protocol: int, devices: [name]|None, routes: [raw], adopt, purge}`` with its defaults.
+class RouteSpec(t.NamedTuple):
+    """An owned set of routes. ``devices`` None: every route of the table with our protocol number is ours; only for a table of one's own.
 
-    devices None: every route of the table with our protocol number is ours; only for a table of one's own. Raises
-    ValueRefused.
+    ``routes`` are as a caller gave them: one that is not understood is refused alone.
     """
+
+    present: bool
+    table: int
+    protocol: int
+    devices: t.Optional[t.Tuple[str, ...]]
+    routes: t.Tuple[t.Mapping[str, t.Any], ...]
+    adopt: bool
+    purge: bool
+
+
+def parse_routes(raw: t.Mapping[str, t.Any]) -> RouteSpec:
+    """From what a caller gave: the fields of RouteSpec, and ``state`` (present or absent). Raises ValueRefused."""
     table = raw.get("table")
     number = MAIN_TABLE if table is None else TABLES.get(table) or parse_decimal(table, "bad_table")
     if not 1 <= number <= 0xFFFFFFFF or number == LOCAL_TABLE:
@@ -53,15 +64,15 @@ def parse_route_set(raw: t.Mapping[str, t.Any]) -> Data:
     devices = raw.get("devices")
     if devices is None and number in TABLES.values():
         raise ValueRefused("devices_missing", "in a table that is shared, devices must say whose routes are ours")
-    return {
-        "state": raw.get("state") or "present",
-        "table": number,
-        "protocol": protocol,
-        "devices": None if devices is None else sorted({check_interface_name(name) for name in devices}),
-        "routes": list(raw.get("routes") or ()),
-        "adopt": bool(raw.get("adopt")),
-        "purge": raw.get("purge") is not False,
-    }
+    return RouteSpec(
+        raw.get("state") != "absent",
+        number,
+        protocol,
+        None if devices is None else tuple(sorted({check_interface_name(name) for name in devices})),
+        tuple(raw.get("routes") or ()),
+        bool(raw.get("adopt")),
+        raw.get("purge") is not False,
+    )
 
 
 def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
@@ -117,14 +128,14 @@ def _mtu(raw: t.Mapping[str, t.Any], kind: str, version: int) -> Data:
     return {"mtu": mtu, "mtu_locked": bool(raw.get("mtu_locked"))}
 
 
-def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], need_devices: bool) -> RoutePlan:
-    """Compare. desired: of parse_route_set; actual: ``{"routes": all of the table, "links": [name]}``.
+def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices: bool) -> RoutePlan:
+    """Compare. actual: ``{"routes": all of the table, "links": [name]}``.
 
     need_devices: refuse a route over a device that does not exist (``device_missing``), instead of trusting that an
     earlier part of the same plan makes it.
     """
     plan = RoutePlan()
-    table = desired["table"]
+    table = desired.table
     wanted = _wanted(plan, desired, actual["links"] if need_devices else None)
     live: t.Dict[t.Tuple[str, int], t.List[Data]] = {}
     for route in actual["routes"]:
@@ -135,7 +146,7 @@ def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], n
         there = live.get((route["dst"], route["metric"]), [])
         same = [other for other in there if _view(other) == route]
         foreign = [other for other in there if not _is_ours(other, desired)]
-        if foreign and not desired["adopt"]:
+        if foreign and not desired.adopt:
             reason = "adoptable" if same and len(there) == 1 else "not_ours"
             message = "a route to the same destination exists and is not ours ({0}); it is left alone"
             plan.refuse(ident, reason, message.format(_whose(foreign[0])))
@@ -145,15 +156,15 @@ def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], n
             plan.unchanged += 1
         elif there:
             before = dict(_view(there[0]), protocol=there[0]["protocol"])
-            plan.update("route", ident, before, dict(route, protocol=desired["protocol"]))
+            plan.update("route", ident, before, dict(route, protocol=desired.protocol))
             plan.replacements.append(route)
         else:
-            plan.create("route", ident, dict(route, protocol=desired["protocol"]))
+            plan.create("route", ident, dict(route, protocol=desired.protocol))
             plan.replacements.append(route)
     keys = {(route["dst"], route["metric"]) for route in wanted}
     others = [route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)]
     for route in sorted(others, key=_order):
-        if desired["purge"] or desired["state"] == "absent":
+        if desired.purge or not desired.present:
             plan.delete("route", route_id(route, table), dict(_view(route), protocol=route["protocol"]))
             plan.deletions.append(_view(route))
         else:
@@ -162,21 +173,21 @@ def plan_routes(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], n
     return plan
 
 
-def _wanted(plan: Plan, desired: t.Mapping[str, t.Any], links: t.Optional[t.Iterable[str]]) -> t.List[Data]:
+def _wanted(plan: Plan, desired: RouteSpec, links: t.Optional[t.Iterable[str]]) -> t.List[Data]:
     wanted: t.Dict[t.Tuple[str, int], Data] = {}
-    for raw in desired["routes"] if desired["state"] == "present" else ():
+    for raw in desired.routes if desired.present else ():
         name = quoted(raw.get("dst"))
         try:
-            route = parse_route(raw, desired["devices"])
+            route = parse_route(raw, desired.devices)
         except ValueRefused as error:
             plan.refuse(name, error.reason, error.message)
             continue
         key = (route["dst"], route["metric"])
         if links is not None and route["dev"] and route["dev"] not in links:
-            plan.refuse(route_id(route, desired["table"]), "device_missing", "there is no device of that name")
+            plan.refuse(route_id(route, desired.table), "device_missing", "there is no device of that name")
         elif key in wanted and wanted[key] != route:
             message = "another route of this set has the same destination and metric"
-            plan.refuse(route_id(route, desired["table"]), "claimed_twice", message)
+            plan.refuse(route_id(route, desired.table), "claimed_twice", message)
         else:
             wanted[key] = route
     return list(wanted.values())
@@ -196,10 +207,10 @@ def _view(route: t.Mapping[str, t.Any]) -> Data:
     return dict(view, mtu=route.get("mtu"), mtu_locked=bool(route.get("mtu_locked")))
 
 
-def _is_ours(route: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
-    if route["protocol"] != desired["protocol"]:
+def _is_ours(route: t.Mapping[str, t.Any], desired: RouteSpec) -> bool:
+    if route["protocol"] != desired.protocol:
         return False
-    return desired["devices"] is None or route["dev"] in desired["devices"]
+    return desired.devices is None or route["dev"] in desired.devices
 
 
 def _whose(route: t.Mapping[str, t.Any]) -> str:

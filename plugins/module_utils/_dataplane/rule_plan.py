@@ -41,8 +41,20 @@ class RulePlan(Plan):
         self.rules: t.List[Data] = []
 
 
-def parse_rule_set(raw: t.Mapping[str, t.Any]) -> Data:
-    """``{state, protocol, first, last, rules: [raw], adopt, purge}`` with its defaults. Raises ValueRefused."""
+class RuleSpec(t.NamedTuple):
+    """An owned set of rules, of priorities from ``first`` to ``last``; ``rules`` are as a caller gave them, see RouteSpec."""
+
+    present: bool
+    protocol: int
+    first: int
+    last: int
+    rules: t.Tuple[t.Mapping[str, t.Any], ...]
+    adopt: bool
+    purge: bool
+
+
+def parse_rules(raw: t.Mapping[str, t.Any]) -> RuleSpec:
+    """From what a caller gave: the fields of RuleSpec, and ``state`` (present or absent). Raises ValueRefused."""
     protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
     if not 5 <= protocol <= 255:
         raise ValueRefused("bad_protocol", "{0} is not between 5 and 255; lower numbers are not ours".format(protocol))
@@ -50,15 +62,9 @@ def parse_rule_set(raw: t.Mapping[str, t.Any]) -> Data:
     first, last = (parse_decimal(default if value is None else value, "bad_priority") for value, default in limits)
     if not 1 <= first <= last <= _ALL:
         raise ValueRefused("bad_priority", "priorities from {0} to {1} are no range".format(first, last))
-    return {
-        "state": raw.get("state") or "present",
-        "protocol": protocol,
-        "first": first,
-        "last": last,
-        "rules": list(raw.get("rules") or ()),
-        "adopt": bool(raw.get("adopt")),
-        "purge": raw.get("purge") is not False,
-    }
+    return RuleSpec(
+        raw.get("state") != "absent", protocol, first, last, tuple(raw.get("rules") or ()), bool(raw.get("adopt")), raw.get("purge") is not False
+    )
 
 
 def parse_mark(text: object) -> t.Tuple[int, int]:
@@ -72,10 +78,10 @@ def parse_mark(text: object) -> t.Tuple[int, int]:
     return mark, mask
 
 
-def parse_rule(raw: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> t.List[Data]:
+def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> t.List[Data]:
     """One wanted rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
     priority = parse_decimal(raw.get("priority"), "bad_rule")
-    if priority in KERNEL_PRIORITIES or not desired["first"] <= priority <= desired["last"]:
+    if priority in KERNEL_PRIORITIES or not desired.first <= priority <= desired.last:
         raise ValueRefused("bad_rule", "priority {0} is not ours to use".format(priority))
     action = raw.get("action") or "lookup"
     if action not in ACTIONS:
@@ -92,7 +98,7 @@ def parse_rule(raw: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> t.
         "priority": priority,
         "action": ACTIONS[action],
         "table": _table(raw.get("table")) if action == "lookup" else None,
-        "protocol": desired["protocol"],
+        "protocol": desired.protocol,
         "fwmark": mark,
         "fwmask": mask,
         "src": str(networks["src"]) if "src" in networks else None,
@@ -140,12 +146,12 @@ def rule_id(rule: t.Mapping[str, t.Any]) -> str:
     return "{0} (IPv{1})".format(" ".join(words), rule["version"])
 
 
-def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> RulePlan:
-    """Compare. desired: of parse_rule_set; actual: {4: [...], 6: [...]}, all rules of the host."""
+def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> RulePlan:
+    """Compare. actual: {4: [...], 6: [...]}, all rules of the host."""
     plan = RulePlan()
     wanted = _wanted(plan, desired)
     adopted: t.List[t.Mapping[str, t.Any]] = []
-    inseparable = _inseparable(desired, wanted, actual) if desired["adopt"] else frozenset()
+    inseparable = _inseparable(desired, wanted, actual) if desired.adopt else frozenset()
     for key in list(wanted):
         rule = wanted[key]
         foreign = _foreign(desired, rule, actual)
@@ -153,7 +159,7 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
             message = "the kernel would delete another rule of the same priority in place of the one to take over; remove one of them first"
             plan.refuse(rule_id(rule), "not_ours", message)
             del wanted[key]
-        elif foreign and not desired["adopt"]:
+        elif foreign and not desired.adopt:
             same = all(_does_same(other, rule) for other in foreign)
             message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
             plan.refuse(rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none"))
@@ -166,7 +172,7 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
     ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
     for own in ours:
         places.setdefault(_where(own), [])
-    purge = desired["purge"] or desired["state"] == "absent"
+    purge = desired.purge or not desired.present
     for place in sorted(places, key=lambda place: (not places[place], place)):  # those that nothing replaces go last
         here = [rule for rule in ours if _where(rule) == place]
         theirs = [rule for rule in adopted if _where(rule) == place]
@@ -176,12 +182,12 @@ def plan_rules(desired: t.Mapping[str, t.Any], actual: t.Mapping[int, t.Sequence
     return plan
 
 
-def _foreign(desired: t.Mapping[str, t.Any], rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Mapping[str, t.Any]]:
+def _foreign(desired: RuleSpec, rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Mapping[str, t.Any]]:
     return [r for r in actual[rule["version"]] if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)]
 
 
 def _inseparable(
-    desired: t.Mapping[str, t.Any], wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
+    desired: RuleSpec, wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
 ) -> t.Set[t.Any]:
     """Wanted rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
     refused: t.Set[t.Any] = set()
@@ -249,9 +255,9 @@ def _place(
         plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(stand_ins, key=_says, reverse=True))
 
 
-def _wanted(plan: Plan, desired: t.Mapping[str, t.Any]) -> t.Dict[t.Tuple[t.Any, ...], Data]:
+def _wanted(plan: Plan, desired: RuleSpec) -> t.Dict[t.Tuple[t.Any, ...], Data]:
     wanted: t.Dict[t.Tuple[t.Any, ...], Data] = {}
-    for index, raw in enumerate(desired["rules"] if desired["state"] == "present" else ()):
+    for index, raw in enumerate(desired.rules if desired.present else ()):
         try:
             rules = parse_rule(raw, desired)
         except ValueRefused as error:
@@ -271,10 +277,10 @@ def _where(rule: t.Mapping[str, t.Any]) -> t.Tuple[int, int]:
     return rule["version"], rule["priority"]
 
 
-def _ours(rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
+def _ours(rule: t.Mapping[str, t.Any], desired: RuleSpec) -> bool:
     if rule["priority"] in KERNEL_PRIORITIES:
         return False
-    return rule.get("protocol") == desired["protocol"] and desired["first"] <= rule["priority"] <= desired["last"]
+    return rule.get("protocol") == desired.protocol and desired.first <= rule["priority"] <= desired.last
 
 
 def _free_place(priority: int, taken: t.Container[int]) -> int:

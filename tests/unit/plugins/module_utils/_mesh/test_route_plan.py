@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.route_set import parse_route_set, plan_routes
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.route_plan import parse_routes, plan_routes
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
@@ -19,7 +19,7 @@ def live(dst, dev="wg", protocol=109, **more):
 
 
 def plan(routes, actual, links=("wg", "wg2"), need=False, **more):
-    desired = parse_route_set(dict({"devices": ["wg", "wg2"], "routes": routes}, **more))
+    desired = parse_routes(dict({"devices": ["wg", "wg2"], "routes": routes}, **more))
     return plan_routes(desired, {"routes": list(actual), "links": list(links)}, need)
 
 
@@ -119,5 +119,5 @@ def test_a_table_of_ones_own():
 )
 def test_a_set_without_bounds_is_refused(wanted, word):
     with pytest.raises(ValueRefused) as error:
-        parse_route_set(dict({"devices": ["wg"]}, **wanted))
+        parse_routes(dict({"devices": ["wg"]}, **wanted))
     assert error.value.reason == word

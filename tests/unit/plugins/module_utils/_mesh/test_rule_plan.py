@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import rule_set
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import rule_plan
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import rules as kernel_rules
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -70,10 +70,10 @@ foreign_rules = st.lists(
 def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
     kernel = Kernel(foreign)
     for raw in (first, second):
-        desired = rule_set.parse_rule_set({"rules": raw, "adopt": adopt, "purge": purge})
-        plan = rule_set.plan_rules(desired, kernel.rules)
+        desired = rule_plan.parse_rules({"rules": raw, "adopt": adopt, "purge": purge})
+        plan = rule_plan.plan_rules(desired, kernel.rules)
         kernel.apply(plan.steps)
-        again = rule_set.plan_rules(desired, kernel.rules)
+        again = rule_plan.plan_rules(desired, kernel.rules)
         assert not again.steps and not again.changes and bool(plan.steps) == plan.changed
         live = [rule for version in (4, 6) for rule in kernel.rules[version] if rule["protocol"] == 109]
         assert len(live) == len(again.rules) == len(plan.rules)
@@ -84,7 +84,7 @@ def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, secon
                 for rule in sorted(foreign, key=lambda rule: rule["priority"])
                 if rule["version"] == version
             ]
-    gone = rule_set.plan_rules(rule_set.parse_rule_set({"state": "absent"}), kernel.rules)
+    gone = rule_plan.plan_rules(rule_plan.parse_rules({"state": "absent"}), kernel.rules)
     kernel.apply(gone.steps)
     assert not [rule for version in (4, 6) for rule in kernel.rules[version] if rule["protocol"] == 109]
 
@@ -92,9 +92,9 @@ def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, secon
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_a_marked_packet_always_finds_one_of_both_tables(before, after):
     kernel = Kernel()
-    sets = [rule_set.parse_rule_set({"rules": [{"priority": 32500, "fwmark": "0x40/0x60", "table": str(number)}]}) for number in (before, after)]
-    kernel.apply(rule_set.plan_rules(sets[0], kernel.rules).steps)
-    for step in rule_set.plan_rules(sets[1], kernel.rules).steps:
+    sets = [rule_plan.parse_rules({"rules": [{"priority": 32500, "fwmark": "0x40/0x60", "table": str(number)}]}) for number in (before, after)]
+    kernel.apply(rule_plan.plan_rules(sets[0], kernel.rules).steps)
+    for step in rule_plan.plan_rules(sets[1], kernel.rules).steps:
         kernel.apply([step])
         assert {table_of(kernel, version, 0x40) for version in (4, 6)} <= {before, after}
     assert table_of(kernel, 4, 0x40) == after
@@ -102,13 +102,13 @@ def test_a_marked_packet_always_finds_one_of_both_tables(before, after):
 
 @pytest.mark.parametrize("text, found", [("0x40/0x60", (0x40, 0x60)), (64, (64, 0xFFFFFFFF)), ("0x0/0x60", (0, 0x60)), ("7", (7, 0xFFFFFFFF))])
 def test_marks(text, found):
-    assert rule_set.parse_mark(text) == found
+    assert rule_plan.parse_mark(text) == found
 
 
 @pytest.mark.parametrize("text", ["", "0x", "0x1/", "/0x1", "1/2/3", "0x100000000", " 1", "1 ", "0x20/0x40", True, None, "٣", "-1", "4294967296"])
 def test_marks_that_are_none(text):
     with pytest.raises(ValueRefused) as refused:
-        rule_set.parse_mark(text)
+        rule_plan.parse_mark(text)
     assert refused.value.reason == "bad_mark"
 
 
@@ -121,7 +121,7 @@ def test_marks_that_are_none(text):
 )  # fmt: skip
 def test_sets_that_are_none(raw, word):
     with pytest.raises(ValueRefused) as refused:
-        rule_set.parse_rule_set(raw)
+        rule_plan.parse_rules(raw)
     assert refused.value.reason == word
 
 
@@ -164,6 +164,6 @@ def test_a_rule_that_cannot_be_deleted_alone_is_not_taken_over():
     twin = {"version": 4, "priority": 100, "table": 1, "protocol": 4}
     foreign = [dict(twin, fwmark=mark, fwmask=mark and 0xFFFFFFFF) for mark in (1, None)]
     kernel = Kernel(foreign)
-    desired = rule_set.parse_rule_set({"rules": [{"priority": 100, "table": "1", "family": "ipv4"}], "adopt": True})
-    plan = rule_set.plan_rules(desired, kernel.rules)
+    desired = rule_plan.parse_rules({"rules": [{"priority": 100, "table": "1", "family": "ipv4"}], "adopt": True})
+    plan = rule_plan.plan_rules(desired, kernel.rules)
     assert not plan.steps and [refusal.reason for refusal in plan.refused] == ["not_ours"]
