@@ -14,6 +14,8 @@ author:
 description:
   - Reads every host of the clusters group and every host that says to which cluster it belongs, and gives the options
     C(clusters) and C(definition) of M(multicluster.network.mesh_plan).
+  - Modules with O(multicluster.network.mesh_plan#module:clusters_group) ask the inventory themselves. The filter is for tasks of other modules and
+    for variables, such as C(reconciler_clusters), which a template on another host needs.
   - Hosts outside C(--limit) take part, because the topology is the inventory's and not that of the running play.
 options:
   _input:

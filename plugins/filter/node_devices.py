@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Also for conditions of a play, which only a template can say, such as whether a node's part of a new plan differs from the old one.
   - Gives the option C(devices) of M(multicluster.network.node_dataplane) for one host.
 options:
   _input:

@@ -14,6 +14,7 @@ author:
 description:
   - What M(multicluster.network.node_dataplane) takes as O(multicluster.network.node_dataplane#module:kubespan), without the
     settings of the host itself. Nothing in another mode of the mesh.
+  - Also for conditions of a play, which only a template can say, such as whether a node's part of a new plan differs from the old one.
 options:
   _input:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan).
