@@ -135,9 +135,9 @@ class GivenUp(t.NamedTuple):
 
 def parse_renumber(texts: t.Iterable[object]) -> GivenUp:
     """Networks; ``true`` stands for everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
-    words = [str(text) for text in texts]
-    networks = [text for text in words if lower(text) not in ("true", "false")]
-    return GivenUp(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in words))
+    given = [str(text) for text in texts]
+    networks = [text for text in given if lower(text) not in ("true", "false")]
+    return GivenUp(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in given))
 
 
 def give_up(

@@ -67,7 +67,7 @@ class Provider(t.Protocol):
         """What people should know before they rely on it."""
 
 
-def failure_word(status: t.Optional[int], ordering: bool = False) -> str:
+def failure_reason(status: t.Optional[int], ordering: bool = False) -> str:
     """The error class of an HTTP answer, None for no answer at all; empty for a good one (ccm 13)."""
     if status is not None and 200 <= status < 300:
         return ""

@@ -3,7 +3,7 @@
 """Reservations, the tags by which their owner is known, also once he is gone, and the proof of them (ccm 9.1, 9.6, 9.7; decisions 24, 39).
 
 Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,
-never enough to release one. And the UID is the cluster's own word: one that two clusters answer with is nobody's, unless the inventory says
+never enough to release one. And the UID is a claim of the cluster: one that two clusters answer with is nobody's, unless the inventory says
 whose (``cluster_uid``), and while one of the clusters cannot be asked, another one's answer proves too little to give anything back.
 """
 

@@ -91,7 +91,7 @@ class Context(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """What to do for one Service, the farthest state word known now, and what its owner should hear."""
+    """What to do for one Service, the farthest state known now, and notes for its owner."""
 
     actions: t.List[Action]
     state: str = ""

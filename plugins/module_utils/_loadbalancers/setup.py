@@ -135,7 +135,7 @@ def parse_setups(
                 raise ValueRefused("bad_setting", str(entry["wrong"]))
             found[name] = parse_setup(entry, env, texts.get(name), name in claims)
         except ValueRefused as error:
-            # what a cluster keeps itself has its own words; the rest is the inventory's
+            # the message of a file that the cluster keeps says so itself; what else is wrong is the inventory's
             label = "" if name in claims else "load_balancers_settings of {0}: ".format(name)
             wrong[name] = ValueRefused(error.reason, label + error.message)
     wrong.update({name: error for name, error in _overlaps(pools).items() if name not in wrong})
@@ -161,7 +161,7 @@ def _overlaps(pools: t.Mapping[str, Pool]) -> t.Dict[str, ValueRefused]:
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:
-    """One cluster's. ``claim``: the text of the file is the cluster's own word. Raises ValueRefused, SettingRefused."""
+    """One cluster's. ``claim``: the file is kept by the cluster, which only claims what it says. Raises ValueRefused, SettingRefused."""
     provider = given.get("provider") or STATIC
     if provider not in PROVIDERS:
         raise ValueRefused("unknown_provider", "{0} is none of {1}".format(quoted(provider), ", ".join(PROVIDERS)))

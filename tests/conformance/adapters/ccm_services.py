@@ -50,7 +50,7 @@ def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservati
 
 def failure(status: t.Any, ordering: bool = False) -> str:
     """The error class of an answer's status, or nothing."""
-    return provider.failure_word(status if isinstance(status, int) else None, ordering)
+    return provider.failure_reason(status if isinstance(status, int) else None, ordering)
 
 
 def owner(config: Input) -> reservations.Owner:

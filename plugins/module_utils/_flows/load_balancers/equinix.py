@@ -20,7 +20,7 @@ PER_PAGE, PAGES = 250, 400
 
 
 def _reason(status: t.Optional[int], method: str, path: str) -> str:
-    return interface.failure_word(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
+    return interface.failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
 
 
 MANNERS = Manners(records.error_message, _reason, interface.may_repeat)

@@ -135,8 +135,8 @@ def test_absent_takes_every_key_of_ours_and_no_other():
 
 
 def test_words():
-    words = [provider.failure_word(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
-    assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and provider.failure_word(422) == "api"
+    words = [provider.failure_reason(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
+    assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and provider.failure_reason(422) == "api"
     assert provider.may_repeat(None, "GET") and not provider.may_repeat(None, "POST") and not provider.may_repeat(401, "GET")
     assert provider.retired_warning("") and not provider.retired_warning("https://double")
 
