@@ -61,7 +61,7 @@ def linked(name, **wanted):
 
 def peers(device, steps):
     steps = list(steps)
-    return dict(what="peers", steps=[[step["op"], step["public_key"], step.get("allowed_ips")] for step in steps]) if steps else None
+    return dict(what="peers", steps=[["remove" if step.remove else "set", step.public_key] for step in steps]) if steps else None
 
 
 wrap(device_flow, "create_wireguard_link", lambda *words: dict(what="create link"))
