@@ -29,7 +29,7 @@ _WOULD = {"created": "would create", "changed": "would change", "removed": "woul
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 _BLAMED = re.compile(r"(?:\d+ failed, first: )?(?:[a-z_ ]{1,40}, )?(?:node \S{1,253} of )?cluster ([a-z][a-z0-9-]{0,62}): ", re.ASCII)
 _ALL_BLAMED = re.compile(r"\d+ failed in ([a-z][a-z0-9-]{0,62}(?:, [a-z][a-z0-9-]{0,62})*), first: ", re.ASCII)
-_HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta")
+_HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta", "mesh_report", "run_changes", "run_outcome")
 
 
 def one_line(value: t.Any) -> str:

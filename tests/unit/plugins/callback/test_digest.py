@@ -419,3 +419,9 @@ def test_a_real_run(tmp_path):
     assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: coredns_rewrite, cluster oslo: no"]
     assert lines[-1].startswith("done after ") and lines[-1].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["mesh_report", "run_changes", "run_outcome"])
+def test_what_only_joins_results_is_no_step(name):
+    """Their text is shown by the task after them; a line of their own would say that something was done."""
+    assert digest_text.is_housekeeping("multicluster.network." + name) and not digest_text.is_housekeeping("multicluster.network.mesh_plan")
