@@ -154,3 +154,17 @@ def test_a_device_that_is_gone_is_named_and_the_rest_is_read(meshed):
     found = meshed.flow("probe", {"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "targets": [], "devices": [DEVICE, "wireguard.azr"], "tries": 1,
                                   "wait_seconds": 1})  # fmt: skip
     assert [row["section"] for row in found["errors"]] == ["wireguard.azr"] and len(found["peers"]) == 1 and found["paths"]["asked"]
+
+
+def test_the_device_of_a_crowded_node_is_shown(implementation, node, tmp_path):
+    """Links come in the order in which they were made, and a mesh is often younger than hundreds of pods."""
+    node.run("ip", "-batch", "-", stdin="\n".join("link add pod{0} type veth peer name pod{0}p".format(number) for number in range(120)))
+    node.flow("wireguard_device", {
+        "name": DEVICE, "implementation": implementation, "listen_port": 51821, "private_key_file": str(tmp_path / "key"), "generate_key": True,
+        "peers": [{"public_key": KEY, "endpoint": None, "allowed_ips": RANGES, "persistent_keepalive": 0, "preshared_key": None}],
+    }, False)  # fmt: skip
+    node.run("ip", "address", "add", "10.99.0.1/32", "dev", DEVICE)
+    found = node.flow("status", {"fabric": "mesh"})["node"]
+    assert [device["name"] for device in found["devices"]] == [DEVICE], found["errors"]
+    assert "10.99.0.1/32" in found["devices"][0]["addresses"]
+    assert found["devices"][0]["mtu"] == 1420 and [peer["public_key"] for peer in found["devices"][0]["peers"]] == [KEY]

@@ -25,7 +25,7 @@ from ..._linux.host.links import read_link
 from ..._linux.host.lock import HostLock
 from ..._linux.netlink.monitor import Monitor
 from ..._linux.nftables.table import GenerationChanged
-from ..._linux.wireguard import device as wireguard
+from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.endpoints import harvest
 from ..._mesh.kubespan.generations import RECONCILE_INTERVAL
 from ..._mesh.kubespan.peers import Peer
@@ -98,11 +98,7 @@ def _live(name: str) -> t.Mapping[str, LivePeer]:
     link = read_link(name)
     if link is None or not link["implementation"]:
         return {}
-    device = wireguard.open_device(name, link["implementation"])
-    try:
-        return device.dump().peers
-    finally:
-        device.close()
+    return read_device(name, link["implementation"]).peers
 
 
 def _remember(fabric: str, before: Statuses, after: Statuses) -> None:

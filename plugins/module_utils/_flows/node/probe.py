@@ -9,7 +9,7 @@ import typing as t
 
 from ..._linux.errors import LinuxError
 from ..._linux.host import facts, pods
-from ..._linux.wireguard import device as wireguard
+from ..._linux.wireguard.device import read_device
 from . import paths as node_paths, persistence
 from .status import read_bgp
 
@@ -86,11 +86,7 @@ def _strays(request: t.Mapping[str, t.Any], seen: t.Sequence[str], devices: t.Se
 
 
 def _peers(name: str) -> t.List[Data]:
-    device = wireguard.open_device(name)
-    try:
-        dump = device.dump()
-    finally:
-        device.close()
+    dump = read_device(name)
     now = time.time()
     rows = sorted(dump.peers.items())
     shown = []

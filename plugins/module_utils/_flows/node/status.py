@@ -18,7 +18,7 @@ from ..._linux.netlink.routes import read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._linux.nftables.table import read_table
 from ..._linux.stats import now
-from ..._linux.wireguard.device import open_device
+from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.refused import ValueRefused
 from . import bgp_speaker, kubespan_preflight, paths as node_paths, persistence, transaction
@@ -33,8 +33,6 @@ PROGRAMS = {
 }
 #: So many pods are looked into at most, eight namespaces each.
 _PODS = 20
-#: More links than this are pods of a crowded node.
-_MOST_LINKS = 200
 
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
@@ -125,14 +123,10 @@ def _devices() -> t.List[Data]:
     """Every WireGuard device, whoever made it, with its peers as the kernel has them."""
     kinds = {entry["name"]: entry for entry in users.read_wireguard()}
     found = []
-    for link in read_links()[:_MOST_LINKS] if kinds else ():
+    for link in read_links() if kinds else ():
         if link.name not in kinds:
             continue
-        device = open_device(link.name)
-        try:
-            dump = device.dump()
-        finally:
-            device.close()
+        dump = read_device(link.name)
         found.append({
             "name": link.name,
             "kind": link.kind,

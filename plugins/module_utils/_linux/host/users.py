@@ -16,7 +16,7 @@ from ..nftables import codec
 from ..nftables.netlink import NetfilterSocket
 from ..nftables.rules import RULE_CHAIN, RULE_TABLE, decode_expressions
 from ..nftables.table import list_tables, read_table
-from ..wireguard.device import open_device, socket_state
+from ..wireguard.device import read_device, socket_state
 
 Data = t.Dict[str, t.Any]
 _ALL = 0xFFFFFFFF
@@ -134,11 +134,7 @@ def read_wireguard() -> t.List[Data]:
     found = []
     for link in read_link_kinds():
         if link["kind"] == "wireguard" or (link["kind"] == "tun" and socket_state(link["name"]) == "alive"):
-            device = open_device(link["name"], "kernel" if link["kind"] == "wireguard" else "userspace")
-            try:
-                dump = device.dump()
-            finally:
-                device.close()
+            dump = read_device(link["name"], "kernel" if link["kind"] == "wireguard" else "userspace")
             found.append({"name": link["name"], "fwmark": dump.fwmark, "listen_port": dump.listen_port})
     return sorted(found, key=lambda device: device["name"])
 

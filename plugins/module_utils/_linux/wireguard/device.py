@@ -10,6 +10,7 @@ import socket
 import stat
 import typing as t
 
+from ..._dataplane.peer_spec import Dump
 from ..errors import LinuxError
 from .control_socket import UserspaceDevice, socket_path
 from .netlink import KernelDevice
@@ -34,6 +35,15 @@ def open_device(name: str, kind: t.Optional[str] = None) -> Device:
     if kind is None:
         kind = USERSPACE if socket_state(name) == "alive" else KERNEL
     return UserspaceDevice(name) if kind == USERSPACE else KernelDevice(name)
+
+
+def read_device(name: str, kind: t.Optional[str] = None) -> Dump:
+    """What a device is now, kind as for open_device. Raises LinuxError."""
+    device = open_device(name, kind)
+    try:
+        return device.dump()
+    finally:
+        device.close()
 
 
 def socket_state(name: str) -> str:
