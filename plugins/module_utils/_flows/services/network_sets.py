@@ -132,7 +132,8 @@ def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[st
             target, found = sets
             if target is None:
                 kinds = ", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets)
-                message = "the API server has none of {0}; install Calico or Cilium there, or take policy out of multicluster_capabilities".format(kinds)
+                message = "the API server has none of {0}; install Calico or Cilium there, or take network_sets out of multicluster_capabilities"
+                message = message.format(kinds)
                 read.refused.append(Refusal(name, "kind_not_served", message))
             else:
                 read.sets[name] = (target, found)
