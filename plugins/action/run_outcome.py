@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import refusals
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import Told, judge
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
 REGISTERED = {
@@ -85,7 +85,7 @@ def run_outcome(
     of_plans = [row for capability in results for result in results[capability] for row in result.get("refused") or () if not _by_node(row, nodes)]
     refused = refusals.lines(of_plans, by_host)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
-    outcome = judge(Told([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
+    outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
     return dict(outcome, text=[*outcome["text"], *refused, *mended])
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .news import Change
+from .changes import Change
 
 #: Names in one event; ``count`` tells how many there were.
 NAMES = 100

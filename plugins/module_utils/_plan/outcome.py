@@ -22,7 +22,7 @@ Data = t.Mapping[str, t.Any]
 Cells = t.Dict[str, t.Dict[str, str]]
 
 
-class Told(t.NamedTuple):
+class RunReports(t.NamedTuple):
     """What a run left behind.
 
     ``asked``: capabilities in their order. ``clusters``: all names. ``results``: capability -> results of its modules, those that
@@ -39,30 +39,30 @@ class Told(t.NamedTuple):
     verdict: Data
 
 
-def judge(told: Told) -> t.Dict[str, t.Any]:
+def judge(reports: RunReports) -> t.Dict[str, t.Any]:
     """{ok, cells: {cluster: {capability: text}}, errors: [line], at_fault: [cluster], text: [line]}; ``text`` fits a screen."""
-    cells: Cells = {name: {} for name in sorted(told.clusters)}
+    cells: Cells = {name: {} for name in sorted(reports.clusters)}
     errors: t.List[str] = []
-    for capability in told.asked:
-        errors += _capability(told, capability, cells)
-    strays = sorted(host for host, (capability, unused) in told.lost.items() if host not in told.nodes or capability not in told.asked)
-    errors += ["{0}: {1}".format(name, _line(told.lost[name][1])) for name in strays]
-    errors += ["{0}: {1}".format(name, _line(told.broken[name]) or FAILED) for name in sorted(set(told.broken) - set(told.asked))]
-    table = _table(told.asked, cells) if cells and told.asked else []
+    for capability in reports.asked:
+        errors += _capability(reports, capability, cells)
+    strays = sorted(host for host, (capability, unused) in reports.lost.items() if host not in reports.nodes or capability not in reports.asked)
+    errors += ["{0}: {1}".format(name, _line(reports.lost[name][1])) for name in strays]
+    errors += ["{0}: {1}".format(name, _line(reports.broken[name]) or FAILED) for name in sorted(set(reports.broken) - set(reports.asked))]
+    table = _table(reports.asked, cells) if cells and reports.asked else []
     lines = list(errors[:SHOWN_ERRORS])
     if len(errors) > SHOWN_ERRORS:
         lines.append("{0} more, see above".format(len(errors) - SHOWN_ERRORS))
-    named = {str(row.get("cluster")) for name in told.asked for result in told.results.get(name, ()) for row in result.get("failures") or ()}
-    named.update(told.nodes.get(host, host) for host in told.lost)
+    named = {str(row.get("cluster")) for name in reports.asked for result in reports.results.get(name, ()) for row in result.get("failures") or ()}
+    named.update(reports.nodes.get(host, host) for host in reports.lost)
     at_fault = sorted(named.intersection(cells))
     text = table + (["failed:"] + ["  " + line for line in lines] if lines else [])
     return {"ok": not errors, "cells": cells, "errors": errors, "at_fault": at_fault, "text": text}
 
 
-def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
+def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[str]:
     """Fill the column of one capability; returns its errors."""
-    results = told.results.get(capability, ())
-    broken = told.broken.get(capability)
+    results = reports.results.get(capability, ())
+    broken = reports.broken.get(capability)
     reasons: t.Dict[str, t.List[str]] = {}
     errors: t.List[str] = []
     for failure in _unique(row for result in results for row in result.get("failures") or ()):
@@ -75,38 +75,38 @@ def _capability(told: Told, capability: str, cells: Cells) -> t.List[str]:
         errors.append("{0}: {1}".format(capability, _line(broken) or FAILED))
         for name in cells:
             reasons.setdefault(name, [])
-    for node in sorted(host for host, (where, unused) in told.lost.items() if where == capability and host in told.nodes):
-        reasons.setdefault(told.nodes[node], []).append("node " + node)
-        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, told.nodes[node], _line(told.lost[node][1])))
-    if capability == "verify" and told.verdict:
-        _verdict(told, reasons, errors, cells)
-    refused = _refused(told, results, cells)
-    ran = bool(results) or bool(errors) or (capability == "verify" and bool(told.verdict))
+    for node in sorted(host for host, (where, unused) in reports.lost.items() if where == capability and host in reports.nodes):
+        reasons.setdefault(reports.nodes[node], []).append("node " + node)
+        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], _line(reports.lost[node][1])))
+    if capability == "verify" and reports.verdict:
+        _verdict(reports, reasons, errors, cells)
+    refused = _refused(reports, results, cells)
+    ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
     for name, row in cells.items():
         row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0))
     return errors
 
 
-def _verdict(told: Told, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
+def _verdict(reports: RunReports, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
     """Problems name a cluster (``service_mirror: cluster NAME: ...``) or begin with their node; one that does neither concerns everybody."""
-    if told.verdict.get("ok"):
+    if reports.verdict.get("ok"):
         return
-    problems = [str(problem) for problem in told.verdict.get("problems") or ["not proven"]]
+    problems = [str(problem) for problem in reports.verdict.get("problems") or ["not proven"]]
     for problem in problems:
         parts = [part.strip() for part in problem.split(":")[:2]]
-        subjects = [part[len("cluster ") :] if part.startswith("cluster ") else told.nodes.get(part, part) for part in parts]
+        subjects = [part[len("cluster ") :] if part.startswith("cluster ") else reports.nodes.get(part, part) for part in parts]
         concerned = [name for name in subjects if name in cells]
         for name in concerned or cells:
             reasons.setdefault(name, [])
     errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
 
 
-def _refused(told: Told, results: t.Iterable[Data], cells: Cells) -> t.Dict[str, int]:
+def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> t.Dict[str, int]:
     """Cluster -> how much was refused there. An object's name begins with its cluster, or with its node."""
     counts: t.Dict[str, int] = {}
     for row in _unique(row for result in results for row in result.get("refused") or ()):
         first = str(row.get("object", "")).split("/", 1)[0]
-        words = [first, told.nodes.get(first, ""), *first.split()]
+        words = [first, reports.nodes.get(first, ""), *first.split()]
         name = next((word for word in words if word in cells), None)
         if name is not None:
             counts[name] = counts.get(name, 0) + 1

@@ -10,8 +10,8 @@ import time
 import typing as t
 
 from ..._kubernetes.watch import RESOURCES, Follower, Settings
+from ..._plan.changes import Change, ChangeTracker
 from ..._plan.debounce import Debounce
-from ..._plan.news import Change, Memory
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 
@@ -48,12 +48,12 @@ class Watch:
 
     def _follow(self, cluster: t.Mapping[str, t.Any], resource: str, selector: str, settings: Settings) -> Follower:
         name = str(cluster.get("name"))
-        memories: t.Dict[str, Memory] = {}
+        trackers: t.Dict[str, ChangeTracker] = {}
         first = [True]
 
         def listed(kind: str, objects: t.List[Data]) -> None:
-            memory = memories.setdefault(kind, Memory(kind))
-            changes = memory.replace(objects)
+            tracker = trackers.setdefault(kind, ChangeTracker(kind))
+            changes = tracker.replace(objects)
             if first[0]:
                 first[0], changes = False, []
                 self._queue.put((name, None))
@@ -61,7 +61,7 @@ class Watch:
                 self._queue.put((name, change))
 
         def heard(kind: str, event: str, obj: Data) -> None:
-            change = memories.setdefault(kind, Memory(kind)).hear(event, obj)
+            change = trackers.setdefault(kind, ChangeTracker(kind)).observe(event, obj)
             if change is not None:
                 self._queue.put((name, change))
 

@@ -39,7 +39,7 @@ class Decision(t.NamedTuple):
     status: Status
 
 
-class Pass(t.NamedTuple):
+class RotationResult(t.NamedTuple):
     """One pass. ``writes`` {public key: endpoint} holds only what differs from the device; ``gone`` are dropped keys."""
 
     statuses: t.Dict[str, Status]
@@ -119,7 +119,7 @@ def run_pass(
     device: t.Mapping[str, LivePeer],
     now: float,
     original: bool = False,
-) -> Pass:
+) -> RotationResult:
     """All peers. device: its peers as they are, by public key; empty without a device.
 
     Targets are to be computed from the statuses that this returns: a peer whose endpoint was just changed is not up.
@@ -134,4 +134,4 @@ def run_pass(
         decisions[key], after[key] = decision, decision.status
         if decision.write is not None and decision.write != same_endpoint(live.endpoint):
             writes[key] = decision.write
-    return Pass(after, writes, decisions, sorted(set(statuses) - set(peers)))
+    return RotationResult(after, writes, decisions, sorted(set(statuses) - set(peers)))

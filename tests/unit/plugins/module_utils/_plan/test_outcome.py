@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, Told, judge
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, RunReports, judge
 from hypothesis import given, settings, strategies as st
 
 DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomplete", "cause": "unreachable", "message": "connection refused", "status": None}
@@ -17,7 +17,7 @@ DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomp
 def told(**changed):
     base = {"asked": ["mesh", "service_mirror"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "service_mirror": [{}]}, "broken": {},
             "nodes": {"n1": "aws", "n2": "gcp"}, "lost": {}, "verdict": {}}  # fmt: skip
-    return judge(Told(**dict(base, **changed)))
+    return judge(RunReports(**dict(base, **changed)))
 
 
 def test_all_is_well():

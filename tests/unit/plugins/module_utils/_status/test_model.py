@@ -266,7 +266,7 @@ def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
     told = report.build(facts)
     assert told["verdict"] == "proven", told["problems"][:3]
     results = {name: [{}] for name in ("mesh", *names)}
-    end = outcome.judge(outcome.Told(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True}))
+    end = outcome.judge(outcome.RunReports(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True}))
     assert end["ok"] and len(told["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 

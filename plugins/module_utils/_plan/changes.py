@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which news of an API server are news for the fabric. Pure.
 
-A watch tells of every heartbeat. What counts is the *essence* of an object: what a plan reads of it. Objects are remembered
-as digests of it, so that a fresh list after an outage gives the real differences and nothing else.
+A watch tells of every heartbeat. What counts is what a plan reads of an object. Objects are remembered
+as digests of that, so that a fresh list after an outage gives the real differences and nothing else.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def published(metadata: t.Any) -> t.FrozenSet[str]:
     return frozenset(found)
 
 
-def essence(kind: str, obj: Data) -> str:
+def digest(kind: str, obj: Data) -> str:
     """A digest of what plans read of an object: labels, annotations without noise, and what is not housekeeping."""
     metadata = obj.get("metadata")
     status, spec = _part(obj, "status"), _part(obj, "spec")
@@ -84,7 +84,7 @@ def essence(kind: str, obj: Data) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
-class Memory:
+class ChangeTracker:
     """What one kind of one cluster was like when it was last heard of."""
 
     def __init__(self, kind: str, ignore_own: bool = True) -> None:
@@ -100,15 +100,15 @@ class Memory:
         for obj in objects:
             key = self._key(obj)
             if key is not None:
-                fresh[key] = essence(self._kind, obj)
+                fresh[key] = digest(self._kind, obj)
         changes = [self._change(key, "removed") for key in self._known if key not in fresh]
-        for key, digest in fresh.items():
-            if self._known.get(key) != digest:
+        for key, shown in fresh.items():
+            if self._known.get(key) != shown:
                 changes.append(self._change(key, "changed" if key in self._known else "added"))
         self._known = fresh
         return sorted(changes)
 
-    def hear(self, event: str, obj: Data) -> t.Optional[Change]:
+    def observe(self, event: str, obj: Data) -> t.Optional[Change]:
         """One row of a watch (ADDED, MODIFIED, DELETED); None when it is no news."""
         key = self._key(obj)
         if event == "DELETED":
@@ -118,10 +118,10 @@ class Memory:
             # an object that became ours, or lost what made it count
             place = self._place(obj)
             return self._change(place, "removed") if place is not None and self._known.pop(place, None) is not None else None
-        digest = essence(self._kind, obj)
+        shown = digest(self._kind, obj)
         before = self._known.get(key)
-        self._known[key] = digest
-        return None if before == digest else self._change(key, "added" if before is None else "changed")
+        self._known[key] = shown
+        return None if before == shown else self._change(key, "added" if before is None else "changed")
 
     def _key(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
         if self._kind in HEARTBEATS or (self._ignore_own and is_own(obj)):

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import Change, ChangeTracker, digest, is_own
 from ansible_collections.multicluster.network.plugins.module_utils._plan.debounce import NAMES, Debounce
-from ansible_collections.multicluster.network.plugins.module_utils._plan.news import Change, Memory, essence, is_own
 from hypothesis import given, strategies as st
 
 
@@ -38,9 +38,9 @@ def touched(**parts):
     touched(metadata__annotations={"k": "v", "kilo.squat.ai/last-seen": "1"}),
 ])  # fmt: skip
 def test_noise_is_no_news(changed):
-    memory = Memory("Node")
-    assert memory.replace([node()]) == [Change("Node", "", "n1", "added")]
-    assert memory.hear("MODIFIED", changed) is None and memory.replace([changed]) == []
+    tracker = ChangeTracker("Node")
+    assert tracker.replace([node()]) == [Change("Node", "", "n1", "added")]
+    assert tracker.observe("MODIFIED", changed) is None and tracker.replace([changed]) == []
 
 
 @pytest.mark.parametrize("changed", [
@@ -48,16 +48,16 @@ def test_noise_is_no_news(changed):
     touched(metadata__deletionTimestamp="now"), touched(spec__podCIDR="10.2.4.0/24"), touched(status__addresses=[]),
 ])  # fmt: skip
 def test_what_plans_read_is_news(changed):
-    memory = Memory("Node")
-    memory.replace([node()])
-    assert memory.hear("MODIFIED", changed) == Change("Node", "", "n1", "changed")
-    assert memory.hear("MODIFIED", changed) is None
+    tracker = ChangeTracker("Node")
+    tracker.replace([node()])
+    assert tracker.observe("MODIFIED", changed) == Change("Node", "", "n1", "changed")
+    assert tracker.observe("MODIFIED", changed) is None
 
 
 def test_leases_and_events_are_never_news():
     for kind in ("Lease", "Event"):
-        memory = Memory(kind)
-        assert memory.replace([node()]) == [] and memory.hear("ADDED", node("x")) is None
+        tracker = ChangeTracker(kind)
+        assert tracker.replace([node()]) == [] and tracker.observe("ADDED", node("x")) is None
 
 
 @pytest.mark.parametrize("labels", [
@@ -66,32 +66,32 @@ def test_leases_and_events_are_never_news():
 ])  # fmt: skip
 def test_what_we_made_is_no_news(labels):
     ours = {"metadata": {"name": "a", "namespace": "b", "labels": labels}}
-    memory = Memory("Service")
-    assert is_own(ours) and memory.replace([ours]) == [] and memory.hear("MODIFIED", ours) is None and memory.hear("DELETED", ours) is None
+    tracker = ChangeTracker("Service")
+    assert is_own(ours) and tracker.replace([ours]) == [] and tracker.observe("MODIFIED", ours) is None and tracker.observe("DELETED", ours) is None
     plain = {"metadata": {"name": "a", "namespace": "b"}}
-    assert memory.hear("ADDED", plain).type == "added"
-    assert memory.hear("MODIFIED", ours).type == "removed"  # it became ours
+    assert tracker.observe("ADDED", plain).type == "added"
+    assert tracker.observe("MODIFIED", ours).type == "removed"  # it became ours
 
 
 def test_a_list_after_an_outage_gives_the_differences():
-    memory = Memory("Node")
-    memory.replace([node("a"), node("b"), node("c")])
-    assert memory.replace([node("a"), dict(node("b"), spec={"podCIDR": "10.9.0.0/24"}), node("d")]) == [
+    tracker = ChangeTracker("Node")
+    tracker.replace([node("a"), node("b"), node("c")])
+    assert tracker.replace([node("a"), dict(node("b"), spec={"podCIDR": "10.9.0.0/24"}), node("d")]) == [
         Change("Node", "", "b", "changed"), Change("Node", "", "c", "removed"), Change("Node", "", "d", "added"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("hostile", [{}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": []}, {"metadata": {"labels": "x"}, "spec": 3}])
 def test_hostile_objects_are_passed_over(hostile):
-    memory = Memory("Node")
-    assert memory.replace([hostile]) == [] and memory.hear("ADDED", hostile) is None and memory.hear("DELETED", hostile) is None
+    tracker = ChangeTracker("Node")
+    assert tracker.replace([hostile]) == [] and tracker.observe("ADDED", hostile) is None and tracker.observe("DELETED", hostile) is None
 
 
 def test_pods_count_by_address_and_readiness():
     pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"podIP": "10.2.3.4", "startTime": "1"}}
-    assert essence("Pod", pod) == essence("Pod", dict(pod, status={"podIP": "10.2.3.4", "startTime": "2"}))
+    assert digest("Pod", pod) == digest("Pod", dict(pod, status={"podIP": "10.2.3.4", "startTime": "2"}))
     ready = dict(pod, status={"podIP": "10.2.3.4", "conditions": [{"type": "Ready", "status": "True"}]})
-    assert essence("Pod", pod) != essence("Pod", ready) != essence("Pod", dict(pod, status={"podIP": "10.2.3.5"}))
+    assert digest("Pod", pod) != digest("Pod", ready) != digest("Pod", dict(pod, status={"podIP": "10.2.3.5"}))
 
 
 def test_quiet_ends_a_collection_and_so_does_time():
@@ -147,14 +147,14 @@ def applied(value, manager="multicluster.network/demo", key="aws.wireguard.semap
 
 
 def test_what_a_run_published_itself_is_no_news():
-    memory = Memory("Node")
-    memory.replace([node()])
-    assert memory.hear("MODIFIED", applied("key-1")) is None and memory.hear("MODIFIED", applied("key-2")) is None
-    assert memory.replace([applied("key-3")]) == []
+    tracker = ChangeTracker("Node")
+    tracker.replace([node()])
+    assert tracker.observe("MODIFIED", applied("key-1")) is None and tracker.observe("MODIFIED", applied("key-2")) is None
+    assert tracker.replace([applied("key-3")]) == []
 
 
 def test_what_somebody_else_writes_into_it_is_news():
-    memory = Memory("Node")
-    memory.replace([applied("key-1")])
-    assert memory.hear("MODIFIED", applied("stolen", manager="kubectl-annotate")).type == "changed"
-    assert memory.hear("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None  # nobody of ours, so unchanged
+    tracker = ChangeTracker("Node")
+    tracker.replace([applied("key-1")])
+    assert tracker.observe("MODIFIED", applied("stolen", manager="kubectl-annotate")).type == "changed"
+    assert tracker.observe("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None  # nobody of ours, so unchanged
