@@ -164,27 +164,25 @@ def test_the_variable_scales_every_bound():
     assert scaled(Limits(), 256) == Limits()
 
 
-#: Run apart: what a text needs once decoded, seen from outside.
+#: Run apart: what a text needs once decoded, by Python's own books. The kernel's would also say what it takes away and gives back meanwhile.
 DECODER = """
-import json, sys
+import json, sys, tracemalloc
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import decode, memory_of
 
-def used():
-    return int(open("/proc/self/status").read().split("VmRSS:")[1].split()[0]) * 1024
-
 body = sys.stdin.buffer.read()
-before, said = used(), memory_of(body)
+said = memory_of(body)
+tracemalloc.start()
 kept = decode(body, 64)
-print(json.dumps({"needs": used() - before, "said": said}))
+print(json.dumps({"needs": tracemalloc.get_traced_memory()[0], "said": said}))
 """
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["id"])
 def test_no_form_of_answer_needs_more_than_the_estimate(shape):
-    """Whatever a text is made of: what bounds it is what it needs, within a third."""
+    """Whatever a text is made of: what bounds it is what it needs, or more."""
     done = subprocess.run([sys.executable, "-c", DECODER], input=body(shape, 4 * MIB, ""), capture_output=True, check=True)
     found = json.loads(done.stdout)
-    assert found["needs"] > 4 * MIB / 2 and found["needs"] < 1.35 * found["said"], found
+    assert found["needs"] > 4 * MIB / 2 and found["needs"] < 1.1 * found["said"], found
 
 
 def test_lists_that_pass_one_by_one_are_given_up_together(endless):
