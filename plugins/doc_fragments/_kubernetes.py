@@ -113,8 +113,11 @@ options:
     default: 120
 """
 
-    #: Of modules whose action plugins take the clusters from the inventory.
-    INVENTORY = DOCUMENTATION.replace("    required: true\n    suboptions:", "    suboptions:", 1) + r"""
+    # Of modules whose action plugins take the clusters from the inventory; named before the other one, whose options it changes.
+    INVENTORY = r"""
+options:
+  clusters:
+    required: false
   clusters_group:
     description: Group of the inventory whose hosts are the clusters, with their access as variables, where O(clusters) is not given.
     type: str

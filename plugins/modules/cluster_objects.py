@@ -20,6 +20,7 @@ description:
   - Fields that a manifest had once and has no more are removed.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes

@@ -17,6 +17,7 @@ description:
     Peers no node of the target has heard yet.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:

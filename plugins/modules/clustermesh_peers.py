@@ -23,6 +23,7 @@ description:
     finalizer are then written as their operator does. Stop the operator before, or it will undo what differs.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes

@@ -20,6 +20,7 @@ description:
   - It changes nothing.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._fabric
   - multicluster.network._attributes
   - multicluster.network._attributes.reads

@@ -18,6 +18,7 @@ description:
   - Nothing on the fabric is changed. No private key, preshared key, token or password is read for it.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._fabric
   - multicluster.network._attributes
 options:

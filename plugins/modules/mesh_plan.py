@@ -21,6 +21,7 @@ description:
   - Keys that hosts have not made yet appear as deferred values, so that check mode can show the whole change of a new fabric.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:

@@ -18,6 +18,7 @@ description:
   - A cluster that cannot be read or written is listed in RV(failures), and the others are finished.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
   - multicluster.network._attributes.writes

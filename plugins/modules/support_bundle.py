@@ -19,6 +19,7 @@ description:
   - Addresses and names stay, since nothing can be understood without them.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
   - multicluster.network._fabric
   - multicluster.network._attributes
 options:
