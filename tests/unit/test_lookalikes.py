@@ -18,12 +18,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._kilo import 
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import node_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import read_claim
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
     annotations as kubespan_annotations,
     endpoints as kubespan_endpoints,
     identity as kubespan_identity,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import peers as semaphore_peers  # fmt: skip
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
@@ -121,7 +121,7 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
     "kubespan api port": ("6443", lambda text: _affiliate(kubespan_annotations.API_SERVER_PORT, text)["api_server_port"] is None),
     "mac": ("52:54:00:aa:bb:cc", refuses(kubespan_identity.parse_mac)),
     "mac, dotted": ("5254.00aa.bbcc", refuses(kubespan_identity.parse_mac)),
-    "semaphore's endpoint": ("10.66.23.14:51820", refuses(semaphore_peers.read_endpoint)),
+    "semaphore's endpoint": ("10.66.23.14:51820", refuses(lambda text: read_claim("aws", "aws-1", KEY, text, [addresses.parse_network("10.2.1.0/24")]))),
     "annotation": ("kiosk.example.com/5", refuses(lambda text: check_annotations({text: "x"}))),
     "service's name": ("kiosk-5", says_no(service_names.is_service_name)),
     "API server": ("https://kiosk-5.example.com:6443", refuses(_access)),

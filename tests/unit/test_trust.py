@@ -58,9 +58,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims, read_claim  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
@@ -148,15 +149,20 @@ def _expanded(value: t.Any) -> t.Any:
     return {key: _expanded(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def _claim(row: t.Mapping[str, t.Any]) -> t.Any:
+    ranges = pod_cidrs_of({"podCIDRs": row["allowed_ips"]})
+    return read_claim(row["cluster"], row["node"], row["public_key"], row["endpoint"], ranges)
+
+
 def _refused(rows: t.Iterable[t.Any], words: t.Collection[str]) -> int:
     count = 0
     for row in rows:
         if row["word"] not in words or row.get("holders"):
             continue
         evil = _expanded(row["claim"])
-        evil = dict(MESH["evil_claim"], **evil) if isinstance(evil, dict) else evil
-        kept, contested, refused = open_claims([evil, *MESH["good_claims"]], MESH["grants"], MESH["own_keys"])
-        assert kept == MESH["good_claims"] and not contested
+        good = list(map(_claim, MESH["good_claims"]))
+        kept, contested, refused = open_claims([_claim(dict(MESH["evil_claim"], **evil)), *good], MESH["grants"], MESH["own_keys"])
+        assert kept == good and not contested
         assert [refusal.reason for refusal in refused] == [row["word"]], row["id"]
         count += 1
     return count

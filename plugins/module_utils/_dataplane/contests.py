@@ -68,9 +68,9 @@ class Settled(t.NamedTuple):
     lost: t.Dict[int, Lost]
 
 
-def rank_of(claim: t.Mapping[str, t.Any]) -> t.Tuple[bool, bool, bool, str, str]:
-    """The rank of a claim that carries ``reported``, ``greedy`` and ``declared``, ``cluster`` and ``node``."""
-    return (not claim.get("reported"), bool(claim.get("greedy")), not claim.get("declared"), str(claim["cluster"]), str(claim["node"]))
+def rank_of(reported: object, greedy: object, declared: object, cluster: str, node: str) -> t.Tuple[bool, bool, bool, str, str]:
+    """The rank of a claim: what its host reported in this run comes first, what covers others last."""
+    return not reported, bool(greedy), not declared, cluster, node
 
 
 def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread: t.Container[str] = ()) -> Settled:

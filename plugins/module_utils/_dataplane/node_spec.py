@@ -37,6 +37,12 @@ class Contested(t.NamedTuple):
     host: t.Optional[str] = None
     key_file: t.Optional[str] = None
 
+    def to_json(self) -> Data:
+        """The form that module arguments have."""
+        shown, marks = self.peer.to_json(), self._asdict()
+        del marks["peer"]
+        return dict(shown, **marks)
+
 
 class NodeDevice(t.NamedTuple):
     """The WireGuard device towards one remote cluster, and its ``routes``.

@@ -14,7 +14,7 @@ import binascii
 import ipaddress
 import typing as t
 
-from .._mesh.fabric.claims import check_claims, label_of
+from .._mesh.fabric.claims import Claim, check_claims, label_of, read_claim
 from .._plan.pending import Pending
 from .._plan.plan import Refusal
 from .._values.addresses import Address, Network, special_kind
@@ -84,7 +84,7 @@ def check_kilo(
     overlay = PrefixSet.of(network for source in sources for network in _overlay_of(source))
     checked = Checked({}, {}, [], [], overlay, _declared_by(sources), {})
     endpoints: t.Dict[str, t.List[Address]] = {}
-    claims = []
+    claims: t.List[Claim] = []
     malformed: t.Dict[str, str] = {}
     for source in sorted(sources, key=lambda source: source.cluster):
         for node in source.nodes:
@@ -93,17 +93,16 @@ def check_kilo(
             try:
                 key = _key(node.annotation(KEY), label, malformed, checked.warnings)
                 endpoints[label] = _endpoint(node, source, label, checked, resolved or {})
+                networks = [parse_cidr(text).network for text in node.pod_cidrs if cidr_or_none(text)]
+                own = ipaddress.ip_network(parse_cidr(node.annotation(WIREGUARD_IP)).host)
+                claims.append(read_claim(source.cluster, name, key, None, [*networks, own]))
             except ValueRefused as error:
                 checked.refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
-                continue
-            pods = [parse_cidr(text) for text in node.pod_cidrs if cidr_or_none(text)]
-            routes = [str(pod.network) for pod in pods] + [parse_cidr(node.annotation(WIREGUARD_IP)).host_route]
-            claims.append({"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes})
-        claims.extend(_kept_claims(source))
+        claims.extend(_kept_claims(source, checked.refused))
     grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
     holders = _holders(sources, claims)
     kept, refusals = check_claims(claims, grants, holders, ranges=("declared",))
-    by_label = {label_of(claim["cluster"], claim["node"]): (claim["cluster"], claim["node"]) for claim in claims}
+    by_label = {claim.label: (claim.cluster, claim.node) for claim in claims}
     for refusal in refusals:
         checked.refused[by_label[refusal.object]] = refusal
     held: t.Dict[str, t.Dict[str, bool]] = {}
@@ -191,41 +190,43 @@ def _endpoint(
     return found
 
 
-def _kept_claims(source: Source) -> t.Iterator[t.Dict[str, t.Any]]:
+def _kept_claims(source: Source, refused: t.Dict[t.Tuple[str, str], Refusal]) -> t.Iterator[Claim]:
     """A Peer that stays while its node is away still has its key and its ranges."""
     declared = PrefixSet.of(_declared(source))
     for name in source.kept:
         spec = source.live[name]
         cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
-        routes = [str(cidr.network) for cidr in cidrs if cidr is not None and declared.covers(cidr.network)]
+        networks = [cidr.network for cidr in cidrs if cidr is not None and declared.covers(cidr.network)]
         try:
             key: t.Any = parse_key(spec.get("publicKey"))
         except ValueRefused:
             key = Pending("key of " + name)
-        if routes:
-            yield {"cluster": source.cluster, "node": name, "public_key": key, "endpoint": None, "allowed_ips": routes}
+        try:
+            if networks:
+                yield read_claim(source.cluster, name, key, None, networks)
+        except ValueRefused as error:
+            label = label_of(source.cluster, name)
+            refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
 
 
-def _holders(
-    sources: t.Sequence[Source], claims: t.Sequence[t.Mapping[str, t.Any]]
-) -> t.Dict[str, t.Dict[str, t.List[str]]]:
+def _holders(sources: t.Sequence[Source], claims: t.Sequence[Claim]) -> t.Dict[str, t.Dict[str, t.Sequence[str]]]:
     """The claims that live Peers have as a whole: a node that widens its range is no holder of what it takes."""
     live = {source.cluster: source.live for source in sources}
-    found: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+    found: t.Dict[str, t.Dict[str, t.Sequence[str]]] = {}
     for claim in claims:
-        spec = live[claim["cluster"]].get(claim["node"])
-        if spec is None or spec.get("publicKey") != claim["public_key"]:
+        key, spec = claim.peer.public_key, live[claim.cluster].get(claim.node)
+        if spec is None or spec.get("publicKey") != key or isinstance(key, Pending):
             continue
         cidrs = [cidr_or_none(text) for text in spec.get("allowedIPs") or ()]
         networks = {str(cidr.network) for cidr in cidrs if cidr is not None}
-        if networks.issuperset(claim["allowed_ips"]):
-            found.setdefault(claim["cluster"], {})[claim["public_key"]] = list(claim["allowed_ips"])
+        if networks.issuperset(claim.peer.allowed_ips):
+            found.setdefault(claim.cluster, {})[key] = claim.peer.allowed_ips
     return found
 
 
 def _internal_routes(
     sources: t.Sequence[Source],
-    kept: t.Sequence[t.Mapping[str, t.Any]],
+    kept: t.Sequence[Claim],
     node_cidrs: t.Mapping[str, t.Sequence[str]],
     checked: Checked,
     announce: str,
@@ -238,9 +239,8 @@ def _internal_routes(
     """
     routed: RangeOwners[str] = RangeOwners()
     for claim in kept:
-        label = label_of(claim["cluster"], claim["node"])
-        for text in claim["allowed_ips"]:
-            routed.claim(parse_cidr(text).network, label)
+        for network in claim.networks:
+            routed.claim(network, claim.label)
     grants = {name: PrefixSet.of(networks_of(list(texts))) for name, texts in node_cidrs.items() if texts}
     rows = []
     for source in sources if announce != NEVER else ():

@@ -14,6 +14,7 @@ from ..._dataplane.device_spec import Device
 from ..._dataplane.node_spec import Contested, NodeDevice, NodeState
 from ..._dataplane.peer_spec import Dump, LivePeer
 from ..._mesh.kubespan.endpoints import host_network
+from ..._mesh.kubespan.peers import Peer as MeshPeer, peers_of
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, parse_address, parse_network
 from ..._values.prefix_sets import PrefixSet
@@ -71,11 +72,13 @@ def settle_affiliates(
     unread, disputed = set(given.get("unread") or ()), list(given.get("disputed") or ())
     kept: t.List[Data] = [] if unread else list(given.get("affiliates") or ())
     rows: t.List[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
-    known: t.Iterable[Data] = (previous or {}).get("peers") or ()
+    known = peers_of(previous)
     if previous is None:
-        known = [{"public_key": key, "allowed_ips": peer.allowed_ips} for key, peer in live_peers(device).items()]
-    peers = [peer for peer in known if not peer.get("by_rank")]
-    myself = _mesh_record(dict(own, allowed_ips=()))
+        known = [MeshPeer(key, allowed_ips=peer.allowed_ips) for key, peer in live_peers(device).items()]
+    peers = [peer for peer in known if not peer.by_rank]
+    names = ("public_key", "node_id", "kubespan_address", "cluster", "node")
+    key, node_id, address, cluster, node = map(own.get, names)
+    myself = _mesh_record(MeshPeer(t.cast(str, key), node_id or "", address or "", cluster=cluster, node=node))
     claimants = [_affiliate_claimant(row, disputed) for row in rows]
     result = settle(claimants, [*map(_mesh_record, peers), myself], unread)
     refused: t.List[Refusal] = []
@@ -120,23 +123,24 @@ def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str])
     prefixes = networks_of(row.get("additional_addresses") or ())
     # an address that others announce too tells nobody from them
     marks = prefixes + [_host(text) for text in row.get("addresses") or () if text not in disputed]
-    claim = dict(row, cluster=str(row.get("cluster") or ""), node=str(row.get("node") or ""))
-    return Claimant(claim["cluster"], claim["node"], things, prefixes, rank_of(claim), marks)
+    cluster, node = str(row.get("cluster") or ""), str(row.get("node") or "")
+    rank = rank_of(row.get("reported"), row.get("greedy"), row.get("declared"), cluster, node)
+    return Claimant(cluster, node, things, prefixes, rank, marks)
 
 
-def _mesh_record(peer: t.Mapping[str, t.Any]) -> Record:
-    texts = [str(text) for text in peer["allowed_ips"]]
-    named = [("key", peer.get("public_key")), ("node id", peer.get("node_id")), ("address", peer.get("kubespan_address"))]
+def _mesh_record(peer: MeshPeer) -> Record:
+    texts = [str(text) for text in peer.allowed_ips]
+    named: t.List[t.Tuple[str, t.Any]] = [("key", peer.public_key), ("node id", peer.node_id), ("address", peer.address)]
     # of single IPv6 addresses one is the node's own in the mesh, by which it is not told from one who claims it
     named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
     networks = networks_of(text for text in texts if not text.endswith("/128"))
-    return Record(peer.get("cluster"), peer.get("node"), [(kind, value) for kind, value in named if isinstance(value, str)], networks)
+    return Record(peer.cluster, peer.node, [(kind, value) for kind, value in named if value and isinstance(value, str)], networks)
 
 
-def _address_record(peer: t.Mapping[str, t.Any]) -> Record:
+def _address_record(peer: MeshPeer) -> Record:
     """What a peer holds of addresses, single ones too; not those that it only has by its rank."""
-    held = PrefixSet.of(networks_of(peer["allowed_ips"])) - PrefixSet.of(map(_host, peer.get("addresses_by_rank") or ()))
-    return Record(peer.get("cluster"), peer.get("node"), (), networks_of(held.cidrs()))
+    held = PrefixSet.of(networks_of(peer.allowed_ips)) - PrefixSet.of(map(_host, peer.addresses_by_rank))
+    return Record(peer.cluster, peer.node, (), networks_of(held.cidrs()))
 
 
 def _host(text: str) -> Network:
@@ -156,7 +160,7 @@ def copied(host: str, paths: t.Sequence[str]) -> str:
 def _claimant(remote: str, claim: Contested) -> Claimant:
     peer = claim.peer
     networks = [parse_network(text) for text in peer.allowed_ips]
-    rank = rank_of({"cluster": remote, "node": peer.node or "", "declared": claim.declared, "reported": claim.reported, "greedy": claim.greedy})
+    rank = rank_of(claim.reported, claim.greedy, claim.declared, remote, peer.node or "")
     return Claimant(remote, peer.node or "", [("key", str(peer.public_key))], networks, rank)
 
 

@@ -5,7 +5,7 @@
 ``resolve`` turns what the play asks for into a plain state without secrets, which the boot unit and the watcher take too::
 
     {layout, generation, mtu, force_routing, fail_closed, watcher, implementation, private_key_file, preshared_key_file,
-     address, node_address, subnet, peers: [{public_key, node_id, address, allowed_ips, endpoints, label}]}
+     address, node_address, subnet, peers: as peers_of reads them}
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from ..._linux.netlink import rules
 from ..._linux.netlink.routes import read_routes, write_routes
 from ..._linux.nftables import table as nft
 from ..._linux.stats import Stats, total
-from ..._mesh.kubespan.generations import GENERATIONS, KEEPALIVE, PROTOCOL_STATIC, Layout, make_layout
+from ..._mesh.kubespan.generations import GENERATIONS, PROTOCOL_STATIC, Layout, make_layout
 from ..._mesh.kubespan.nft import FAMILY, table
+from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.preflight import Conflict, conflicts
 from ..._mesh.kubespan.routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
 from ..._mesh.kubespan.states import UNKNOWN
@@ -46,14 +47,10 @@ def layout_of(state: t.Optional[t.Mapping[str, t.Any]]) -> Layout:
 
 def carried_over(state: Data, previous: t.Optional[t.Mapping[str, t.Any]]) -> Data:
     """A state with the peers confirmed before beside its own, where nothing may be removed."""
-    taken = PrefixSet.of_texts(text for peer in state["peers"] for text in peer["allowed_ips"])
-    keys = {peer["public_key"] for peer in state["peers"]}
-    more = [
-        peer
-        for peer in (previous or {}).get("peers") or ()
-        if peer["public_key"] not in keys and not PrefixSet.of_texts(peer["allowed_ips"]) & taken
-    ]
-    return dict(state, peers=[*state["peers"], *more])
+    peers = peers_of(state)
+    taken, keys = PrefixSet.of_texts(text for peer in peers for text in peer.allowed_ips), {peer.public_key for peer in peers}
+    more = [peer for peer in peers_of(previous) if peer.public_key not in keys and not PrefixSet.of_texts(peer.allowed_ips) & taken]
+    return dict(state, peers=[peer.to_json() for peer in [*peers, *more]])
 
 
 class KubespanDataplane(Part):
@@ -77,7 +74,7 @@ class KubespanDataplane(Part):
         previous: t.Optional[t.Mapping[str, t.Any]] = None,
         budget: t.Optional[Budget] = None,
     ) -> None:
-        self.fabric, self.state, self.adopt, self.purge = fabric, state, adopt, purge
+        self.fabric, self.state, self.peers, self.adopt, self.purge = fabric, state, peers_of(state), adopt, purge
         self.layout = layout_of(state) if layout is None else layout
         self.alias = alias_of(fabric)
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
@@ -109,6 +106,7 @@ class KubespanDataplane(Part):
             refusal = self._budget(live, self.device.after, self.wanted.peers.peers if self.wanted.peers else ())
         if refusal is not None and self.state is not None:
             self.state, self.purge = carried_over(self.state, self._previous), False
+            self.peers = peers_of(self.state)
             todo = self._decide()
             todo.refused.append(refusal)
         return todo
@@ -176,18 +174,17 @@ class KubespanDataplane(Part):
         """Endpoints of peers that are there are runtime state: rotation's or WireGuard's own, never a play's."""
         live, rows = self.actual["wireguard"].peers, []
         secret = {"file": state["preshared_key_file"]} if state["preshared_key_file"] else None
-        for peer in state["peers"]:
-            key = peer["public_key"]
-            announced = None if key in live and live[key].endpoint else next(iter(peer["endpoints"]), None)
-            row = {"public_key": key, "allowed_ips": peer["allowed_ips"], "endpoint": self.endpoints.get(key, announced)}
-            rows.append(dict(row, persistent_keepalive=KEEPALIVE, preshared_key=secret))
+        for peer in self.peers:
+            key = peer.public_key
+            announced = None if key in live and live[key].endpoint else next(iter(peer.endpoints), None)
+            rows.append(peer.for_device(self.endpoints.get(key, announced), secret))
         return parse_peers(self.layout.device, rows)
 
     def targets(self) -> PrefixSet:
         """What must go through the tunnel, from the states of the peers."""
         if self.state is None:
             return PrefixSet()
-        rows = [(peer["allowed_ips"], self.peer_states.get(peer["public_key"], UNKNOWN)) for peer in self.state["peers"]]
+        rows = [(peer.allowed_ips, self.peer_states.get(peer.public_key, UNKNOWN)) for peer in self.peers]
         return targets(rows, self.state["force_routing"], self.gen, ipaddress.IPv6Network(self.state["subnet"]))
 
     def _table(self) -> Data:

@@ -24,7 +24,7 @@ from ..._mesh.kubespan.endpoints import received_endpoints
 from ..._mesh.kubespan.generations import generation, make_layout
 from ..._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
 from ..._mesh.kubespan.local import Host, local_affiliate
-from ..._mesh.kubespan.peers import Mesh
+from ..._mesh.kubespan.peers import Mesh, Peer
 from ..._plan.pending import Pending
 from ..._plan.plan import Plan
 from ..._values.keys import fingerprint
@@ -34,8 +34,6 @@ from .kubespan import carried_over
 from .parts import Part
 
 Data = t.Dict[str, t.Any]
-#: What is kept with a peer to know it by later, beside what its device is told.
-SEAT = ("cluster", "node", "by_rank", "addresses_by_rank")
 
 
 def identity_path(fabric: str) -> str:
@@ -125,7 +123,7 @@ class KubespanNode(Part):
             "address": address_text(6, int(mesh_address(mesh_id, self.identity["mac"]))),
             "node_address": next((text for text in self.affiliate["addresses"] if ":" not in text), None),
             "subnet": str(mesh_subnet(mesh_id)),
-            "peers": self._peers(given, config.peer_endpoint_filters, self._previous, layout.device),
+            "peers": [peer.to_json() for peer in self._peers(given, config.peer_endpoint_filters, self._previous, layout.device)],
         }
         self.state = state if self.purge else carried_over(state, self._previous)
         self._plan_secret()
@@ -154,7 +152,7 @@ class KubespanNode(Part):
 
     def _peers(
         self, given: t.Mapping[str, t.Any], filters: t.Optional[t.Sequence[str]], previous: t.Optional[t.Mapping[str, t.Any]], device: str
-    ) -> t.List[Data]:
+    ) -> t.List[Peer]:
         own = self.identity["node_id"]
         affiliates: t.Sequence[Data] = given.get("affiliates") or ()
         if given.get("contested") or given.get("disputed") or given.get("unread"):
@@ -163,7 +161,6 @@ class KubespanNode(Part):
             paths = (self.state_key_file(given), identity_path(self.fabric))
             affiliates, refused = node_contests.settle_affiliates(given, self.affiliate, previous, device, paths)
             self._plan.refused.extend(refused)
-        seats = {row["public_key"]: row for row in affiliates}
         specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
         for node_id, error in specs.ignored:
             self._plan.refuse("kubespan/{0}".format(node_id), error.reason, error.message)
@@ -172,15 +169,7 @@ class KubespanNode(Part):
             self._plan.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))
         own_key = self.affiliate["public_key"]
         return [
-            {
-                "public_key": peer.public_key,
-                "node_id": peer.node_id,
-                "address": peer.address,
-                "allowed_ips": peer.allowed_ips,
-                "endpoints": received_endpoints(peer.endpoints, filters),
-                "label": peer.label,
-                **{name: seats[peer.public_key][name] for name in SEAT if seats[peer.public_key].get(name)},
-            }
+            peer._replace(endpoints=received_endpoints(peer.endpoints, filters))
             for peer in specs.peers.values()
             # a node that was set up anew still finds its former self: same address and key, another id
             if peer.public_key != own_key and peer.address != self.affiliate["kubespan_address"]

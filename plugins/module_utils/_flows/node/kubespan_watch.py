@@ -28,11 +28,10 @@ from ..._linux.nftables.table import GenerationChanged
 from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.endpoints import harvest
 from ..._mesh.kubespan.generations import RECONCILE_INTERVAL
-from ..._mesh.kubespan.peers import Peer
+from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.state_file import parse_state, render_state
 from ..._mesh.kubespan.states import Status, run_pass
 from ..._mesh.kubespan.status import metrics, status_rows
-from ..._values.prefix_sets import PrefixSet
 from . import kubespan, persistence, transaction
 
 Data = t.Dict[str, t.Any]
@@ -74,7 +73,7 @@ def one_pass(fabric: str, statuses: Statuses, now: t.Optional[float] = None) -> 
             return dict(statuses)
         layout = kubespan.layout_of(state)
         moment = time.time() if now is None else now
-        peers = {peer["public_key"]: _peer(peer) for peer in state["peers"]}
+        peers = {peer.public_key: peer for peer in peers_of(state)}
         result = run_pass(peers, statuses, _live(layout.device), moment)
         states = {key: status.state for key, status in result.statuses.items()}
         part = kubespan.KubespanDataplane(fabric, state, layout, peer_states=states, endpoints=result.writes)
@@ -85,12 +84,6 @@ def one_pass(fabric: str, statuses: Statuses, now: t.Optional[float] = None) -> 
         _remember(fabric, statuses, result.statuses)
         _show(fabric, state, result.statuses, moment, [change.id for change in todo.changes])
         return result.statuses
-
-
-def _peer(peer: t.Mapping[str, t.Any]) -> Peer:
-    return Peer(
-        peer["public_key"], peer["node_id"], peer["address"], list(peer["allowed_ips"]), PrefixSet(), list(peer["endpoints"]), peer["label"]
-    )
 
 
 def _live(name: str) -> t.Mapping[str, LivePeer]:

@@ -11,34 +11,88 @@ from __future__ import annotations
 import bisect
 import typing as t
 
+from ..._dataplane.contests import Thing
+from ..._dataplane.peer_spec import Key, Peer
 from ..._plan.pending import Pending
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address, Network, contains, parse_endpoint, parse_network, special_kind
 from ..._values.keys import is_weak, parse_key
-from ..._values.prefix_sets import PrefixSet, RangeOwners, span
+from ..._values.prefix_sets import PrefixSet, RangeOwners, VersionSpan, span
 from ..._values.refused import ValueRefused, quoted
 
-Claim = t.Dict[str, t.Any]
 Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
 #: {cluster: {public key: [cidr]}}: the peers that work now.
 Holders = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
+_Live = t.Mapping[t.Tuple[str, t.Any], t.Collection[VersionSpan]]
 
 OVERLAY_RANGES = ("pod_cidrs", "service_cidrs", "wireguard_cidrs")
 MAX_ALLOWED_IPS = 256
 
 
-class _Parsed(t.NamedTuple):
-    claim: Claim
-    networks: t.List[Network]
-    rank: t.Tuple[bool, bool, str, str]
+class Claim(t.NamedTuple):
+    """The ``peer`` that a node asks to be, and what is checked of it as values.
+
+    ``networks``: its ranges, none inside another. ``address``: its endpoint's, None without one and where that is a name.
+    ``declared``: the inventory names the node, as ``host``; ``reported``: that host said so in this run; ``things``: what else only
+    one node can have; ``greedy``: of open_claims; ``row``: its place in a list of its reader's.
+    """
+
+    cluster: str
+    node: str
+    peer: Peer
+    networks: t.Tuple[Network, ...]
+    address: t.Optional[Address] = None
+    declared: bool = False
+    reported: bool = False
+    host: t.Optional[str] = None
+    things: t.Tuple[Thing, ...] = ()
+    greedy: bool = False
+    row: int = 0
 
     @property
     def label(self) -> str:
-        return label_of(self.claim["cluster"], self.claim["node"])
+        """``cluster/node``."""
+        return label_of(self.cluster, self.node)
+
+
+def read_claim(
+    cluster: t.Any,
+    node: t.Any,
+    public_key: t.Any,
+    endpoint: t.Any,
+    networks: t.Sequence[Network],
+    cidrs: t.Optional[t.Sequence[str]] = None,
+    keepalive: int = 0,
+    **known: t.Any
+) -> Claim:
+    """A claim from what its cluster's API says: the one place where that text becomes values.
+
+    public_key: text, or Pending for one that this run makes. endpoint: text; None and ``""``: the node is passive. cidrs: the texts of
+    networks where they are there already. known: further fields of Claim. Raises ValueRefused: name_invalid, bad_pod_cidr,
+    bad_public_key, bad_endpoint.
+    """
+    if not _is_name(cluster) or not _is_name(node):
+        raise ValueRefused("name_invalid", "a claim names no cluster or node that could exist")
+    if not 0 < len(networks) <= MAX_ALLOWED_IPS:
+        raise ValueRefused("bad_pod_cidr", "it claims {0} ranges".format(len(networks) or "no"))
+    key: Key = public_key if isinstance(public_key, Pending) else parse_key(public_key)
+    where = None if endpoint is None or endpoint == "" else parse_endpoint(endpoint)
+    allowed_ips = tuple(map(str, networks) if cidrs is None else cidrs)
+    peer = Peer(key, None if where is None else str(where), allowed_ips, keepalive, node=node)
+    return Claim(cluster, node, peer, _widest(networks), None if where is None else where.address, **known)
+
+
+def _widest(networks: t.Sequence[Network]) -> t.Tuple[Network, ...]:
+    """Networks without those inside another."""
+    kept: t.List[Network] = []
+    for network in networks:
+        if not any(contains(other, network) for other in kept):
+            kept = [other for other in kept if not contains(network, other)] + [network]
+    return tuple(kept)
 
 
 def check_claims(
-    claims: t.Iterable[t.Any],
+    claims: t.Iterable[Claim],
     grants: Grants,
     holders: t.Optional[Holders] = None,
     own_keys: t.Iterable[str] = (),
@@ -46,55 +100,47 @@ def check_claims(
 ) -> t.Tuple[t.List[Claim], t.List[Refusal]]:
     """The claims that hold, in their order, and a refusal for every other.
 
-    claims: ``{cluster, node, public_key: text|Pending, endpoint: text|None, allowed_ips: [cidr]}``, further keys
-    are carried along. grants: ``{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}}`` of **all**
-    clusters of the fabric. holders: peers that work now; on a tie the live one keeps key and range, else a claim with
-    ``declared: True`` (the inventory names the node), else the first by cluster and node name. own_keys: public keys
-    of the side that will load these peers. ranges: which of its cluster's grants a node may route to itself.
+    grants: ``{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}}`` of **all** clusters of the fabric. holders: peers
+    that work now; on a tie the live one keeps key and range, else a declared one, else the first by cluster and node name. own_keys:
+    public keys of the side that will load these peers. ranges: which of its cluster's grants a node may route to itself.
 
-    Words: outside_grant, claimed_twice, own_key, weak_key, endpoint_in_overlay, endpoint_special, and
-    bad_public_key, bad_pod_cidr, bad_endpoint, name_invalid for text that is no value at all.
+    Words: outside_grant, claimed_twice, own_key, weak_key, endpoint_in_overlay, endpoint_special.
     """
-    guard = _Guard(grants, frozenset(own_keys), ranges)
+    good, refusals = _granted(claims, grants, own_keys, ranges)
     live = _live(holders or {})
-    refusals: t.List[Refusal] = []
-    parsed: t.List[_Parsed] = []
-    for claim in claims:
-        try:
-            cluster, node = _names(claim)
-            networks = guard.check(claim, cluster)
-        except ValueRefused as error:
-            refusals.append(_refusal(claim, error))
-            continue
-        parsed.append(_Parsed(claim, networks, _rank(claim, networks, live)))
-    kept = _settle(parsed, refusals)
-    return [row.claim for row in parsed if id(row) in kept], refusals
+    kept = _settle(good, {place for place, claim in enumerate(good) if _is_live(claim, live)}, refusals)
+    return [good[place] for place in sorted(kept)], refusals
 
 
 def open_claims(
-    claims: t.Iterable[t.Any], grants: Grants, own_keys: t.Iterable[str] = (), ranges: t.Sequence[str] = ("pod_cidrs",)
+    claims: t.Iterable[Claim], grants: Grants, own_keys: t.Iterable[str] = (), ranges: t.Sequence[str] = ("pod_cidrs",)
 ) -> t.Tuple[t.List[Claim], t.List[Claim], t.List[Refusal]]:
     """As check_claims for those who do not know who holds what: (claims that hold, claims that contest, refusals).
 
-    Claims may carry ``things``, further (kind, text) that only one node can have. Those that share a key, a thing or an address
-    with another are all good by themselves; which of them keeps it each node decides (contests.settle). ``greedy`` marks one
-    whose range contains those of several others.
+    Those that share a key, a thing or an address with another are all good by themselves; which of them keeps it each node decides
+    (contests.settle). ``greedy`` marks one whose range contains those of several others.
     """
+    good, refusals = _granted(claims, grants, own_keys, ranges)
+    contesting, greedy = _contesting(good), _greedy(good)
+    kept = [claim for place, claim in enumerate(good) if place not in contesting]
+    return kept, [good[place]._replace(greedy=place in greedy) for place in sorted(contesting)], refusals
+
+
+def _granted(
+    claims: t.Iterable[Claim], grants: Grants, own_keys: t.Iterable[str], ranges: t.Sequence[str]
+) -> t.Tuple[t.List[Claim], t.List[Refusal]]:
+    """The claims that are good by themselves, and why the others are not."""
     guard = _Guard(grants, frozenset(own_keys), ranges)
+    good: t.List[Claim] = []
     refusals: t.List[Refusal] = []
-    parsed: t.List[_Parsed] = []
     for claim in claims:
         try:
-            cluster, node = _names(claim)
-            networks = guard.check(claim, cluster)
+            guard.check(claim)
         except ValueRefused as error:
-            refusals.append(_refusal(claim, error))
-            continue
-        parsed.append(_Parsed(claim, networks, (True, not claim.get("declared"), cluster, node)))
-    contesting, greedy = _contesting(parsed), _greedy(parsed)
-    kept = [row.claim for row in parsed if id(row) not in contesting]
-    contested = [dict(row.claim, greedy=id(row) in greedy) for row in parsed if id(row) in contesting]
-    return kept, contested, refusals
+            refusals.append(Refusal(claim.label, error.reason, "{0}: {1}".format(claim.label, error.message)))
+        else:
+            good.append(claim)
+    return good, refusals
 
 
 def label_of(cluster: object, node: object) -> str:
@@ -104,18 +150,6 @@ def label_of(cluster: object, node: object) -> str:
 
 def _is_name(part: object) -> bool:
     return isinstance(part, str) and 0 < len(part) <= 253 and part.isascii() and part.isprintable() and "/" not in part
-
-
-def _names(claim: t.Any) -> t.Tuple[str, str]:
-    if not isinstance(claim, dict) or not _is_name(claim.get("cluster")) or not _is_name(claim.get("node")):
-        raise ValueRefused("name_invalid", "a claim names no cluster or node that could exist")
-    return claim["cluster"], claim["node"]
-
-
-def _refusal(claim: t.Any, error: ValueRefused) -> Refusal:
-    source = claim if isinstance(claim, dict) else {}
-    label = label_of(source.get("cluster"), source.get("node"))
-    return Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
 
 
 class OverlayGuard:
@@ -151,40 +185,21 @@ class _Guard:
         }
         self._sets = {cluster: PrefixSet.of(networks) for cluster, networks in self._granted.items()}
 
-    def check(self, claim: Claim, cluster: str) -> t.List[Network]:
-        self._key(claim.get("public_key"))
-        networks = self._networks(claim.get("allowed_ips"), cluster)
-        if claim.get("endpoint") is not None:
-            endpoint = parse_endpoint(claim["endpoint"])
-            if endpoint.address is not None:
-                self._endpoints.check(endpoint.address, claim["endpoint"])
-        return networks
-
-    def _key(self, key: object) -> None:
-        if isinstance(key, Pending):
-            return
-        text = parse_key(key)
-        if is_weak(text):
-            raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(text)))
-        if text in self._own_keys:
-            raise ValueRefused("own_key", "key {0} is one of this side's own".format(quoted(text)))
-
-    def _networks(self, texts: object, cluster: str) -> t.List[Network]:
-        if not isinstance(texts, (list, tuple)) or not texts:
-            raise ValueRefused("bad_pod_cidr", "it claims no range")
-        if len(texts) > MAX_ALLOWED_IPS:
-            raise ValueRefused("bad_pod_cidr", "it claims {0} ranges".format(len(texts)))
-        networks: t.List[Network] = []
-        for text in texts:
-            network = parse_network(text, "bad_pod_cidr")
-            granted = self._sets.get(cluster)
+    def check(self, claim: Claim) -> None:
+        key = claim.peer.public_key
+        if isinstance(key, str):
+            if is_weak(key):
+                raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(key)))
+            if key in self._own_keys:
+                raise ValueRefused("own_key", "key {0} is one of this side's own".format(quoted(key)))
+        granted = self._sets.get(claim.cluster)
+        for network in claim.networks:
             if granted is None or not granted.covers(network):
-                raise ValueRefused("outside_grant", self._outside(text, cluster))
-            if not any(contains(other, network) for other in networks):
-                networks = [other for other in networks if not contains(network, other)] + [network]
-        return networks
+                raise ValueRefused("outside_grant", self._outside(str(network), claim.cluster))
+        if claim.address is not None:
+            self._endpoints.check(claim.address, claim.peer.endpoint)
 
-    def _outside(self, text: object, cluster: str) -> str:
+    def _outside(self, text: str, cluster: str) -> str:
         if cluster not in self._granted:
             return "{0} is claimed by a cluster that the inventory does not have".format(quoted(text))
         granted = self._granted[cluster]
@@ -194,12 +209,10 @@ class _Guard:
         )
 
 
-def _live(holders: Holders) -> t.Dict[t.Tuple[str, str], t.Set[t.Tuple[int, int, int]]]:
-    live = {}
-    for cluster, by_key in holders.items():
-        for key, texts in by_key.items():
-            live[(cluster, key)] = {span(network) for network in _readable(texts)}
-    return live
+def _live(holders: Holders) -> _Live:
+    return {
+        (cluster, key): {span(network) for network in _readable(texts)} for cluster, by_key in holders.items() for key, texts in by_key.items()
+    }
 
 
 def _readable(texts: t.Iterable[object]) -> t.Iterator[Network]:
@@ -210,105 +223,92 @@ def _readable(texts: t.Iterable[object]) -> t.Iterator[Network]:
             continue
 
 
-def _is_live(claim: Claim, networks: t.List[Network], live: t.Mapping[t.Any, t.Set[t.Tuple[int, int, int]]]) -> bool:
+def _is_live(claim: Claim, live: _Live) -> bool:
     """A claim is live when its key works now for one of its ranges: a stolen key alone makes nobody the holder."""
-    spans = live.get((claim["cluster"], claim["public_key"]))
-    return spans is not None and any(span(network) in spans for network in networks)
+    spans = live.get((claim.cluster, claim.peer.public_key), ())
+    return any(span(network) in spans for network in claim.networks)
 
 
-def _rank(
-    claim: Claim, networks: t.List[Network], live: t.Mapping[t.Any, t.Set[t.Tuple[int, int, int]]]
-) -> t.Tuple[bool, bool, str, str]:
-    """Who keeps what two claim: the live holder, then a node that the inventory declares, then the first by name.
+def _settle(claims: t.Sequence[Claim], live: t.Container[int], refusals: t.List[Refusal]) -> t.Set[int]:
+    """Places of the claims that keep their key and ranges; one pass in order of rank, ranges by bisection.
 
-    By name alone anybody who can register a Node called ``a`` would displace the inventory's own.
+    Who keeps what two claim: the live holder, then a node that the inventory declares, then the first by name. By name alone anybody
+    who can register a Node called ``a`` would displace the inventory's own.
     """
-    return (not _is_live(claim, networks, live), not claim.get("declared"), *_names(claim))
 
+    def rank(place: int) -> t.Tuple[bool, bool, str, str]:
+        return place not in live, not claims[place].declared, claims[place].cluster, claims[place].node
 
-def _settle(parsed: t.List[_Parsed], refusals: t.List[Refusal]) -> t.Set[int]:
-    """Ids of the rows that keep their key and ranges; one pass in order of rank, ranges by bisection."""
-    keys: t.Dict[str, _Parsed] = {}
-    taken: RangeOwners[_Parsed] = RangeOwners()
+    keys: t.Dict[str, Claim] = {}
+    taken: RangeOwners[Claim] = RangeOwners()
     kept: t.Set[int] = set()
-    greedy = _greedy(parsed)
-    for row in sorted(parsed, key=lambda item: item.rank):
-        key = row.claim["public_key"]
+    greedy = _greedy(claims, live)
+    for place in sorted(range(len(claims)), key=rank):
+        claim = claims[place]
+        key = claim.peer.public_key
         rival = keys.get(key) if isinstance(key, str) else None
         message = ""
         if rival is not None:
             message = "key {0} is also claimed by {1}, which keeps it".format(quoted(key), rival.label)
-        elif id(row) in greedy:
-            message = "{0} covers the ranges of several other nodes".format(quoted(greedy[id(row)]))
+        elif place in greedy:
+            message = "{0} covers the ranges of several other nodes".format(quoted(greedy[place]))
         else:
-            for network in row.networks:
+            for network in claim.networks:
                 rival = taken.owner(network)
                 if rival is not None:
                     message = "{0} overlaps a range of {1}, which keeps it".format(quoted(str(network)), rival.label)
                     break
         if message:
-            refusals.append(Refusal(row.label, "claimed_twice", "{0}: {1}".format(row.label, message)))
+            refusals.append(Refusal(claim.label, "claimed_twice", "{0}: {1}".format(claim.label, message)))
             continue
         if isinstance(key, str):
-            keys[key] = row
-        for network in row.networks:
-            taken.claim(network, row)
-        kept.add(id(row))
+            keys[key] = claim
+        for network in claim.networks:
+            taken.claim(network, claim)
+        kept.add(place)
     return kept
 
 
-def _contesting(parsed: t.Sequence[_Parsed]) -> t.Set[int]:
-    """Ids of the rows that share a key, a thing or an address with another one."""
+def _contesting(claims: t.Sequence[Claim]) -> t.Set[int]:
+    """Places of the claims that share a key, a thing or an address with another one."""
     found: t.Set[int] = set()
-    first: t.Dict[t.Any, int] = {}
-    for row in parsed:
-        key = row.claim["public_key"]
-        things = [("key", key)] if isinstance(key, str) else []
-        for thing in [*things, *row.claim.get("things", ())]:
-            other = first.setdefault(thing, id(row))
-            if other != id(row):
-                found.update((other, id(row)))
-    spans = sorted(((span(network), number) for number, row in enumerate(parsed) for network in row.networks), key=lambda item: item[0])
+    first: t.Dict[Thing, int] = {}
+    for place, claim in enumerate(claims):
+        key = claim.peer.public_key
+        for thing in [("key", key), *claim.things] if isinstance(key, str) else claim.things:
+            other = first.setdefault(thing, place)
+            if other != place:
+                found.update((other, place))
     reach: t.Tuple[int, int] = (0, -1)  # family and end of what was seen, and whose that is
     owner = -1
-    for (version, low, high), number in spans:
-        if version == reach[0] and low <= reach[1]:
-            if number != owner:
-                found.update((id(parsed[owner]), id(parsed[number])))
+    for (version, low, high), place in sorted((span(network), place) for place, claim in enumerate(claims) for network in claim.networks):
+        if version == reach[0] and low <= reach[1] and place != owner:
+            found.update((owner, place))
         if (version, high) > reach:
-            reach, owner = (version, high), number
+            reach, owner = (version, high), place
     return found
 
 
-def _greedy(parsed: t.List[_Parsed]) -> t.Dict[int, str]:
-    """Rows with a range that strictly contains ranges of two or more others, and are not live.
+def _greedy(claims: t.Sequence[Claim], live: t.Container[int] = ()) -> t.Dict[int, str]:
+    """Places of claims with a range that strictly contains ranges of two or more others, and are not live.
 
-    By name alone such a row could push a whole cluster out of the mesh (T6), so it loses to all of them.
+    By name alone such a claim could push a whole cluster out of the mesh (T6), so it loses to all of them.
     """
-    rows = [(span(network), network, row) for row in parsed for network in row.networks]
-    rows.sort(key=lambda item: _nesting(item[0]))
-    order = [_nesting(item[0]) for item in rows]
+    rows = [(_nesting(span(network)), network, place) for place, claim in enumerate(claims) for network in claim.networks]
+    rows.sort(key=lambda row: row[0])
+    order = [row[0] for row in rows]
     found: t.Dict[int, str] = {}
-    for (version, first, last), network, row in rows:
-        if not row.rank[0]:
+    for nesting, network, place in rows:
+        if place in live:
             continue
-        inner = bisect.bisect_right(order, (version, first, -last))
-        end = bisect.bisect_right(order, (version, last, 0))
-        if end - inner >= 2 and _owners(rows, inner, end, row) >= 2:
-            found[id(row)] = str(network)
+        inner = bisect.bisect_right(order, nesting)
+        end = bisect.bisect_right(order, (nesting[0], -nesting[2], 0))
+        # two are enough to know, and one claim has so many ranges at most
+        if end - inner >= 2 and len({row[2] for row in rows[inner : min(end, inner + MAX_ALLOWED_IPS + 2)]} - {place}) >= 2:
+            found[place] = str(network)
     return found
 
 
-def _nesting(item: t.Tuple[int, int, int]) -> t.Tuple[int, int, int]:
+def _nesting(item: VersionSpan) -> VersionSpan:
+    """A sorting key by which a range comes before those inside it."""
     return item[0], item[1], -item[2]
-
-
-def _owners(rows: t.Sequence[t.Any], start: int, end: int, row: _Parsed) -> int:
-    """How many other rows own the ranges from start to end; two are enough to know."""
-    seen: t.Set[int] = set()
-    for index in range(start, min(end, start + MAX_ALLOWED_IPS + 2)):
-        if rows[index][2] is not row:
-            seen.add(id(rows[index][2]))
-            if len(seen) == 2:
-                break
-    return len(seen)

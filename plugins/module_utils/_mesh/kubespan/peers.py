@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From affiliates to peers: whose packets may come through whom (kubespan 6)."""
+"""From affiliates to peers: whose packets may come through whom (kubespan 6), and their one JSON form."""
 
 from __future__ import annotations
 
@@ -9,20 +9,60 @@ import typing as t
 from ..._values.addresses import address_number, network_span
 from ..._values.prefix_sets import PrefixSet, RangeOwners, address_text
 from ..._values.refused import ValueRefused
+from .generations import KEEPALIVE
 
 Affiliate = t.Mapping[str, t.Any]
+Data = t.Dict[str, t.Any]
 
 
 class Peer(t.NamedTuple):
-    """One peer. ``networks`` is the set behind ``allowed_ips``."""
+    """One peer.
+
+    ``cluster`` and ``node``: whose it is. ``by_rank``, and ``addresses_by_rank`` of single addresses: it was given them for its rank
+    alone, which makes it no holder (see contests).
+    """
 
     public_key: str
-    node_id: str
-    address: str
-    allowed_ips: t.List[str]
-    networks: PrefixSet
-    endpoints: t.List[str]
-    label: str
+    node_id: str = ""
+    address: str = ""
+    allowed_ips: t.Sequence[str] = ()
+    endpoints: t.Sequence[str] = ()
+    label: str = ""
+    cluster: t.Optional[str] = None
+    node: t.Optional[str] = None
+    by_rank: bool = False
+    addresses_by_rank: t.Sequence[str] = ()
+
+    def to_json(self) -> Data:
+        """The form of a node's KubeSpan state."""
+        shown = {name: getattr(self, name) for name in ("public_key", "node_id", "address")}
+        shown.update(allowed_ips=list(self.allowed_ips), endpoints=list(self.endpoints), label=self.label)
+        marks = {"cluster": self.cluster, "node": self.node, "by_rank": self.by_rank, "addresses_by_rank": list(self.addresses_by_rank)}
+        return dict(shown, **{name: value for name, value in marks.items() if value})
+
+    def for_device(self, endpoint: t.Optional[str], preshared_key: t.Optional[Data]) -> Data:
+        """What the device is told of it, as parse_peers reads it."""
+        told = {"public_key": self.public_key, "allowed_ips": self.allowed_ips, "endpoint": endpoint}
+        return dict(told, persistent_keepalive=KEEPALIVE, preshared_key=preshared_key)
+
+
+def peers_of(state: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Peer]:
+    """The peers of a node's KubeSpan state, none without one."""
+    return [
+        Peer(
+            row["public_key"],
+            row.get("node_id") or "",
+            row.get("address") or "",
+            row.get("allowed_ips") or (),
+            row.get("endpoints") or (),
+            row.get("label") or "",
+            row.get("cluster"),
+            row.get("node"),
+            bool(row.get("by_rank")),
+            row.get("addresses_by_rank") or (),
+        )
+        for row in (state or {}).get("peers") or ()
+    ]
 
 
 class PeerSpecs(t.NamedTuple):
@@ -96,23 +136,29 @@ def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
     return address_text(family, address), networks
 
 
+def _peer(row: _Row, networks: PrefixSet) -> Peer:
+    said = row.affiliate
+    label = said.get("nodename") or said["node_id"]
+    whose = said.get("cluster"), said.get("node"), bool(said.get("by_rank")), said.get("addresses_by_rank") or ()
+    return Peer(said["public_key"], said["node_id"], row.address, networks.cidrs(), list(said.get("endpoints") or ()), label, *whose)
+
+
 def _assign(rows: t.Sequence[_Row]) -> t.Tuple[t.Dict[str, Peer], t.List[t.Tuple[str, str]]]:
     """First come, first served. What earlier peers hold is disjoint, so the order among them does not matter."""
     owned: RangeOwners[int] = RangeOwners()
     peers: t.Dict[str, Peer] = {}
+    sets: t.Dict[str, PrefixSet] = {}
     numbers: t.Dict[str, int] = {}
     overlaps: t.List[t.Tuple[str, str]] = []
     for number, row in enumerate(rows):
         key, networks = row.affiliate["public_key"], row.networks
         for other in sorted(owned.owners(networks)):
-            rival = peers[rows[other].affiliate["public_key"]]
-            overlaps.append((key, rival.public_key))
-            networks = networks - rival.networks
+            rival = rows[other].affiliate["public_key"]
+            overlaps.append((key, rival))
+            networks = networks - sets[rival]
         if key in numbers:
             owned.remove(numbers[key])
         owned.add(networks, number)
         numbers[key] = number
-        endpoints = list(row.affiliate.get("endpoints") or ())
-        label = row.affiliate.get("nodename") or row.affiliate["node_id"]
-        peers[key] = Peer(key, row.affiliate["node_id"], row.address, networks.cidrs(), networks, endpoints, label)
+        peers[key], sets[key] = _peer(row, networks), networks
     return peers, overlaps

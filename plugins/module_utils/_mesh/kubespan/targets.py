@@ -22,7 +22,7 @@ def targets(
 ) -> PrefixSet:
     """The union over all contributing peers, given as (allowed IPs, state); adjacent prefixes become one range.
 
-    allowed IPs: texts, or a Peer's ``networks``, which is much faster. subnet: the mesh's own /64, whose addresses are no
+    allowed IPs: texts, or their set. subnet: the mesh's own /64, whose addresses are no
     targets in the current generation. Without it the original's test applies to each prefix, which leaves a site's
     addresses out that only look alike: their traffic would then not be protected.
     """

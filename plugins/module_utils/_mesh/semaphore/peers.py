@@ -1,18 +1,13 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the nodes of a remote cluster to the peers of our device (semaphore 3.5).
-
-Whether a node may claim what it publishes is decided elsewhere (claims.py); here text becomes values.
-"""
+"""The pod ranges that a node of a remote cluster has (semaphore 3.5)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..._values.addresses import Network, parse_endpoint, parse_network
-from ..._values.keys import parse_key
+from ..._values.addresses import Network, parse_network
 from ..._values.refused import ValueRefused, quoted
-from .annotations import announces, keys_for
 
 SOURCES = ("pod_cidr", "pod_cidrs")
 #: Kubernetes gives a node at most one range per family; anything near this limit is an attack, not a node.
@@ -34,19 +29,3 @@ def pod_cidrs_of(node: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.Li
         if network not in ranges:
             ranges.append(network)
     return ranges
-
-
-def read_endpoint(text: object) -> t.Optional[str]:
-    """The endpoint in canonical form; None for the empty text of a passive peer. Names are kept as they are."""
-    return None if text in ("", None) else str(parse_endpoint(text))
-
-
-def read_published(local: str, published: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:
-    """(public key, endpoint or None) that a node publishes for us, or None when it does not.
-
-    Raises ValueRefused (``bad_public_key``, ``bad_endpoint``).
-    """
-    if not isinstance(published, dict) or not announces(local, published):
-        return None
-    keys = keys_for(local)
-    return parse_key(published[keys["pubKey"]]), read_endpoint(published[keys["endpoint"]])

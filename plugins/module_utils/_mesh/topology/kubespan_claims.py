@@ -12,10 +12,10 @@ import ipaddress
 import typing as t
 
 from ..._plan.plan import Refusal
-from ..._values.addresses import Network, overlaps, parse_address, parse_network, special_kind
+from ..._values.addresses import overlaps, parse_address, parse_network, special_kind
 from ..._values.prefix_sets import PrefixSet, RangeOwners
 from ..._values.refused import ValueRefused, quoted
-from ..fabric.claims import MAX_ALLOWED_IPS, Grants, OverlayGuard, label_of, open_claims
+from ..fabric.claims import MAX_ALLOWED_IPS, Claim, Grants, OverlayGuard, label_of, open_claims, read_claim
 from ..kubespan.annotations import Affiliate
 from ..kubespan.endpoints import host_network, parse_addr_port
 from ..kubespan.generations import MAX_ENDPOINTS
@@ -51,19 +51,20 @@ def check_affiliates(
     """
     widened = {name: dict(granted, **_mesh(granted, subnet)) for name, granted in grants.items()}
     refused: t.List[Refusal] = []
-    rows: t.List[t.Tuple[Affiliate, t.Dict[str, t.Any]]] = []
+    rows: t.List[Affiliate] = []
+    claims: t.List[Claim] = []
     for affiliate in affiliates:
         if isinstance(affiliate, dict) and not affiliate.get("public_key"):
             continue
         try:
-            rows.append((affiliate, _claim(affiliate, subnet)))
+            claims.append(_claim(affiliate, subnet, len(rows)))
+            rows.append(affiliate)
         except ValueRefused as error:
             refused.append(_refusal(affiliate if isinstance(affiliate, dict) else {}, error))
-    claims = [dict(claim, row=number) for number, (dummy, claim) in enumerate(rows)]
     kept, contested, found = open_claims(claims, widened, own_keys, [*ranges, MESH_RANGE])
     refused.extend(found)
-    good = [(dict(rows[claim["row"]][0]), claim) for claim in kept]
-    more = [(dict(rows[claim["row"]][0], greedy=claim["greedy"]), claim) for claim in contested]
+    good = [(dict(rows[claim.row]), claim) for claim in kept]
+    more = [(dict(rows[claim.row], greedy=claim.greedy), claim) for claim in contested]
     guard = OverlayGuard(widened)
     disputed = _check_addresses(good + more, widened, subnet, refused)
     for affiliate, dummy in good + more:
@@ -81,7 +82,7 @@ def _refusal(affiliate: t.Mapping[str, t.Any], error: ValueRefused) -> Refusal:
     return Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
 
 
-def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any]:
+def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network, row: int) -> Claim:
     if not isinstance(affiliate, dict):
         raise ValueRefused("name_invalid", "a record is no affiliate")
     address = parse_address(affiliate.get("kubespan_address"), "bad_address")
@@ -90,23 +91,18 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network) -> t.Dict[str, t.Any
     prefixes = affiliate.get("additional_addresses") or []
     if not isinstance(prefixes, (list, tuple)) or len(prefixes) >= MAX_ALLOWED_IPS:
         raise ValueRefused("bad_pod_cidr", "it announces more than {0} prefixes".format(MAX_ALLOWED_IPS - 1))
+    networks = [host_network(address)]
     for text in prefixes:
-        if overlaps(parse_network(text, "bad_pod_cidr"), subnet):
+        networks.append(parse_network(text, "bad_pod_cidr"))
+        if overlaps(networks[-1], subnet):
             raise ValueRefused("outside_grant", "{0} shares addresses with the mesh's own {1}".format(quoted(text), subnet))
     excluded = affiliate.get("exclude_advertised_networks") or []
     if not isinstance(excluded, (list, tuple)) or len(excluded) > MAX_ALLOWED_IPS:
         raise ValueRefused("bad_cidr", "it excludes more than {0} networks, or none in a list".format(MAX_ALLOWED_IPS))
     for text in excluded:
         parse_network(text)
-    return {
-        "cluster": affiliate.get("cluster"),
-        "node": affiliate.get("node"),
-        "declared": affiliate.get("declared"),
-        "things": [("node id", str(affiliate.get("node_id")))],
-        "public_key": affiliate["public_key"],
-        "endpoint": None,
-        "allowed_ips": [str(host_network(address)), *prefixes],
-    }
+    known = {"declared": bool(affiliate.get("declared")), "things": (("node id", str(affiliate.get("node_id"))),), "row": row}
+    return read_claim(affiliate.get("cluster"), affiliate.get("node"), affiliate["public_key"], None, networks, **known)
 
 
 def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal]) -> t.List[str]:
@@ -129,16 +125,16 @@ def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusa
 
 
 def _check_addresses(
-    rows: t.Sequence[t.Tuple[Affiliate, t.Dict[str, t.Any]]],
+    rows: t.Sequence[t.Tuple[Affiliate, Claim]],
     grants: Grants,
     subnet: ipaddress.IPv6Network,
     refused: t.List[Refusal],
 ) -> t.List[str]:
     """Leave out addresses that a node may not announce. Returns those that several announce."""
     routed: RangeOwners[str] = RangeOwners()
-    for affiliate, claim in rows:
-        for network in sorted(map(parse_network, claim["allowed_ips"]), key=_wider_first):
-            routed.claim(network, label_of(affiliate["cluster"], affiliate["node"]))
+    for dummy, claim in rows:
+        for network in claim.networks:
+            routed.claim(network, claim.label)
     granted = {name: PrefixSet.of_texts(ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
     taken: t.Dict[t.Any, t.Set[str]] = {}
     wanted = []
@@ -155,7 +151,7 @@ def _check_addresses(
             except ValueRefused as error:
                 refused.append(_refusal(affiliate, error))
                 continue
-            if str(host_network(address)) == claim["allowed_ips"][0]:
+            if str(host_network(address)) == claim.peer.allowed_ips[0]:
                 continue  # its own ULA again
             rank = (not affiliate.get("declared"), affiliate["cluster"], affiliate["node"], place)
             wanted.append((rank, address, affiliate))
@@ -181,10 +177,6 @@ def _check_addresses(
     for row, unused in rows:
         row["addresses"] = [text for dummy, dummy2, text in sorted(row["addresses"])]
     return [str(address) for address, labels in taken.items() if len(labels) > 1]
-
-
-def _wider_first(network: Network) -> int:
-    return network.prefixlen
 
 
 def _rank(row: t.Tuple[t.Any, ...]) -> t.Any:

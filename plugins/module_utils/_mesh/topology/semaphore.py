@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.peer_spec import Peer
+from ..._dataplane.node_spec import Contested
 from ..._plan.budget import why_refused
 from ..._plan.pending import Pending
 from ..._plan.plan import Refusal
-from ..._values.addresses import parse_endpoint
+from ..._values.addresses import Network, parse_endpoint
 from ..._values.keys import parse_key
 from ..._values.refused import ValueRefused
-from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims
+from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, read_claim
 from ..fabric.inventory import Fabric
 from ..fabric.listen_ports import announced_ports, written_port
 from ..fabric.node_listing import Listing, read_listing
-from ..semaphore.annotations import PATTERNS, cluster_of_key, endpoint, key_of
+from ..semaphore.annotations import PATTERNS, announces, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE
-from ..semaphore.peers import pod_cidrs_of, read_published
+from ..semaphore.peers import pod_cidrs_of
+
+#: A node's pod ranges as values and as text, or why there are none.
+Pods = t.Union[t.Tuple[t.List[Network], t.List[str]], ValueRefused]
 
 
 def plan_mesh(
@@ -65,7 +68,7 @@ def plan_mesh(
     guard = OverlayGuard(grants)
     for node in nodes.values():
         found = ranges.get((node["cluster"], node["node_name"]))
-        node["pod_cidrs"] = found if isinstance(found, list) else []
+        node["pod_cidrs"] = found[1] if isinstance(found, tuple) else []
     clusters: t.Dict[str, t.Any] = {}
     for local in sorted(fabric.clusters):
         seen: t.List[Refusal] = []
@@ -76,12 +79,12 @@ def plan_mesh(
         refused.extend(seen)
         by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         for claim in kept:
-            by_remote.setdefault(claim["cluster"], []).append(_peer(claim))
+            by_remote.setdefault(claim.cluster, []).append(claim.peer.to_json())
         open_peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         for claim in contested:
-            key_file = remotes[claim["cluster"]][local]["private_key_file"]
-            more = {key: claim.get(key) for key in ("declared", "reported", "greedy", "host")}
-            open_peers.setdefault(claim["cluster"], []).append(dict(_peer(claim), key_file=key_file, **more))
+            key_file = remotes[claim.cluster][local]["private_key_file"]
+            row = Contested(claim.peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
+            open_peers.setdefault(claim.cluster, []).append(row.to_json())
         clusters[local] = {"remotes": {}}
         for name, settings in remotes[local].items():
             failure = read[name].failure
@@ -91,7 +94,7 @@ def plan_mesh(
                 complete=failure is None,
                 reason=failure["message"] if failure else None,
             )
-            inside = {label_of(name, claim["node"]) for claim in [*kept, *contested] if claim["cluster"] == name}
+            inside = {claim.label for claim in [*kept, *contested] if claim.cluster == name}
             why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
             if why and failure is None:
                 clusters[local]["remotes"][name]["turned_away"] = why
@@ -119,10 +122,6 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict
         name: dict(settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name)))
         for name, settings in remotes.items()
     }
-
-
-def _peer(claim: Claim) -> t.Dict[str, t.Any]:
-    return Peer(claim["public_key"], claim["endpoint"], tuple(claim["allowed_ips"]), KEEPALIVE, node=claim["node"]).to_json()
 
 
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
@@ -220,14 +219,15 @@ def _wanted(
     }
 
 
-def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> t.Dict[t.Tuple[str, str], t.Any]:
-    """Pod ranges per node, read once for all the clusters that look at it: a list of texts or the refusal."""
-    found: t.Dict[t.Tuple[str, str], t.Any] = {}
+def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> t.Dict[t.Tuple[str, str], Pods]:
+    """Pod ranges per node, read once for all the clusters that look at it."""
+    found: t.Dict[t.Tuple[str, str], Pods] = {}
     for cluster, listing in read.items():
         source = fabric.clusters[cluster]["allowed_ips_source"]
         for name, node in listing.nodes.items():
             try:
-                found[(cluster, name)] = [str(network) for network in pod_cidrs_of(node, source)]
+                networks = pod_cidrs_of(node, source)
+                found[(cluster, name)] = networks, list(map(str, networks))
             except ValueRefused as error:
                 found[(cluster, name)] = error
     return found
@@ -246,10 +246,10 @@ class _View:
         self,
         read: t.Mapping[str, Listing],
         hosts: t.Mapping[t.Tuple[str, str], t.Mapping[str, t.Any]],
-        ranges: t.Mapping[t.Tuple[str, str], t.Any],
+        ranges: t.Mapping[t.Tuple[str, str], Pods],
     ) -> t.List[Claim]:
         """What the nodes of all other clusters ask of this one, sorted by cluster and node."""
-        found = []
+        found: t.List[Claim] = []
         for cluster in sorted(read):
             if cluster == self._local:
                 continue
@@ -261,28 +261,21 @@ class _View:
                     # Our own run writes both annotations, so what it will write counts; what somebody else put there
                     # is only reported.
                     self._report(label, annotations, host["annotations"][self._endpoint])
-                    pair = (host["annotations"][self._key], host["annotations"][self._endpoint])
-                else:
-                    pair = self._published(label, annotations)  # type: ignore[assignment]
-                if pair is None:
+                    annotations = host["annotations"]
+                elif not announces(self._local, annotations):
                     continue
+                inventory_name = host["host"] if host is not None else None
+                said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(self._key)
                 pods = ranges[(cluster, name)]
-                if isinstance(pods, ValueRefused):
-                    self._refuse(label, pods)
-                    continue
-                claim = {"public_key": pair[0], "endpoint": pair[1], "allowed_ips": pods}
-                said = host is not None and pair[0] == (self._reported.get(host["host"]) or {}).get(self._key)
-                found.append(
-                    dict(claim, cluster=cluster, node=name, declared=host is not None, host=host and host["host"], reported=said)
-                )
+                try:
+                    if isinstance(pods, ValueRefused):
+                        raise pods
+                    pair = annotations[self._key], annotations[self._endpoint]
+                    known = {"declared": host is not None, "host": inventory_name, "reported": said}
+                    found.append(read_claim(cluster, name, *pair, *pods, KEEPALIVE, **known))
+                except ValueRefused as error:
+                    self._refuse(label, error)
         return found
-
-    def _published(self, label: str, annotations: t.Any) -> t.Optional[t.Tuple[str, t.Optional[str]]]:
-        try:
-            return read_published(self._local, annotations)
-        except ValueRefused as error:
-            self._refuse(label, error)
-            return None
 
     def _report(self, label: str, annotations: t.Mapping[str, t.Any], predicted: str) -> None:
         if self._key in annotations:

@@ -16,7 +16,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.co
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeDevice, NodeState, parse_node_device
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node.kubespan_node import SEAT
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import KEYS, NODE_ID, PUBLIC_KEY, encode
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
@@ -92,16 +91,12 @@ class World:
         return node_contests.settle_affiliates(t.cast(Data, part), own, state, "kubespan", ["/key", "/identity"])
 
     def peers(self, seat: t.Any, kept: t.Sequence[Data]) -> t.List[Data]:
-        rows = {row["public_key"]: row for row in kept}
         own = self.rows[seat]
         return [
-            dict(
-                public_key=peer.public_key, node_id=peer.node_id, address=peer.address, allowed_ips=peer.allowed_ips,
-                **{name: rows[peer.public_key][name] for name in SEAT if name in rows[peer.public_key]},
-            )
+            peer.to_json()
             for peer in Mesh(kept).specs(own["node_id"]).peers.values()
             if peer.public_key != own["public_key"] and peer.address != own["kubespan_address"]
-        ]  # fmt: skip
+        ]
 
 
 ORDERS = list(itertools.permutations(("aaa", "mmm", "zzz")))

@@ -14,7 +14,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import state_file, states, status as status_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import DOWN, UNKNOWN, UP, Status
-from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from hypothesis import given, settings, strategies as st
 
 E1, E2, E3 = "10.0.0.1:51820", "10.0.0.2:51820", "[2001:db8::3]:51820"
@@ -23,7 +22,7 @@ T0 = 1_000_000.0
 
 
 def peer(*endpoints: str) -> Peer:
-    return Peer(KEY, "n", "fd00::1", [], PrefixSet(), list(endpoints), "beta")
+    return Peer(KEY, "n", "fd00::1", [], list(endpoints), "beta")
 
 
 @pytest.mark.parametrize(

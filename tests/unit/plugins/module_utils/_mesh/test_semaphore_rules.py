@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import Peer
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import read_claim
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import annotations as semaphore_annotations, device, peers
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.device import KEEPALIVE
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -143,10 +143,11 @@ def test_presence() -> None:
 
 def read(item: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.Optional[t.Dict[str, t.Any]]:
     """What one node asks for, read as the whole mesh's plan does."""
-    found = peers.read_published("aws", item.get("annotations"))
-    if found is None:
+    published = item.get("annotations")
+    if not semaphore_annotations.announces("aws", published):
         return None
-    return Peer(found[0], found[1], tuple(str(network) for network in peers.pod_cidrs_of(item, source)), KEEPALIVE).to_json()
+    claim = read_claim("gcp", item["name"], published[PUB], published[END], peers.pod_cidrs_of(item, source), keepalive=KEEPALIVE)
+    return claim.peer.to_json()
 
 
 def test_a_peer() -> None:
@@ -156,6 +157,7 @@ def test_a_peer() -> None:
         "allowed_ips": ["10.4.7.0/24"],
         "persistent_keepalive": 25,
         "preshared_key": None,
+        "node": "a",
     }
 
 
