@@ -40,16 +40,8 @@ options:
     description: Whether C(full) has every row. Of a large fabric that is a long text; without it C(full) is C(text).
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Reads what plays registered, and nothing else.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
+extends_documentation_fragment:
+  - multicluster.network._attributes.reads
 """
 
 EXAMPLES = r"""

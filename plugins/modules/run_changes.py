@@ -22,16 +22,8 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: Reads what plays registered, and nothing else.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
+extends_documentation_fragment:
+  - multicluster.network._attributes.reads
 """
 
 EXAMPLES = r"""

@@ -25,16 +25,8 @@ options:
     description: Group of the inventory whose hosts are the clusters.
     type: str
     default: clusters
-attributes:
-  check_mode:
-    description: Reads what plays registered, and nothing else.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
-  idempotent:
-    description: Never reports a change.
-    support: full
+extends_documentation_fragment:
+  - multicluster.network._attributes.reads
 """
 
 EXAMPLES = r"""

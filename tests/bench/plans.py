@@ -35,7 +35,7 @@ def record(number):
 """.format(PREFIX)
 PARTS = {
     "fabric": """
-encode, plan_mesh, load_fabric = load("kubespan.annotations").encode, load("topology.kubespan").plan_mesh, load("fabric.inventory").load_fabric
+encode, plan_kubespan_mesh, load_fabric = load("kubespan.annotations").encode, load("topology.kubespan").plan_kubespan_mesh, load("fabric.inventory").load_fabric
 names = ["n%d" % number for number in range(count)]
 clusters = {"c": {"pod_cidrs": ["10.144.0.0/12", "fd00::/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.96.0.0/11"], "wireguard_port": 1}}
 clusters["d"] = {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.6.0.0/16"], "wireguard_port": 2}
@@ -46,7 +46,7 @@ nodes = []
 for number, note in enumerate(notes):
     nodes.append({"metadata": {"name": names[number], "annotations": note}, "spec": {"podCIDRs": ["10.4.%d.%d/32" % divmod(number, 256)]}})
 started = time.process_time()
-planned = plan_mesh(fabric, {"c": {"nodes": nodes}, "d": {"nodes": []}}, mesh_id)
+planned = plan_kubespan_mesh(fabric, {"c": {"nodes": nodes}, "d": {"nodes": []}}, mesh_id)
 spent = time.process_time() - started
 assert len(planned["kubespan"]["affiliates"]) == count and not planned["refused"], planned["refused"][:3]
 """,

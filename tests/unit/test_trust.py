@@ -218,7 +218,7 @@ def _listings(**changes: t.Any) -> t.Dict[str, t.Any]:
 
 
 def _peers(listings: t.Any, state: t.Any = None) -> t.Tuple[t.Set[str], t.List[t.Any]]:
-    topology = semaphore_topology.plan_mesh(_fabric(), listings)
+    topology = semaphore_topology.plan_semaphore_mesh(_fabric(), listings)
     devices, turned_away = contests.settle_peers(_devices(topology), state, lambda name: {})
     refused = [*topology["refused"], *(row._asdict() for row in turned_away)]
     return {str(peer.node) for device in devices for peer in device.peers}, refused
@@ -229,7 +229,7 @@ def _devices(topology: t.Any) -> t.Sequence[NodeDevice]:
 
 
 def _state() -> NodeState:
-    return NodeState("demo", tuple(_devices(semaphore_topology.plan_mesh(_fabric(), _listings()))))
+    return NodeState("demo", tuple(_devices(semaphore_topology.plan_semaphore_mesh(_fabric(), _listings()))))
 
 
 ALL = {"gcp-1", "gcp-2", "merit-1", "merit-2"}
@@ -591,9 +591,9 @@ def test_the_stage_has_no_switch() -> None:
             if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
                 given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
                 assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet"}, path
-    for planner in ("semaphore.py", "kubespan.py"):
-        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / planner).read_text("utf-8"))
-        (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_mesh"]
+    for planner in ("semaphore", "kubespan"):
+        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / (planner + ".py")).read_text("utf-8"))
+        (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_{0}_mesh".format(planner)]
         calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
         assert calls and not any(isinstance(node, ast.If) for node in calls), planner
 

@@ -132,7 +132,7 @@ class _Run:
             self.remove(target, name, doomed[name])
 
 
-def plan_mesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, settings: Settings) -> MeshPlan:
+def plan_clustermesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, settings: Settings) -> MeshPlan:
     """All writes of all targets. Pure: the same input gives the same plan."""
     targets = {name: Target(name, peers, settings.manager) for name, peers in gathered.peers.items()}
     run = _Run(gathered, settings, targets)

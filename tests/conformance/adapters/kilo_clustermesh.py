@@ -189,7 +189,7 @@ def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.
     owner = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}
     peers = [{"metadata": {"name": peer["name"], "labels": peer["labels"], "managedFields": [owner]}, "spec": peer["spec"]} for peer in existing]
     chosen = kilo_sources.Settings(MANAGER, max_deletes=-1, **settings)
-    plan = kilo_plan.plan_mesh(meshes, kilo_sources.Gathered({}, {TARGET: peers}, {}), chosen)
+    plan = kilo_plan.plan_clustermesh(meshes, kilo_sources.Gathered({}, {TARGET: peers}, {}), chosen)
     return sorted(write.name for write in plan.writes[TARGET] if write.action == DELETE)
 
 

@@ -186,7 +186,7 @@ def teardown(data: Input) -> Answer:
     before, after = (inventory(HERE, {}, {name: {} for name in names}) for names in ((remote, stays), (stays,)))
     keys = semaphore_annotations.keys_for(remote).values()
     nodes = {HERE: {"nodes": [node_object(HOST, {"annotations": dict.fromkeys(keys, "of the remote")})]}, stays: {"nodes": []}}
-    topology = semaphore_topology.plan_mesh(after, nodes)
+    topology = semaphore_topology.plan_semaphore_mesh(after, nodes)
     devices = semaphore_topology.node_part(topology, HOST)["devices"]
     kept = semaphore_topology.node_part(semaphore_topology.mesh_without_listings(before), HOST)["devices"]
     confirmed = node_spec.state_to_keep(node_spec.parse_node({"fabric": "mesh", "devices": kept}), None)
@@ -220,7 +220,7 @@ def annotations(data: Input) -> Answer:
     nodes = {data["local"]: {"nodes": [node_object(HOST, {"podCIDR": HERE_PODS, "addresses": data["node_addresses"]})]}}
     listings = dict({name: {"nodes": []} for name in remotes}, **nodes)
     said = {semaphore_annotations.key_of(name, "pubKey"): remote["public_key"] for name, remote in remotes.items()}
-    topology = semaphore_topology.plan_mesh(found, listings, {HOST: said})
+    topology = semaphore_topology.plan_semaphore_mesh(found, listings, {HOST: said})
     for refusal in topology["refused"]:
         return {"error": refusal["reason"]}
     watch = {name: semaphore_annotations.keys_for(data["local"]) for name in topology["clusters"][data["local"]]["remotes"]}
@@ -294,7 +294,7 @@ def peers(data: Input) -> Answer:
     ranges = [data["pod_subnet"]] if data.get("pod_subnet") else granted(nodes)
     found = inventory(local, {}, {remote: {"pod_cidrs": ranges} if ranges else {}})
     listings = {local: {"nodes": [node_object(HOST, {})]}, remote: {"nodes": [node_object(node["name"], node) for node in nodes]}}
-    topology = semaphore_topology.plan_mesh(found, listings)
+    topology = semaphore_topology.plan_semaphore_mesh(found, listings)
     mesh = topology["clusters"][local]["remotes"][remote]
     skipped = [dict(row, node=row["object"].partition("/")[2]) for row in topology["refused"] if row["object"].startswith(remote + "/")]
     wanted, current = mesh["peers"], set(data.get("current_peers") or ())

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kilo.node_annotations import stale_annotations
-from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_mesh
+from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_clustermesh
 from ..._kilo.sources import Gathered, Settings
 from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
 from ..._kilo.validation import names_of
@@ -56,10 +56,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     staying = [mesh for mesh in meshes if settings.state == "present" and not mesh.get("deleting")]
     gathered, refused = gather(clusters, meshes, nodes_too=bool(staying) or settings.state == "absent")
     settings = looked_up(settings, gathered, clusters.timeout)
-    plan = plan_mesh(staying, gathered, settings)
+    plan = plan_clustermesh(staying, gathered, settings)
     if leaving:
         state = settings.state if settings.state != "present" else "absent"
-        plan = _joined(plan, plan_mesh(leaving, gathered, settings._replace(state=state)))
+        plan = _joined(plan, plan_clustermesh(leaving, gathered, settings._replace(state=state)))
     plan.plan.refused.extend(refused)
     whole = plan.plan
     management.first_steps(whole, settings.state, check)

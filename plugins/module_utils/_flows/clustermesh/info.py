@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kilo.plan import plan_mesh
+from ..._kilo.plan import plan_clustermesh
 from ..._kilo.report import report
 from ..._kubernetes.clusters import Clusters
 from .converge import gather, looked_up, plan_node_annotations, settings_of, shown
@@ -20,7 +20,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     meshes = list(request.get("meshes") or ()) + Management.of(request, clusters).meshes
     gathered, refused = gather(clusters, meshes)
     settings = looked_up(settings, gathered, clusters.timeout)
-    plan = plan_mesh(meshes, gathered, settings)
+    plan = plan_clustermesh(meshes, gathered, settings)
     noted = plan_node_annotations(plan, gathered, settings)[0]
     plan.plan.extend(noted)
     result = plan.plan.result()

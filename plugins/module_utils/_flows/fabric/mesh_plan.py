@@ -14,7 +14,7 @@ from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fab
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
-from ..._mesh.topology.semaphore import mesh_without_listings, plan_mesh
+from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
 from ..._plan.pending import to_wire
 from ..._values.refused import ValueRefused
 
@@ -54,9 +54,9 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         missing = nodes_without_host(listings, _hosts(fabric))
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
-            topology = kubespan_plan.plan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
+            topology = kubespan_plan.plan_kubespan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
         else:
-            topology = plan_mesh(fabric, listings, request.get("reported"))
+            topology = plan_semaphore_mesh(fabric, listings, request.get("reported"))
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
     contested = contested_labels(topology)
     return {
@@ -96,7 +96,7 @@ def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[
     """What the inventory alone tells."""
     if request.get("mode") != kubespan_plan.MODE:
         return mesh_without_listings(fabric)
-    topology = kubespan_plan.plan_mesh(fabric, {}, request["mesh_id"])
+    topology = kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"])
     return dict(topology, refused=[], failures=[])
 
 

@@ -27,13 +27,13 @@ Data = t.Dict[str, t.Any]
 MODE = "kubespan"
 
 
-def plan_mesh(
+def plan_kubespan_mesh(
     fabric: Fabric, listings: t.Mapping[str, t.Any], mesh_id: str, reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None
 ) -> Data:
     """Everything the mesh should be, as plain data with Pending values.
 
-    listings: as semaphore_topology.plan_mesh has them. reported: {host: {annotation: value}}, what hosts said of themselves in this
-    run; it counts instead of what their Nodes carry. Returns the keys of semaphore_topology.plan_mesh with no devices, and::
+    listings: as semaphore_topology.plan_kubespan_mesh has them. reported: {host: {annotation: value}}, what hosts said of themselves in this
+    run; it counts instead of what their Nodes carry. Returns the keys of plan_semaphore_mesh with no devices, and::
 
         mode: "kubespan"
         kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}

@@ -29,7 +29,7 @@ from ..semaphore.peers import pod_cidrs_of
 Pods = t.Union[t.Tuple[t.List[Network], t.List[str]], ValueRefused]
 
 
-def plan_mesh(
+def plan_semaphore_mesh(
     fabric: Fabric,
     listings: t.Mapping[str, t.Any],
     reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None,
@@ -126,7 +126,7 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict
 
 def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
     """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
-    topology = plan_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
+    topology = plan_semaphore_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
     for node in topology["nodes"].values():
         node.pop("refused", None)
     for settings in topology["clusters"].values():

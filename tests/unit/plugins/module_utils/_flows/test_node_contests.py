@@ -83,7 +83,7 @@ class World:
         return {"peers": self.peers(seat, kept)}
 
     def plan(self, listings: Data, reported: t.Any = None) -> Data:
-        return kubespan_plan.plan_mesh(self.fabric, listings, MESH, reported)
+        return kubespan_plan.plan_kubespan_mesh(self.fabric, listings, MESH, reported)
 
     def decide(self, seat: t.Any, topology: Data, state: t.Optional[Data]) -> t.Tuple[t.List[Data], t.List[t.Any]]:
         part = kubespan_plan.node_kubespan(topology, seat[1])
@@ -339,7 +339,7 @@ def _semaphore(world: World, changes: t.Optional[t.Mapping[str, t.Any]] = None, 
 
 
 def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> t.List[NodeDevice]:
-    rows = semaphore_topology.node_part(semaphore_topology.plan_mesh(world.fabric, listings, reported), host)["devices"]
+    rows = semaphore_topology.node_part(semaphore_topology.plan_semaphore_mesh(world.fabric, listings, reported), host)["devices"]
     return [parse_node_device(row, "demo") for row in rows]
 
 

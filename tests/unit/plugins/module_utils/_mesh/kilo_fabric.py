@@ -11,7 +11,7 @@ import copy
 import hashlib
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import MeshPlan, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import MeshPlan, plan_clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered, Settings
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
 
@@ -73,7 +73,7 @@ def gathered(found: t.Any, peers: t.Any, unreachable: t.Any = None) -> Gathered:
 
 
 def planned(found: t.Any, peers: t.Any = None, meshes: t.Any = None, **settings: t.Any) -> MeshPlan:
-    return plan_mesh(meshes or MESHES, gathered(found, peers or empty()), SETTINGS._replace(**settings))
+    return plan_clustermesh(meshes or MESHES, gathered(found, peers or empty()), SETTINGS._replace(**settings))
 
 
 def reasons(plan: MeshPlan) -> t.Set[t.Tuple[str, str]]:

@@ -10,7 +10,7 @@ import ipaddress
 import json
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_clustermesh
 from hypothesis import given, settings, strategies as st
 from kilo_fabric import SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
@@ -80,7 +80,7 @@ def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.
 def test_no_endpoint_lies_in_a_range_whatever_its_source(drawn: t.Any, place: str, routes: str, running: bool) -> None:
     options = SETTINGS._replace(learnt_endpoints=place, internal_ip_routes=routes, resolved=NAMES, max_deletes=-1)
     before = live(planned(nodes(), None, MESH)) if running else empty()
-    plan = plan_mesh(MESH, gathered(fabric(drawn), before, {}), options)
+    plan = plan_clustermesh(MESH, gathered(fabric(drawn), before, {}), options)
     after = {name: {peer["metadata"]["name"]: peer for peer in listed} for name, listed in before.items()}
     for name, writes in plan.writes.items():
         for write in writes:

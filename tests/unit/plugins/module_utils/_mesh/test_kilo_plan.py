@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_labels
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, gathered, key_of, live, node, nodes, planned, reasons
@@ -94,7 +94,7 @@ def test_nothing_goes_on_an_incomplete_source() -> None:
     peers = live(planned(nodes()))
     found = nodes()
     del found["eu"]
-    plan = plan_mesh(MESHES, gathered(found, peers, {"eu": "timed_out"}), SETTINGS)
+    plan = plan_clustermesh(MESHES, gathered(found, peers, {"eu": "timed_out"}), SETTINGS)
     assert plan.plan.changes == [] and plan.outcomes["m"].unreachable == {"eu": "timed_out"}
     plan = planned(dict(nodes(), eu=[]), peers)
     assert reasons(plan) == {("ap/eu", "delete_budget"), ("us/eu", "delete_budget")} and not plan.plan.changes
@@ -283,8 +283,8 @@ def test_plan_of_many_clusters_takes_seconds() -> None:
             found[name].append(one)
     meshes = [{"name": "big", "clusters": clusters}]
     started = time.process_time()
-    plan = plan_mesh(meshes, gathered(found, {name: [] for name in found}, {}), SETTINGS)
+    plan = plan_clustermesh(meshes, gathered(found, {name: [] for name in found}, {}), SETTINGS)
     assert len(plan.plan.changes) == 13200 and not plan.plan.refused
-    again = plan_mesh(meshes, gathered(found, live(plan), {}), SETTINGS)
+    again = plan_clustermesh(meshes, gathered(found, live(plan), {}), SETTINGS)
     assert again.plan.unchanged == 13200 and not again.plan.changes
     assert time.process_time() - started < 10

@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
     annotations_to_publish,
     node_kubespan,
-    plan_mesh,
+    plan_kubespan_mesh,
 )
 
 MESH = "our mesh"
@@ -72,7 +72,7 @@ def words(topology):
 
 
 def test_every_node_gets_the_same_affiliates():
-    topology = plan_mesh(fabric(), listings(), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(), MESH)
     assert sorted(holding(topology)) == ["a1", "a2", "g1"] and not topology["refused"] and topology["kubespan"]["complete"]
     part = node_kubespan(topology, "a1")
     assert part["cluster_networks"] == ["10.2.0.0/16", "10.3.0.0/16"] and part["pod_cidrs"] == [PODS["a1"]]
@@ -90,14 +90,14 @@ def test_every_node_gets_the_same_affiliates():
     ({"kubespan_address": "fd00::1"}, "gcp/g1", "outside_grant"),
 ])
 def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
-    topology = plan_mesh(fabric(), listings(g1=change), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(g1=change), MESH)
     assert (object_name, word) in words(topology)
     assert {"a1", "a2"} <= set(holding(topology)) and not contested(topology)
     assert holding(topology)["a2"]["additional_addresses"] == [PODS["a2"]]
 
 
 def test_a_cluster_that_cannot_be_read_makes_the_mesh_incomplete():
-    topology = plan_mesh(fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH)
+    topology = plan_kubespan_mesh(fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH)
     assert not topology["kubespan"]["complete"] and [failure["cluster"] for failure in topology["failures"]] == ["gcp"]
     assert sorted(holding(topology)) == ["a1", "a2"]
     assert annotations_to_publish(topology, {"g1": encode(record("g1"))}) == {}
@@ -108,14 +108,14 @@ def test_what_hosts_report_counts_before_what_is_published():
     for nodes in empty.values():
         for item in nodes["nodes"]:
             item["metadata"]["annotations"] = {}
-    assert holding(plan_mesh(fabric(), empty, MESH)) == {}
-    topology = plan_mesh(fabric(), empty, MESH, {name: encode(record(name)) for name in KEYS})
+    assert holding(plan_kubespan_mesh(fabric(), empty, MESH)) == {}
+    topology = plan_kubespan_mesh(fabric(), empty, MESH, {name: encode(record(name)) for name in KEYS})
     assert sorted(holding(topology)) == ["a1", "a2", "g1"]
-    assert sorted(holding(plan_mesh(fabric(), empty, MESH, {"stranger": encode(record("a1"))}))) == []
+    assert sorted(holding(plan_kubespan_mesh(fabric(), empty, MESH, {"stranger": encode(record("a1"))}))) == []
 
 
 def test_only_what_differs_is_published():
-    topology = plan_mesh(fabric(), listings(a2={"endpoints": ["10.66.23.32:9"]}), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(a2={"endpoints": ["10.66.23.32:9"]}), MESH)
     reported = {name: encode(record(name)) for name in KEYS}
     assert list(annotations_to_publish(topology, reported)) == ["aws"]
     (found,) = annotations_to_publish(topology, reported)["aws"].items()
@@ -126,7 +126,7 @@ def test_garbage_from_an_api_server_stops_nobody():
     found = listings()
     found["gcp"]["nodes"] += [None, 7, {"metadata": None}, {"metadata": {"name": ["x"], "annotations": 3}}]
     found["gcp"]["nodes"].append({"metadata": {"name": "y", "annotations": {"cluster.talos.dev/node-id": 5}}})
-    assert sorted(holding(plan_mesh(fabric(), found, MESH))) == ["a1", "a2", "g1"]
+    assert sorted(holding(plan_kubespan_mesh(fabric(), found, MESH))) == ["a1", "a2", "g1"]
 
 
 # --- endpoints that others see -----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ ENDPOINTS = "networking.talos.dev/kubespan-endpoints"
 
 
 def published(harvested, only=None, **changes):
-    topology = plan_mesh(fabric(), listings(**changes), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(**changes), MESH)
     reported = {name: dict(encode(record(name))) for name in only or KEYS}
     return annotations_to_publish(topology, reported, harvested)
 
@@ -174,7 +174,7 @@ def test_one_node_cannot_fill_anothers_list():
 
 
 def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
-    part = node_kubespan(plan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1")
+    part = node_kubespan(plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1")
     assert part["turned_away"].startswith("1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp")
     # an endpoint alone is left out, the node stays
-    assert "turned_away" not in node_kubespan(plan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1")
+    assert "turned_away" not in node_kubespan(plan_kubespan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1")

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_semaphore_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
 from hypothesis import given, strategies as st
 
@@ -77,7 +77,7 @@ def reasons(topology: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
 
 
 def test_the_seed() -> None:
-    topology = plan_mesh(fabric(), SETTLED)
+    topology = plan_semaphore_mesh(fabric(), SETTLED)
     assert (topology["refused"], topology["failures"]) == ([], [])
     part = node_part(topology, "aws-1")
     assert part["devices"] == [
@@ -109,7 +109,7 @@ def test_the_seed() -> None:
 
 
 def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
-    topology = plan_mesh(fabric(), listings())
+    topology = plan_semaphore_mesh(fabric(), listings())
     peer = peers_of(topology)[0]
     assert peer["public_key"] == Pending("public key of gcp-1 towards aws")
     assert (peer["endpoint"], peer["allowed_ips"]) == ("10.22.22.27:51821", ["10.4.7.0/24"])
@@ -121,7 +121,7 @@ def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
 def test_what_we_are_about_to_write_counts_as_written() -> None:
     moved = copy.deepcopy(SETTLED)
     moved["gcp"]["nodes"][0]["status"]["addresses"][0]["address"] = "10.22.22.99"
-    topology = plan_mesh(fabric(), moved)
+    topology = plan_semaphore_mesh(fabric(), moved)
     assert peers_of(topology)[0]["endpoint"] == "10.22.22.99:51821"
     assert topology["nodes"]["gcp-1"]["published"]["aws.wireguard.semaphore.uw.io/endpoint"] == "10.22.22.27:51821"
 
@@ -130,7 +130,7 @@ def test_nodes_of_the_original_are_peers() -> None:
     given_listings = copy.deepcopy(SETTLED)
     given_listings["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "")))
     given_listings["gcp"]["nodes"].append(node("silent", "10.4.9.0/24", "10.22.22.29"))
-    topology = plan_mesh(fabric(), given_listings)
+    topology = plan_semaphore_mesh(fabric(), given_listings)
     assert [(peer["node"], peer["endpoint"]) for peer in peers_of(topology)] == [
         ("gcp-1", "10.22.22.27:51821"),
         ("gcp-2", None),
@@ -140,7 +140,7 @@ def test_nodes_of_the_original_are_peers() -> None:
 
 @pytest.mark.parametrize("failure", [None, {"error": {"reason": "unauthorized", "message": "401"}}, {"nodes": None}, 7])
 def test_an_unread_remote_freezes_its_peers_and_nothing_else(failure: t.Any) -> None:
-    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": failure})
+    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": failure})
     remote = topology["clusters"]["aws"]["remotes"]["gcp"]
     assert (remote["peers"], remote["complete"]) == ([], False) and remote["reason"]
     assert [row["cluster"] for row in topology["failures"]] == ["gcp"]
@@ -152,13 +152,13 @@ def test_an_unread_remote_freezes_its_peers_and_nothing_else(failure: t.Any) -> 
 
 
 def test_an_empty_cluster_is_complete() -> None:
-    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": []}})
+    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": []}})
     assert topology["clusters"]["aws"]["remotes"]["gcp"]["complete"] is True
     assert reasons(topology) == [("gcp/gcp-1", "node_missing")]
 
 
 def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> None:
-    topology = plan_mesh(fabric(), listings(gcp=published("aws", "x", "10.2.0.9:1")))
+    topology = plan_semaphore_mesh(fabric(), listings(gcp=published("aws", "x", "10.2.0.9:1")))
     assert reasons(topology) == [("gcp/gcp-1", "bad_public_key"), ("gcp/gcp-1", "endpoint_in_overlay")]
     assert peers_of(topology)[0]["endpoint"] == "10.22.22.27:51821"
     assert isinstance(peers_of(topology)[0]["public_key"], Pending)
@@ -183,16 +183,16 @@ def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> 
 def test_one_bad_node_never_stops_the_others(evil: t.Any, reason: str) -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"].insert(0, evil)
-    topology = plan_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile)
     assert [row["reason"] for row in topology["refused"]] == [reason]
-    assert topology["clusters"] == plan_mesh(fabric(), SETTLED)["clusters"]
+    assert topology["clusters"] == plan_semaphore_mesh(fabric(), SETTLED)["clusters"]
 
 
 def test_a_node_without_address_or_range_is_refused_by_name() -> None:
     broken = listings()
     broken["aws"]["nodes"][0]["status"] = {}
     broken["gcp"]["nodes"][0]["spec"] = {}
-    topology = plan_mesh(fabric(), broken)
+    topology = plan_semaphore_mesh(fabric(), broken)
     assert reasons(topology) == [("aws/aws-1", "no_internal_ip"), ("gcp/gcp-1", "bad_pod_cidr")]
     assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
 
@@ -204,26 +204,26 @@ def test_a_node_without_address_or_range_is_refused_by_name() -> None:
 def test_two_that_claim_one_thing_are_left_to_the_nodes(evil: t.Any) -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"].insert(0, evil)
-    topology = plan_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile)
     assert topology["refused"] == [] and peers_of(topology) == []
     device = node_part(topology, "aws-1")["devices"][0]
     assert [(peer["node"], peer["declared"], peer["reported"]) for peer in device["contested"]] == [("aaa", False, False), ("gcp-1", True, False)]
     # what the host says of itself in this run is marked, and counts instead of what its cluster says
     word = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
-    said = plan_mesh(fabric(), hostile, word)["nodes"]["gcp-1"]["annotations"]
+    said = plan_semaphore_mesh(fabric(), hostile, word)["nodes"]["gcp-1"]["annotations"]
     assert said["aws.wireguard.semaphore.uw.io/pubKey"] == word["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
-    again = node_part(plan_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")["devices"][0]
+    again = node_part(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")["devices"][0]
     assert [peer["reported"] for peer in again["contested"]] == [False, True]
 
 
 def test_too_many_nodes_are_no_listing() -> None:
-    topology = plan_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}})
+    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}})
     assert topology["failures"][0]["reason"] == "source_incomplete" and topology["refused"] == []
 
 
 def test_annotations_for_clusters_that_left_are_shown() -> None:
     old = dict(published("gcp", AWS_KEY, "10.66.23.31:51821"), **published("old", "k", "e"), other="x")
-    topology = plan_mesh(fabric(), listings(aws=old))
+    topology = plan_semaphore_mesh(fabric(), listings(aws=old))
     assert topology["nodes"]["aws-1"]["stale"] == sorted(published("old", "k", "e"))
 
 
@@ -232,7 +232,7 @@ def test_choices_per_cluster() -> None:
     given_listings = listings()
     given_listings["gcp"]["nodes"][0]["spec"]["podCIDRs"] = ["10.4.7.0/24", "10.4.99.0/24"]
     given_listings["gcp"]["nodes"][0]["status"]["addresses"].append({"type": "ExternalIP", "address": "203.0.113.7"})
-    peer = peers_of(plan_mesh(chosen, given_listings))[0]
+    peer = peers_of(plan_semaphore_mesh(chosen, given_listings))[0]
     assert (peer["allowed_ips"], peer["endpoint"]) == (["10.4.7.0/24"], "203.0.113.7:51821")
 
 
@@ -261,9 +261,9 @@ NODES = st.fixed_dictionaries(
 
 @given(st.lists(NODES | JUNK, max_size=6), st.lists(NODES | JUNK, max_size=6))
 def test_any_listing_gives_a_plan(aws: t.List[t.Any], gcp: t.List[t.Any]) -> None:
-    topology = plan_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}})
+    topology = plan_semaphore_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}})
     json.dumps(to_wire(topology))
-    assert topology == plan_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
+    assert topology == plan_semaphore_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
     for row in topology["refused"]:
         assert row["message"].isprintable() and row["object"].isprintable()
 
@@ -272,7 +272,7 @@ def nobody_granted() -> t.Dict[str, t.Any]:
     """The inventory has the wrong ``pod_cidrs`` for gcp, so all of its good nodes are outside of their grant."""
     more = copy.deepcopy(SETTLED)
     more["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821")))
-    return plan_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
+    return plan_semaphore_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
 
 
 def budget(device: t.Dict[str, t.Any], live: t.Mapping[str, LivePeer], stays: t.Collection[str], most: t.Optional[int], empty: t.Sequence[str]) -> t.Any:
@@ -297,14 +297,14 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
     assert confirmed.message.index("pod_cidrs") < confirmed.message.index("max_deletes")
     kept = state_to_keep(NodeSpec("f", (parse_node_device(device, "f"),)), None).to_json()
     assert "turned_away" not in kept["devices"][0]
-    empty = node_part(plan_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
+    empty = node_part(plan_semaphore_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
     truly = budget(empty, live, (), None, [])
     assert truly is not None and "Name gcp in confirm_empty" in truly.message
 
 
 def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
     """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
-    device = node_part(plan_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
+    device = node_part(plan_semaphore_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
     live = {str(number): LivePeer(allowed_ips=("10.4.{0}.0/24".format(20 + number),)) for number in range(9)}
     refusal = budget(device, live, {"8"}, None, ["gcp"])
     assert refusal is not None and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
@@ -314,6 +314,6 @@ def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
 def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"][0]["metadata"]["annotations"]["aws.wireguard.semaphore.uw.io/endpoint"] = "10.4.7.7:51821"
-    topology = plan_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile)
     assert reasons(topology) == [("gcp/gcp-1", "endpoint_in_overlay")] and len(peers_of(topology)) == 1
     assert "turned_away" not in node_part(topology, "aws-1")["devices"][0]
