@@ -12,6 +12,8 @@ class ModuleDocFragment:
     """What the inventory says of each cluster's load balancing."""
 
     DOCUMENTATION = r"""
+requirements:
+  - netaddr (Python library, 0.8 or newer)
 options:
   use_environment:
     description: Whether the variables C(METAL_*) of the environment count for every cluster, below options and above files.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_span
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_bounds
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
@@ -109,7 +109,7 @@ class _Inventory:
         readable = []
         for text in given if isinstance(given, (list, tuple)) else [given] if given else []:
             try:
-                parse_span(str(text))
+                parse_bounds(str(text))
                 readable.append(str(text))
             except ValueRefused as error:
                 if variable:

@@ -38,4 +38,4 @@ def test_each_thing_that_is_missing_is_named(tmp_path):
 
 def test_a_python_without_ansible(tmp_path):
     shown = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), "/nowhere", "/nowhere"], capture_output=True, text=True, check=False).stdout
-    assert shown.count("(reconciler_python)") == 2
+    assert shown.count("(reconciler_python)") == 3

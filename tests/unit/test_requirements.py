@@ -11,9 +11,14 @@ import importlib.metadata
 import importlib.util
 import pathlib
 import re
+import sys
 import typing as t
 
+import pytest
 import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import pools
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import load_balancer_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Rooms that run on nodes; what is imported there is needed there.
@@ -78,6 +83,57 @@ def test_nodes_need_no_package() -> None:
     assert "requirements" not in (ROOT / "plugins" / "doc_fragments" / "_node.py").read_text("utf-8")
     readme = (ROOT / "README.md").read_text("utf-8")
     assert "nodes need nothing but Python 3.9" in " ".join(readme.split())
+
+
+def carried_to_nodes() -> t.Set[pathlib.Path]:
+    """Every file of module_utils that a task of a node's module, the boot unit or the watcher may come to import, inside functions too."""
+    utils = ROOT / "plugins" / "module_utils"
+    modules = [path for path in (ROOT / "plugins" / "modules").glob("*.py") if "._flows.node" in path.read_text("utf-8")]
+    assert {"bgp_speaker", "node_dataplane", "node_info", "nft_table", "wireguard_device"} <= {path.stem for path in modules}
+    todo, found = [*modules, *(path for room in ON_NODES for path in room.rglob("*.py"))], set()
+    while todo:
+        path = todo.pop()
+        for place in relative(path, utils) - found:
+            found.add(place)
+            todo.append(place)
+    return found
+
+
+def relative(path: pathlib.Path, utils: pathlib.Path) -> t.Set[pathlib.Path]:
+    """The files of module_utils that one imports."""
+    begin, targets = "ansible_collections.multicluster.network.plugins.module_utils", []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            parts = str(node.module or "").split(".") if node.module else []
+            if node.level:
+                base = path.parents[node.level - 1].joinpath(*parts)
+            elif str(node.module).startswith(begin):
+                base = utils.joinpath(*parts[len(begin.split(".")) :])
+            else:
+                continue
+            targets += [base, *(base / alias.name for alias in node.names)]
+    return {place for place in (target.with_name(target.name + ".py") for target in targets) if place.is_file()}
+
+
+def test_netaddr_stays_on_the_controller() -> None:
+    users = imported()["netaddr"]
+    assert users == {ROOT / "plugins" / "module_utils" / "_loadbalancers" / "pools.py"}
+    carried = carried_to_nodes()
+    assert len(carried) > 80 and not users & carried
+    # the walk does see what only one function imports
+    assert ROOT / "plugins" / "module_utils" / "_flows" / "node" / "contests.py" in carried
+
+
+def test_without_netaddr_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "netaddr", None)
+    with pytest.raises(pools.LibraryMissing, match="Python library netaddr is missing for " + re.escape(sys.executable)):
+        pools.parse_pool(["192.0.2.0/24"])
+    with pytest.raises(ValueError, match="netaddr"):
+        parse_setups([{"cluster": "a"}], {}, {})  # before any cluster is asked
+    with pytest.raises(ValueError, match="netaddr"):
+        load_balancer_settings({"a": {"load_balancers_settings": {"pool": ["192.0.2.0/29"]}}}, {"clusters": ["a"]})
+    # who has no pool does without it
+    assert load_balancer_settings({"a": {"pod_cidrs": ["10.2.0.0/16"]}}, {"clusters": ["a"]}) == []
 
 
 def test_other_collections_are_declared_where_they_are_imported() -> None:

@@ -58,7 +58,7 @@ ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flow
 #: Files side by side that a reader still takes in.
 MOST_FILES = 30
 #: Libraries of pure rooms, only inside functions.
-PURE_LAZY_LIBRARIES = ("yaml",)
+PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
 #: What does input and output. Pure rooms and flows have none of it.
 IO_MODULES = frozenset(
     "socket subprocess urllib http ssl select selectors asyncio fcntl shutil tempfile glob pathlib socketserver ftplib "

@@ -7,43 +7,62 @@ Who may write a Service, or a provider, could else have a node's or a router's a
 
 from __future__ import annotations
 
-import ipaddress
+import itertools
+import sys
 import typing as t
 
-from .._values.addresses import Address, Network, parse_address, parse_network
+from .._values.addresses import Address, parse_address, parse_network
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 from .reservations import Reservation
 
 
-class Span(t.NamedTuple):
-    """From first to last, both in it."""
+class Span(t.Protocol):
+    """A netaddr.IPRange: from first to last, both in it. Its items are addresses, as its library has them."""
 
     version: int
     first: int
     last: int
 
-    def covers(self, network: Network) -> bool:
-        """Whether every address of the network is in it."""
-        return network.version == self.version and self.first <= int(network[0]) and int(network[-1]) <= self.last
+    def __iter__(self) -> t.Iterator[t.Any]: ...
 
-    def overlaps(self, other: "Span") -> bool:
-        """Whether both share an address."""
-        return self.version == other.version and self.first <= other.last and other.first <= self.last
+    def __lt__(self, other: t.Any) -> bool: ...
 
 
-def parse_span(text: object, reason: str = "bad_cidr") -> Span:
-    """``10.0.0.0/24``, ``10.0.0.1-10.0.0.9`` or one address. Raises ValueRefused."""
+class LibraryMissing(ValueError):
+    """netaddr is not installed for this interpreter."""
+
+
+def netaddr() -> t.Any:
+    """The library, which computes with the ranges of pools. Nodes have none of it."""
+    try:
+        import netaddr as library
+    except ImportError as error:
+        text = "the Python library netaddr is missing for {0} ({1}); install it there, or point ansible_python_interpreter at a Python that has it"
+        raise LibraryMissing(text.format(sys.executable, error)) from None
+    return library
+
+
+def parse_bounds(text: object, reason: str = "bad_cidr") -> t.Tuple[Address, Address]:
+    """First and last of ``10.0.0.0/24``, ``10.0.0.1-10.0.0.9`` or one address. Raises ValueRefused."""
     if not isinstance(text, str):
         raise ValueRefused(reason, "{0} is no range of addresses".format(quoted(text)))
     first, dash, last = text.partition("-")
-    if not dash:
-        network = parse_network(text if "/" in text else host(parse_address(text, reason)), reason)
-        return Span(network.version, int(network[0]), int(network[-1]))
-    low, high = parse_address(first.strip(), reason), parse_address(last.strip(), reason)
+    if "/" in text and not dash:
+        network = parse_network(text, reason)
+        return network[0], network[-1]
+    low = parse_address(first.strip() if dash else text, reason)
+    high = parse_address(last.strip(), reason) if dash else low
     if low.version != high.version or int(low) > int(high):
         raise ValueRefused(reason, "{0} does not go upwards within one family".format(quoted(text)))
-    return Span(low.version, int(low), int(high))
+    return low, high
+
+
+def parse_span(text: object, reason: str = "bad_cidr") -> Span:
+    """What lies between the bounds. Raises ValueRefused."""
+    low, high = parse_bounds(text, reason)
+    library = netaddr()
+    return t.cast(Span, library.IPRange(library.IPAddress(int(low), low.version), library.IPAddress(int(high), high.version)))
 
 
 def readable_spans(texts: t.Iterable[object]) -> t.List[Span]:
@@ -55,16 +74,6 @@ def readable_spans(texts: t.Iterable[object]) -> t.List[Span]:
         except ValueRefused:
             continue
     return found
-
-
-def host(address: Address) -> str:
-    """The network of one address."""
-    return "{0}/{1}".format(address, address.max_prefixlen)
-
-
-def address_at(version: int, number: int) -> str:
-    """A number as text."""
-    return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))
 
 
 class Pool(t.NamedTuple):
@@ -79,11 +88,19 @@ class Pool(t.NamedTuple):
 
 def parse_pool(texts: t.Iterable[object]) -> Pool:
     """Networks and ranges. Raises ValueRefused ``bad_cidr``, or ``claimed_twice`` where two overlap."""
-    spans = sorted(parse_span(text) for text in texts)
+    spans = tuple(sorted(parse_span(text) for text in texts))
     for first, second in zip(spans, spans[1:]):
-        if first.overlaps(second):
-            raise ValueRefused("claimed_twice", "the pool has {0} twice".format(address_at(second.version, second.first)))
-    return Pool(tuple(spans))
+        if first.version == second.version and second.first <= first.last:
+            raise ValueRefused("claimed_twice", "the pool has {0} twice".format(next(iter(second))))
+    return Pool(spans)
+
+
+def shared(pools: t.Mapping[str, Pool]) -> t.Iterator[t.Tuple[str, str, str]]:
+    """Pairs of pools with an address of both, the lowest that they share."""
+    sets = {name: netaddr().IPSet(pool.spans) for name, pool in pools.items()}
+    for one, other in itertools.combinations(sorted(sets), 2):
+        if not sets[one].isdisjoint(sets[other]):
+            yield one, other, str(next(iter(sets[one] & sets[other])))
 
 
 def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
@@ -102,17 +119,13 @@ def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], ve
     for item in held:
         if wanted and set(item.tags) == wanted:
             return item, False
-    taken = sorted({int(parse_address(item.address)) for item in held if parse_address(item.address).version == version})
+    addresses = map(parse_address, (item.address for item in held))
+    taken = {int(address) for address in addresses if address.version == version}
     for span in pool.spans:
-        if span.version != version:
-            continue
-        number = span.first
-        for used in taken:  # sorted, so this walks past the taken ones at the front
-            if used == number:
-                number += 1
-        if number <= span.last:
-            address = address_at(version, number)
-            return Reservation(address, address, parse_address(address).max_prefixlen, tuple(tags)), True
+        free = next((item for item in span if int(item) not in taken), None) if span.version == version else None
+        if free is not None:
+            address = parse_address(str(free))
+            return Reservation(str(address), str(address), address.max_prefixlen, tuple(tags)), True
     raise ValueRefused("quota", "no IPv{0} address of the pool is free; make the pool larger or release one".format(version))
 
 
@@ -126,28 +139,33 @@ class Reserved:
     def __init__(self, own: Pool = Pool(()), labelled: t.Optional[t.Mapping[str, t.Iterable[object]]] = None) -> None:
         self._own = own
         self.labelled = {label: tuple(parse_span(text) for text in texts) for label, texts in sorted((labelled or {}).items())}
-        self._all = PrefixSet.of_spans(span for spans in self.labelled.values() for span in spans)
+        self._all = _union(self.labelled)
 
     def plus(self, more: t.Mapping[str, t.Iterable[object]]) -> "Reserved":
         """With these too."""
         both = Reserved(self._own, more)
         both.labelled = {**self.labelled, **both.labelled}
-        both._all = PrefixSet.of_spans(span for spans in both.labelled.values() for span in spans)
+        both._all = _union(both.labelled)
         return both
 
     def hosts(self) -> t.List[str]:
         """The addresses in it that stand alone: no pool hands them out."""
-        return sorted({address_at(span.version, span.first) for spans in self.labelled.values() for span in spans if span.first == span.last})
+        return sorted({str(next(iter(span))) for spans in self.labelled.values() for span in spans if span.first == span.last})
 
     def refuse(self, address: object, besides: t.Container[str] = ()) -> None:
         """Raise ValueRefused ``outside_grant`` for an address that is something else's. ``besides``: labels that do not count."""
         parsed = parse_address(address)
         if parsed not in self._all:
             return
-        single = Span(parsed.version, int(parsed), int(parsed))
         pooled = str(parsed) in self._own
         for label, spans in self.labelled.items():
             for span in spans if label not in besides else ():
-                if span == single or (not pooled and span.overlaps(single)):
+                held = span.version == parsed.version and span.first <= int(parsed) <= span.last
+                if held and (not pooled or span.first == span.last):
                     text = "{0} belongs to the {1} of the inventory; only what a pool of load_balancers_settings has is for Services"
                     raise ValueRefused("outside_grant", text.format(parsed, label))
+
+
+def _union(labelled: t.Mapping[str, t.Iterable[Span]]) -> PrefixSet:
+    """All of it as a set that is quick to ask, for there is a question for each Service."""
+    return PrefixSet.of_spans((span.version, span.first, span.last) for spans in labelled.values() for span in spans)

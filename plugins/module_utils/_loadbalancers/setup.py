@@ -14,7 +14,7 @@ from .identities import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, parse_iden
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
-from .pools import Pool, Reserved, Span, address_at, parse_pool, readable_spans
+from .pools import Pool, Reserved, parse_pool, readable_spans, shared
 from .reservations import REFUSE, Owner
 from .service_plan import DELETE, Context, Places
 from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
@@ -138,26 +138,15 @@ def parse_setups(
             # the message of a file that the cluster keeps says so itself; what else is wrong is the inventory's
             label = "" if name in claims else "load_balancers_settings of {0}: ".format(name)
             wrong[name] = ValueRefused(error.reason, label + error.message)
-    wrong.update({name: error for name, error in _overlaps(pools).items() if name not in wrong})
+    for one, other, address in shared(pools):  # neither may give it to a Service
+        text = "the pools of {0} and {1} in load_balancers_settings both hold {2}; take it out of one of them".format(one, other, address)
+        for name in (one, other):
+            wrong.setdefault(name, ValueRefused("claimed_twice", text))
     pools = {name: pool for name, pool in pools.items() if pool.spans}
     return {
         name: setup._replace(others={other: pool for other, pool in pools.items() if other != name})
         for name, setup in found.items() if name not in wrong
     }, wrong  # fmt: skip
-
-
-def _overlaps(pools: t.Mapping[str, Pool]) -> t.Dict[str, ValueRefused]:
-    """The clusters whose pools share an address: neither may give it to a Service."""
-    refused: t.Dict[str, ValueRefused] = {}
-    widest: t.Optional[t.Tuple[Span, str]] = None
-    for span, name in sorted((span, name) for name, pool in pools.items() for span in pool.spans):
-        if widest is not None and widest[0].overlaps(span) and widest[1] != name:
-            text = "the pools of {0} and {1} in load_balancers_settings both hold {2}; take it out of one of them"
-            error = ValueRefused("claimed_twice", text.format(widest[1], name, address_at(span.version, span.first)))
-            refused.update({other: error for other in (widest[1], name) if other not in refused})
-        if widest is None or (span.version, span.last) > (widest[0].version, widest[0].last):
-            widest = (span, name)
-    return refused
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:

@@ -11,6 +11,7 @@ import sys
 REASONS = [
     ("ansible", "ansible-core is not installed for this Python (reconciler_python)"),
     ("kubernetes", "the Python library kubernetes is not installed for this Python (reconciler_python)"),
+    ("netaddr", "the Python library netaddr is not installed for this Python (reconciler_python)"),
     (
         "ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.reconciler",
         "the collection is not below reconciler_collections_path, or the user may not read it",

@@ -270,13 +270,12 @@ def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool
 
 def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:
     """Whether a pool has an address of the network; what cannot be read has none."""
-    low, high = int(network[0]), int(network[-1])
     for text in pool.get("addresses") or ():
         try:
             span = parse_span(text)
         except ValueRefused:
             continue
-        if span.version == network.version and span.first <= high and low <= span.last:
+        if span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last:
             return True
     return False
 

@@ -184,6 +184,39 @@ def test_a_pool_hands_out_the_lowest_free_address_once(taken):
     assert pools.reserve(pool, held + [made], ["new"]) == (made, False)
 
 
+#: Addresses of both families, few enough to count them one by one: the last of IPv4, the first and some of IPv6.
+PLACES = [
+    *("255.255.255.{0}".format(n) for n in range(248, 256)),
+    *("::{0}".format(n or "") for n in range(8)),
+    *("2001:db8::{0}".format(n or "") for n in range(8)),
+]
+BOUNDS = st.tuples(st.integers(0, len(PLACES) - 1), st.integers(0, 7)).map(lambda pair: (pair[0], pair[0] // 8 * 8 + max(pair[0] % 8, pair[1])))
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), BOUNDS, max_size=4), st.sets(st.sampled_from(PLACES)))
+def test_pools_of_both_families_against_single_addresses(bounds, taken):
+    made = {name: pools.parse_pool(["{0}-{1}".format(PLACES[first], PLACES[last])]) for name, (first, last) in bounds.items()}
+    inside = {name: PLACES[first : last + 1] for name, (first, last) in bounds.items()}
+    for name, pool in made.items():
+        assert [place for place in PLACES if place in pool] == inside[name]
+        version = 6 if ":" in inside[name][0] else 4
+        held = [Reservation(place, place) for place in sorted(taken)]
+        free = [place for place in inside[name] if place not in taken]
+        if free:
+            assert pools.reserve(pool, held, ["t"], version)[0].address == free[0]
+        else:
+            assert word_of(pools.reserve, pool, held, ["t"], version) == "quota"
+        assert word_of(pools.reserve, pool, held, ["t"], 10 - version) == "quota"
+    pairs = [(one, other, [place for place in inside[one] if place in inside[other]]) for one in inside for other in inside if one < other]
+    assert sorted(pools.shared(made)) == sorted((one, other, both[0]) for one, other, both in pairs if both)
+
+
+def test_a_large_range_costs_nothing_until_it_is_used():
+    pool = pools.parse_pool(["2001:db8::/32", "10.0.0.0/8"])
+    made, new = pools.reserve(pool, [], ["t"], 6)
+    assert new and made.address == "2001:db8::" and list(pools.shared({"a": pool, "b": pools.parse_pool(["2001:db8:ffff::/48"])}))[0][2] == "2001:db8:ffff::"
+
+
 def test_pools_that_overlap_are_refused():
     assert word_of(pools.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
     assert word_of(pools.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
