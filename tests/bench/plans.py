@@ -35,7 +35,8 @@ def record(number):
 """.format(PREFIX)
 PARTS = {
     "fabric": """
-encode, plan_kubespan_mesh, load_fabric = load("kubespan.annotations").encode, load("topology.kubespan").plan_kubespan_mesh, load("fabric.inventory").load_fabric
+encode, load_fabric = load("kubespan.annotations").encode, load("fabric.inventory").load_fabric
+plan_kubespan_mesh = load("topology.kubespan").plan_kubespan_mesh
 names = ["n%d" % number for number in range(count)]
 clusters = {"c": {"pod_cidrs": ["10.144.0.0/12", "fd00::/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.96.0.0/11"], "wireguard_port": 1}}
 clusters["d"] = {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.6.0.0/16"], "wireguard_port": 2}

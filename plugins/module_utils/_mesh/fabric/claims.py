@@ -63,13 +63,11 @@ def read_claim(
     networks: t.Sequence[Network],
     cidrs: t.Optional[t.Sequence[str]] = None,
     keepalive: int = 0,
-    **known: t.Any
 ) -> Claim:
     """A claim from what its cluster's API says: the one place where that text becomes values.
 
     public_key: text, or Pending for one that this run makes. endpoint: text; None and ``""``: the node is passive. cidrs: the texts of
-    networks where they are there already. known: further fields of Claim. Raises ValueRefused: name_invalid, bad_pod_cidr,
-    bad_public_key, bad_endpoint.
+    networks where they are there already. Raises ValueRefused: name_invalid, bad_pod_cidr, bad_public_key, bad_endpoint.
     """
     if not _is_name(cluster) or not _is_name(node):
         raise ValueRefused("name_invalid", "a claim names no cluster or node that could exist")
@@ -79,7 +77,7 @@ def read_claim(
     where = None if endpoint is None or endpoint == "" else parse_endpoint(endpoint)
     allowed_ips = tuple(map(str, networks) if cidrs is None else cidrs)
     peer = Peer(key, None if where is None else str(where), allowed_ips, keepalive, node=node)
-    return Claim(cluster, node, peer, _widest(networks), None if where is None else where.address, **known)
+    return Claim(cluster, node, peer, _widest(networks), None if where is None else where.address)
 
 
 def _widest(networks: t.Sequence[Network]) -> t.Tuple[Network, ...]:

@@ -101,8 +101,8 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network, row: int) -> Claim:
         raise ValueRefused("bad_cidr", "it excludes more than {0} networks, or none in a list".format(MAX_ALLOWED_IPS))
     for text in excluded:
         parse_network(text)
-    known = {"declared": bool(affiliate.get("declared")), "things": (("node id", str(affiliate.get("node_id"))),), "row": row}
-    return read_claim(affiliate.get("cluster"), affiliate.get("node"), affiliate["public_key"], None, networks, **known)
+    claim = read_claim(affiliate.get("cluster"), affiliate.get("node"), affiliate["public_key"], None, networks)
+    return claim._replace(declared=bool(affiliate.get("declared")), things=(("node id", str(affiliate.get("node_id"))),), row=row)
 
 
 def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal]) -> t.List[str]:
@@ -132,7 +132,7 @@ def _check_addresses(
 ) -> t.List[str]:
     """Leave out addresses that a node may not announce. Returns those that several announce."""
     routed: RangeOwners[str] = RangeOwners()
-    for dummy, claim in rows:
+    for _affiliate, claim in rows:
         for network in claim.networks:
             routed.claim(network, claim.label)
     granted = {name: PrefixSet.of_texts(ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
@@ -153,7 +153,7 @@ def _check_addresses(
                 continue
             if str(host_network(address)) == claim.peer.allowed_ips[0]:
                 continue  # its own ULA again
-            rank = (not affiliate.get("declared"), affiliate["cluster"], affiliate["node"], place)
+            rank = (not claim.declared, claim.cluster, claim.node, place)
             wanted.append((rank, address, affiliate))
     wanted.sort(key=_rank)
     for dummy, address, affiliate in wanted:

@@ -270,9 +270,8 @@ class _View:
                 try:
                     if isinstance(pods, ValueRefused):
                         raise pods
-                    pair = annotations[self._key], annotations[self._endpoint]
-                    known = {"declared": host is not None, "host": inventory_name, "reported": said}
-                    found.append(read_claim(cluster, name, *pair, *pods, KEEPALIVE, **known))
+                    claim = read_claim(cluster, name, annotations[self._key], annotations[self._endpoint], *pods, keepalive=KEEPALIVE)
+                    found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:
                     self._refuse(label, error)
         return found
