@@ -8,7 +8,6 @@ Who may write a Service, or a provider, could else have a node's or a router's a
 from __future__ import annotations
 
 import itertools
-import sys
 import typing as t
 
 from .._values.addresses import Address, parse_address, parse_network
@@ -30,7 +29,7 @@ class Span(t.Protocol):
 
 
 class LibraryMissing(ValueError):
-    """netaddr is not installed for this interpreter."""
+    """netaddr is not installed for the interpreter that runs this."""
 
 
 def netaddr() -> t.Any:
@@ -38,8 +37,8 @@ def netaddr() -> t.Any:
     try:
         import netaddr as library
     except ImportError as error:
-        text = "the Python library netaddr is missing for {0} ({1}); install it there, or point ansible_python_interpreter at a Python that has it"
-        raise LibraryMissing(text.format(sys.executable, error)) from None
+        text = "the Python library netaddr is missing where this task runs ({0}); install it there, or point ansible_python_interpreter at a Python that has it"
+        raise LibraryMissing(text.format(error)) from None
     return library
 
 
