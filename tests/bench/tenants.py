@@ -26,7 +26,7 @@ import json, sys, time
 from ansible_collections.multicluster.network.plugins.module_utils._flows import tenants, tenants_store
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.mapping import plan_pass
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import plan_pass
 request = json.load(sys.stdin)
 options, clusters = tenants.read_options(request), Clusters(request["clusters"], 300.0)
 stores = tenants.open_stores(clusters, tenants.sides(request, ("source", "apinet")), options)

@@ -9,12 +9,10 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, deleting, get, items, name, namespace, same, text, uid
-from .links import AVAILABLE, READY
+from .links import AVAILABLE, READY, format_id, interface_id_or_none, parse_network_id
 from .object_turn import CLAIM, DELETE, MAIN, TWIN, ObjectTurn
-from .prefixes import balancer_addresses
 from .profile import APINET, NETWORK, NETWORK_INTERFACE, PREFIX, SOURCE
-from .provider_ids import format_id, interface_id_or_none, parse_network_id
-from .view import View
+from .view import View, balancer_addresses
 
 READS = [(SOURCE, NETWORK), (SOURCE, NETWORK_INTERFACE), (SOURCE, PREFIX), (APINET, NETWORK), (APINET, NETWORK_INTERFACE)]
 #: Whose twin it is, also when the source interface is gone already. What has it was made here.

@@ -15,11 +15,10 @@ from .._plan.plan import Refusal
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
-from .links import LONGEST_LABEL, claimer, foreign, linked, message
+from .links import LONGEST_LABEL, claimer, foreign, interface_id_or_none, linked, message, parse_network_id
 from .networks import accepted
 from .options import PEERING, selected
 from .profile import DEPENDENTS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
-from .provider_ids import interface_id_or_none, parse_network_id
 from .view import NotRead, View
 
 

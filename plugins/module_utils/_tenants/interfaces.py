@@ -8,12 +8,10 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, deleting, entries, family_of, get, items, labels, name, namespace, same, text, uid
-from .links import PENDING, READY, claimer, interface_state, link_labels, unlink_patch
+from .links import PENDING, READY, claimer, interface_state, link_labels, parse_interface_id, unlink_patch
 from .object_turn import CLAIM, RELEASE, TWIN, ObjectTurn
-from .prefixes import interface_prefixes
 from .profile import IP, NETWORK_INTERFACE, VIRTUAL_IP
-from .provider_ids import parse_interface_id
-from .view import Index
+from .view import Index, interface_prefixes
 
 
 def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:

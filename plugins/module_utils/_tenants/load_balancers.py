@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Load balancers: addresses, an instance template, and the routing next to them (11, 12)."""
+"""Load balancers: addresses, an instance template, and the routing next to them (11, 12); NAT gateways and the autoscaler of their addresses (13)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused, quoted
 from .fields import address_or_none, addresses, entries, family_of, get, items, name, namespace, show_address, text, uid
-from .links import controller_reference, link_labels
+from .links import controller_reference, interface_id_or_none, link_labels
 from .object_turn import DEPENDENT, TWIN, ObjectTurn
 from .options import LB_NODE_AFFINITY
-from .prefixes import balancer_addresses
-from .profile import LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK
-from .provider_ids import interface_id_or_none
+from .profile import LOAD_BALANCER, LOAD_BALANCER_ROUTING, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NETWORK
+from .view import balancer_addresses
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -106,3 +105,35 @@ def _affinity(turn: ObjectTurn, labels: t.Mapping[str, str], destinations: t.Lis
         fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
         affinity["nodeAffinity"] = {_TERMS: {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}}
     return affinity
+
+
+DEFAULT_PORTS = 2048
+
+
+def plan_nat_gateway(turn: ObjectTurn) -> None:
+    """One NAT gateway that is not being deleted. Its addresses are the network side's and survive."""
+    source, options = turn.subject, turn.options
+    network = network_of(turn)
+    if network is None:
+        return
+    ports = get(source, "spec", "portsPerNetworkInterface")
+    spec = {
+        "ipFamily": get(source, "spec", "ipFamily"),
+        "networkRef": {"name": uid(network)},
+        "portsPerNetworkInterface": DEFAULT_PORTS if ports is None else ports,
+    }
+    twin = turn.apply(TWIN, turn.manifest(NAT_GATEWAY, spec=spec))
+    if twin is None:
+        return
+    limits = {
+        "natGatewayRef": {"name": uid(source)},
+        "minPublicIPs": options.min_public_ips,
+        "maxPublicIPs": options.max_public_ips,
+    }
+    owner = controller_reference(twin, options.profile)
+    if turn.apply(DEPENDENT, turn.manifest(NAT_GATEWAY_AUTOSCALER, owner, spec=limits)) is None:
+        return
+    found = addresses(twin, "spec", "ips")
+    if not found or len(found) < len(entries(twin, "spec", "ips")):
+        turn.wait("address_not_allocated", "the network side has not given every address yet")
+    turn.status({"ips": found})

@@ -7,12 +7,11 @@ from __future__ import annotations
 import typing as t
 
 from .fields import Object, entries, get, name, namespace, text, uid
-from .links import AVAILABLE, network_state
+from .links import AVAILABLE, NetworkID, format_id, network_state
 from .object_turn import MAIN, TWIN, ObjectTurn
 from .options import PEERING
-from .prefixes import allocated_prefix
 from .profile import NETWORK
-from .provider_ids import NetworkID, format_id
+from .view import allocated_prefix
 
 
 def plan_network(turn: ObjectTurn) -> None:

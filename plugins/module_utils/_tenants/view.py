@@ -1,13 +1,14 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Both servers' objects as they were read, indexed once, and kept up to date with the answers to our own writes."""
+"""Both servers' objects as they were read, indexed once, and kept up to date with the answers to our own writes; and the addresses and prefixes
+of a source object, written out or allocated in a Prefix of its own (11.3, 14.3)."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._plan.object_plan import Key
-from .fields import Object, addresses, name, namespace, text, uid
+from .fields import Object, addresses, controller, get, items, name, namespace, text, uid
 from .links import claimer
 from .options import PEERING, Options, selected
 from .profile import (
@@ -170,3 +171,47 @@ class Index:
     def held_elsewhere(self, address: str, twin: Object) -> bool:
         """Whether another twin has a public address."""
         return bool(self._holders.get(address, set()) - {uid(twin)})
+
+
+def allocated_prefix(view: View, within: str, called: str, owner: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+    """The Prefix of a name once it is allocated; with ``owner`` only if it is controlled by the object of that uid."""
+    prefix = view.source(PREFIX, within, called)
+    if prefix is None or get(prefix, "status", "phase") != "Allocated" or not text(prefix, "spec", "prefix"):
+        return None
+    if owner and (controller(prefix) or {}).get("uid") != owner:
+        return None
+    return prefix
+
+
+def interface_prefixes(view: View, source: Object) -> t.Tuple[t.List[str], t.List[str]]:
+    """(prefixes of an interface in their order, names of those that are not allocated yet)."""
+    found, missing = [], []
+    for index, entry in enumerate(items(source, "spec", "prefixes")):
+        if text(entry, "value"):
+            found.append(text(entry, "value"))
+        elif get(entry, "ephemeral") is not None:
+            called = "{0}-pf-{1}".format(name(source), index)
+            prefix = allocated_prefix(view, namespace(source), called)
+            if prefix is None:
+                missing.append(called)
+            else:
+                found.append(text(prefix, "spec", "prefix"))
+    return found, missing
+
+
+def balancer_addresses(view: View, source: Object) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.List[str]]:
+    """(sources of an internal load balancer's addresses as {index, ip, ipFamily}, Prefixes that are not there yet)."""
+    found: t.List[t.Dict[str, t.Any]] = []
+    missing = []
+    for index, entry in enumerate(items(source, "spec", "ips")):
+        if text(entry, "value"):
+            found.append({"index": index, "ip": text(entry, "value"), "ipFamily": None})
+        elif get(entry, "ephemeral") is not None:
+            called = "{0}-{1}".format(name(source), index)
+            prefix = allocated_prefix(view, namespace(source), called, uid(source))
+            if prefix is None:
+                missing.append(called)
+                continue
+            address = text(prefix, "spec", "prefix").partition("/")[0]
+            found.append({"index": index, "ip": address, "ipFamily": text(prefix, "spec", "ipFamily") or None})
+    return found, missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, nat_blocks, provider_ids, scheduler
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, links, nat_blocks, placement
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
@@ -31,7 +31,7 @@ RUNS = 10
 def parse(vector: Vector) -> Answer:
     interface = vector.get("kind") == "network_interface"
     try:
-        found = (provider_ids.parse_interface_id if interface else provider_ids.parse_network_id)(vector["input"])
+        found = (links.parse_interface_id if interface else links.parse_network_id)(vector["input"])
     except ValueRefused as error:
         return {"error": error.reason}
     return {"ok": dict(found._asdict())}
@@ -39,7 +39,7 @@ def parse(vector: Vector) -> Answer:
 
 def format_(parts: t.Mapping[str, t.Any]) -> Answer:
     third = parts.get("node") if "node" in parts else parts.get("id")
-    return {"ok": provider_ids.format_id((parts.get("namespace"), parts.get("name"), third, parts.get("uid")))}
+    return {"ok": links.format_id((parts.get("namespace"), parts.get("name"), third, parts.get("uid")))}
 
 
 # --- the two servers ---------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def autoscaler(vector: Vector) -> Answer:
 def _affinity(nodes: t.Optional[t.Sequence[str]], anti: t.Optional[Vector] = None) -> Answer:
     found: Answer = {}
     if nodes is not None:
-        terms = [item for node in nodes for item in scheduler.node_term(node)[TERMS]["nodeSelectorTerms"]]
+        terms = [item for node in nodes for item in placement.node_term(node)[TERMS]["nodeSelectorTerms"]]
         found["nodeAffinity"] = {TERMS: {"nodeSelectorTerms": terms}}
     if anti:
         term = {"topologyKey": anti["topology_key"], "labelSelector": {"matchLabels": anti["match_labels"]}}
@@ -194,7 +194,7 @@ def daemonset(vector: Vector) -> Answer:
         instances.append({"metadata": meta, "spec": spec})
     nodes = [{"metadata": {"name": node}} for node in vector["nodes"]]
     template = {"affinity": _affinity(vector.get("node_affinity_nodes"))}
-    return dict(scheduler.plan_daemon(template, nodes, instances)._asdict())
+    return dict(placement.plan_daemon(template, nodes, instances)._asdict())
 
 
 def _instance(item: Vector) -> Answer:
@@ -220,7 +220,7 @@ def schedule(vector: Vector) -> Answer:
     answer: Answer = {}
     for item in vector["pending"]:
         instance = _instance(item)
-        found = scheduler.acceptable_nodes(instance, nodes, placed)
+        found = placement.acceptable_nodes(instance, nodes, placed)
         answer[item["name"]] = found or None
         if found:
             placed.append(dict(instance, spec=dict(instance["spec"], nodeRef={"name": found[0]})))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, nat_blocks, scheduler
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, nat_blocks, placement
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.allocation import Pools
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
@@ -198,8 +198,8 @@ def test_spread_counts_the_newcomer() -> None:
     constraint = {"maxSkew": 1, "topologyKey": ONMETAL.zone, "labelSelector": {"matchLabels": {"lb": "x"}}}
     newcomer = {"metadata": {"labels": {"lb": "x"}}, "spec": {"topologySpreadConstraints": [constraint]}}
     placed = [{"metadata": {"labels": {"lb": "x"}}, "spec": {"nodeRef": {"name": "a1"}}}]
-    assert scheduler.acceptable_nodes(newcomer, nodes, placed) == ["b1"]
-    assert scheduler.acceptable_nodes(newcomer, nodes[:1], placed) == ["a1"]
+    assert placement.acceptable_nodes(newcomer, nodes, placed) == ["b1"]
+    assert placement.acceptable_nodes(newcomer, nodes[:1], placed) == ["a1"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_spread_counts_the_newcomer() -> None:
 def test_node_affinity(expression: t.Dict[str, t.Any], fits: bool) -> None:
     required = {"nodeSelectorTerms": [{}, {"matchExpressions": [expression]}]}
     spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
-    assert scheduler.node_fits(spec, {"metadata": {"name": "n", "labels": {"rack": "1"}}}) is fits
+    assert placement.node_fits(spec, {"metadata": {"name": "n", "labels": {"rack": "1"}}}) is fits
 
 
 def test_a_load_balancer_without_listeners_or_nodes() -> None:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links, provider_ids
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options, selected
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import IRONCORE, ONMETAL
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -20,24 +20,24 @@ NODE = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
 
 @given(PART, PART, NODE, PART)
 def test_interface_ids_come_back(namespace: str, name: str, node: str, uid: str) -> None:
-    parts = provider_ids.InterfaceID(namespace, name, node, uid)
+    parts = links.InterfaceID(namespace, name, node, uid)
     for profile in (ONMETAL, IRONCORE):
-        assert provider_ids.parse_interface_id(provider_ids.format_id(parts, profile), profile) == parts
+        assert links.parse_interface_id(links.format_id(parts, profile), profile) == parts
 
 
 @given(PART, PART, PART, PART)
 def test_network_ids_come_back(namespace: str, name: str, ident: str, uid: str) -> None:
-    parts = provider_ids.NetworkID(namespace, name, ident, uid)
-    assert provider_ids.parse_network_id(provider_ids.format_id(parts)) == parts
+    parts = links.NetworkID(namespace, name, ident, uid)
+    assert links.parse_network_id(links.format_id(parts)) == parts
 
 
 @given(st.one_of(st.text(max_size=400), st.none(), st.integers(), st.lists(st.text(max_size=3), max_size=3)))
 def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
     try:
-        found = provider_ids.parse_interface_id(text)
+        found = links.parse_interface_id(text)
     except ValueRefused as error:
         assert error.reason in ("segment_count", "invalid_node")
-        assert provider_ids.interface_id_or_none(text) is None
+        assert links.interface_id_or_none(text) is None
     else:
         assert "/" not in "".join(found)
 
@@ -61,14 +61,14 @@ def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
 )
 def test_refused(text: str, word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
-        provider_ids.parse_interface_id(text)
+        links.parse_interface_id(text)
     assert caught.value.reason == word
     assert caught.value.message
 
 
 def test_an_interface_id_is_a_network_id_and_a_bare_one_is_enough() -> None:
-    assert provider_ids.parse_network_id("n/i/node/u").id == "node"
-    assert provider_ids.parse_interface_id("n/i/" + "n" * 253 + "/u").uid == "u"
+    assert links.parse_network_id("n/i/node/u").id == "node"
+    assert links.parse_interface_id("n/i/" + "n" * 253 + "/u").uid == "u"
 
 
 @pytest.mark.parametrize(
