@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
     ccm_info,
     ccm_nodes,
     converge as load_balancers,
-    equinix as load_balancers_equinix,
+    providers as load_balancers_equinix,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict

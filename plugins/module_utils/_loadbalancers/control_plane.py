@@ -1,6 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, decision 22).
+"""The control plane's address: when it is probed, whom it goes to, how it moves (ccm 11.1 to 11.3, decision 22), and the Service, with its endpoints,
+that makes every node accept it (ccm 11.4).
 
 The decision is a generator that yields probes and is sent their results (an HTTP status, or None for no answer), so
 that the same rules run in a play, on a timer and in tests.
@@ -8,11 +9,12 @@ that the same rules run in a play, on a timer and in tests.
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused
-from .identities import PROVIDER_PREFIXES, parse_provider_id
+from .identities import CONTROL_PLANE_NAMESPACE, PROVIDER_PREFIXES, external_service_name, parse_provider_id
 from .reservations import REFUSE, Assignment, Reservation
 
 LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -190,3 +192,125 @@ def _usable(text: str) -> bool:
 def health_url(host: str, port: int) -> str:
     """Where an API server says whether it is healthy."""
     return "https://{0}:{1}/healthz".format("[{0}]".format(host) if ":" in host else host, port)
+
+
+class Hysteresis(t.NamedTuple):
+    """``failures`` probes in a row must fail; ``rest_s`` seconds must have passed since the last move. 1 and 0: the original."""
+
+    failures: int = 3
+    rest_s: float = 60
+
+
+class FailureRecord(t.NamedTuple):
+    """What is kept between runs. ``moved_at`` is a time of the caller's clock, None for never."""
+
+    failures: int = 0
+    moved_at: t.Optional[float] = None
+
+
+def may_move(record: FailureRecord, hysteresis: Hysteresis, now: float) -> bool:
+    """Whether, with one more failed probe at ``now``, the address may move. A clock that was set back does not hold it."""
+    rested = record.moved_at is None or not 0 <= now - record.moved_at < hysteresis.rest_s
+    return rested and record.failures + 1 >= hysteresis.failures
+
+
+NO_POOL = "disabled-metallb-do-not-use-any-address-pool"
+POOL_ANNOTATIONS = ("metallb.universe.tf/address-pool", "metallb.io/address-pool")
+Manifest = t.Dict[str, t.Any]
+#: Endpoints are deprecated from here on.
+SLICES_FROM = (1, 33)
+
+
+def eip_port(ports: t.Sequence[t.Mapping[str, t.Any]], configured: int = 0) -> int:
+    """The port on which the address listens. Raises ValueRefused ``no_ports`` or ``port_unknown``."""
+    if not ports:
+        raise ValueRefused("no_ports", "the Service default/kubernetes has no ports")
+    port = configured or ports[0].get("targetPort")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        raise ValueRefused("port_unknown", "the API servers' port has no number")
+    return port
+
+
+def external_service(
+    identity: str,
+    address: str,
+    ports: t.Sequence[t.Mapping[str, t.Any]],
+    configured_port: int = 0,
+    existing: t.Optional[t.Mapping[str, t.Any]] = None,
+    load_balancer_class: str = "",
+) -> Manifest:
+    """The whole Service as it should be: what exists keeps its cluster IP, node ports and foreign metadata."""
+    wanted_ports = [{key: port[key] for key in ("name", "port", "protocol", "targetPort", "appProtocol") if key in port} for port in ports]
+    first = eip_port(ports, configured_port)
+    wanted_ports[0]["port"] = first
+    service: Manifest = copy.deepcopy(dict(existing)) if existing else {"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {}}
+    meta, spec = service.setdefault("metadata", {}), service.setdefault("spec", {})
+    meta.update(name=external_service_name(identity), namespace=CONTROL_PLANE_NAMESPACE)
+    meta["annotations"] = dict(meta.get("annotations") or {}, **dict.fromkeys(POOL_ANNOTATIONS, NO_POOL))
+    node_ports = {port.get("name", ""): port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+    for port in wanted_ports:
+        if port.get("name", "") in node_ports:
+            port["nodePort"] = node_ports[port.get("name", "")]
+    spec.update(type="LoadBalancer", loadBalancerIP=address, ports=wanted_ports)
+    spec.pop("selector", None)
+    if load_balancer_class and not existing:
+        spec["loadBalancerClass"] = load_balancer_class  # immutable, so only when the Service is made
+    return service
+
+
+def ingress_status(address: str) -> Manifest:
+    """Its status, written through the sub-resource."""
+    return {"loadBalancer": {"ingress": [{"ip": address}]}}
+
+
+def reports(existing: t.Optional[t.Mapping[str, t.Any]], address: str) -> bool:
+    """Whether the Service's status says so already. API servers from 1.30 on add a mode to each address, which is no difference."""
+    rows = (((existing or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return [row.get("ip") for row in rows if isinstance(row, dict)] == [address]
+
+
+def uses_slices(version: t.Tuple[int, int], mode: str = "auto") -> bool:
+    """Whether EndpointSlices are written; mode auto, endpoints or slices."""
+    return version >= SLICES_FROM if mode == "auto" else mode == "slices"
+
+
+def endpoints(identity: str, source: t.Mapping[str, t.Any]) -> Manifest:
+    """Endpoints with the addresses and ports of those of default/kubernetes."""
+    subsets = [
+        {
+            "addresses": [{"ip": item["ip"]} for item in subset.get("addresses") or ()],
+            "ports": [dict(port) for port in subset.get("ports") or ()],
+        }
+        for subset in source.get("subsets") or ()
+    ]
+    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": _meta(identity), "subsets": subsets}
+
+
+def endpoint_slices(identity: str, sources: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Manifest]:
+    """One slice for each of default/kubernetes; other slices of that namespace are not ours to copy."""
+    slices = []
+    mine = [
+        item
+        for item in sources
+        if (item.get("metadata") or {}).get("namespace", "default") == "default"
+        and ((item.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/service-name") == "kubernetes"
+    ]
+    for index, item in enumerate(sorted(mine, key=lambda item: str(item["metadata"].get("name")))):
+        meta = _meta(identity)
+        meta["name"] += "" if len(mine) == 1 else "-{0}".format(index)
+        meta["labels"] = {"kubernetes.io/service-name": external_service_name(identity)}
+        slices.append({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": meta,
+            "addressType": item.get("addressType", "IPv4"),
+            "endpoints": [
+                {key: one[key] for key in ("addresses", "conditions") if key in one} for one in item.get("endpoints") or ()
+            ],
+            "ports": [dict(port) for port in item.get("ports") or ()],
+        })  # fmt: skip
+    return slices
+
+
+def _meta(identity: str) -> Manifest:
+    return {"name": external_service_name(identity), "namespace": CONTROL_PLANE_NAMESPACE}

@@ -8,8 +8,7 @@ import typing as t
 
 from .._values.addresses import parse_network
 from .._values.refused import ValueRefused, quoted
-from .bgp.claims import BgpGrants
-from .bgp.values import NodeBgp
+from .bgp.values import BgpGrants, NodeBgp
 from .identities import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, parse_identity
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources

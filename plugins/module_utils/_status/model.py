@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a fabric as one document: from what nodes and clusters said to what page, JSON and metrics show. Pure.
 
-What comes from a cluster or a node is a claim by strangers: it is cut to a length here and escaped where it is drawn.
+What comes from a cluster or a node is a claim by strangers: it is cut to a length here and escaped where it is drawn. The document also tells how the
+fabric was at earlier runs: since when something differs, and one row for as long as nothing changed. Nobody keeps a diary of a kernel: of a route
+that is gone, only the two runs between which it went are known. ``since`` is a time that the API server recorded; ``first_seen`` and ``last_good``
+are runs of ours.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ import typing as t
 
 from . import ends, evidence, mesh_verdict, scope
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP
-from .history import compare_runs, remember
 from .verdict import Verdict, combine, refusal_text
 
 Data = t.Dict[str, t.Any]
@@ -324,3 +326,57 @@ def summary(document: Facts) -> Data:
         "failures": len(document["failures"]),
         "drift": len(document["drift"]),
     }
+
+
+ROWS = 200
+#: What makes a run differ from the one before.
+_NUMBERS = ("nodes", "nodes_answered", "tunnels", "tunnels_up", "drift", "refused", "failures")
+
+
+def key_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+    """What makes two runs speak of the same thing."""
+    return str(row.get("where")), str(row.get("kind")), str(row.get("name"))
+
+
+def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()) -> t.Tuple[t.List[Data], Data]:
+    """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document).
+
+    ``unasked``: places where this run did not look, so nothing is gone there.
+    """
+    known = isinstance(previous, dict) and isinstance(previous.get("drift"), list)
+    before = {key_of(row): row for row in previous["drift"] if isinstance(row, dict)} if known else {}
+    at = str(previous.get("generated") or "") if known else ""
+    rows, new = [], []
+    for row in sorted(drift, key=key_of):
+        old = before.get(key_of(row))
+        first = str(old.get("first_seen") or at) if old else now
+        good = str(old.get("last_good") or "") if old else at
+        rows.append(dict(row, first_seen=first, last_good=good or None))
+        if known and old is None:
+            new.append({name: row[name] for name in ("where", "kind", "name")})
+    current = {key_of(row) for row in drift}
+    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current and key[0] not in unasked]
+    return rows, {"previous": at or None, "new": new, "gone": gone}
+
+
+def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> t.List[Data]:
+    """The rows of the previous document with this run: [{first, last, runs, verdict, cause, numbers...}], newest last."""
+    given = previous.get("history") if isinstance(previous, dict) else None
+    rows = [dict(row) for row in given if _is_row(row)][-ROWS:] if isinstance(given, list) else []
+    verdict = document["verdict"]
+    row: Data = {name: document["summary"][name] for name in _NUMBERS}
+    row.update(verdict=verdict["value"], cause=next(iter(verdict["broken"] + verdict["unproven"]), ""))
+    if rows and all(rows[-1].get(name) == row[name] for name in (*_NUMBERS, "verdict")):
+        rows[-1].update(last=document["generated"], runs=rows[-1]["runs"] + 1, cause=row["cause"])
+    else:
+        rows.append(dict(row, first=document["generated"], last=document["generated"], runs=1))
+    return rows[-ROWS:]
+
+
+def _is_row(row: t.Any) -> bool:
+    """The file lies where others may write: what is not of our form is left out."""
+    return (
+        isinstance(row, dict)
+        and all(isinstance(row.get(name), int) for name in (*_NUMBERS, "runs"))
+        and all(isinstance(row.get(name), str) and len(row[name]) <= 500 for name in ("first", "last", "verdict", "cause"))
+    )

@@ -19,10 +19,7 @@ import types
 import typing as t
 import urllib.parse
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
-    bgp as load_balancers_bgp,
-    equinix as load_balancers_equinix,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import bgp as load_balancers_bgp, providers as load_balancers_equinix
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     equinix_records,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._io import host_metadata, json_api
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import providers
+from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    address_states,
     control_plane,
     equinix_records,
-    external_service,
     identities,
     provider,
     reservations,
@@ -41,7 +40,7 @@ def facility_of_host(facility: t.Any) -> str:
     if not facility:
         return ""
     document = json.dumps({"id": "4e47", "hostname": "n1", "plan": "c3", "facility": facility, "network": {"addresses": []}}).encode()
-    return host_metadata.host_facility("https://metadata.test", send=lambda *unused: json_api.Answer(200, {}, document))
+    return providers.host_facility("https://metadata.test", send=lambda *unused: json_api.Answer(200, {}, document))
 
 
 def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservation]:
@@ -183,7 +182,7 @@ def service_reconcile(data: Input) -> Answer:
 
 def ip_states(data: Input) -> Answer:
     held = equinix_records.reservation(data["reservation"]) if data.get("reservation") else None
-    found = address_states.states(data.get("service_ip") or "", held, data.get("mapped_cidrs") or ())
+    found = services.states(data.get("service_ip") or "", held, data.get("mapped_cidrs") or ())
     return dict(found._asdict(), ready=found.ready)
 
 
@@ -242,21 +241,21 @@ def external(data: Input) -> Answer:
     subsets = [{"addresses": [{"ip": ip} for ip in source.get("addresses") or ()], "ports": source.get("ports") or []}]
     converged = data.get("existing") == "converged"
     before = None if converged else _as_object((data.get("existing") or {}).get("service"))
-    mirror = external_service.endpoints(identity, {"subsets": subsets})
+    mirror = control_plane.endpoints(identity, {"subsets": subsets})
     slices = data.get("kubernetes_endpointslices")
     if slices:
-        made_slices = external_service.endpoint_slices(identity, [_slice(row) for row in slices])
+        made_slices = control_plane.endpoint_slices(identity, [_slice(row) for row in slices])
         rows = [{"ip": ip} for item in made_slices for one in item["endpoints"] for ip in one["addresses"]]
         mirror["subsets"] = [{"addresses": rows, "ports": made_slices[0]["ports"] if made_slices else []}]
 
     def made(existing: t.Optional[Input]) -> t.Dict[str, t.Any]:
-        return external_service.external_service(identity, config["eip"], ports, config.get("api_server_port") or 0, existing)
+        return control_plane.external_service(identity, config["eip"], ports, config.get("api_server_port") or 0, existing)
 
     if converged:
         before = made(None)
     service = made(before)
     meta, spec = service["metadata"], service["spec"]
-    status = external_service.ingress_status(config["eip"])
+    status = control_plane.ingress_status(config["eip"])
     shown = {
         "service": dict(
             spec, namespace=meta["namespace"], name=meta["name"], annotations=meta["annotations"], labels=meta.get("labels"),

@@ -9,7 +9,7 @@ import typing as t
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError, NotFound
-from ..._loadbalancers.address_states import missing_backend, silence
+from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout

@@ -8,9 +8,8 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.errors import ListIncomplete
-from ..._loadbalancers.bgp.peer_selectors import ServiceKey
 from ..._loadbalancers.bgp.values import NodeBgp
-from ..._loadbalancers.metallb.config import POOLS, Config, managed_text, parse_managed, pool_users
+from ..._loadbalancers.metallb.config import POOLS, Config, ServiceKey, managed_text, parse_managed, pool_users
 from ..._loadbalancers.metallb.resources import ADVERTISEMENT, PEER, POOL, SECRET, VERSIONS, Resources
 from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup

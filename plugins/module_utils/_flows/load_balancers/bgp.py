@@ -10,8 +10,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers import provider as interface
-from ..._loadbalancers.bgp.claims import check_bgp_claims, prefix_limit
-from ..._loadbalancers.bgp.values import NodeBgp, project_bgp, selected_nodes
+from ..._loadbalancers.bgp.values import NodeBgp, check_bgp_claims, prefix_limit, project_bgp, selected_nodes
 from ..._loadbalancers.identities import parse_provider_id
 from ..._loadbalancers.node_annotations import password_keys, plan_node_annotations
 from ..._loadbalancers.setup import Setup

@@ -21,7 +21,7 @@ from ..._kubernetes.clusters import contained
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
-from ..._loadbalancers.failover_hysteresis import FailureRecord, Hysteresis, may_move
+from ..._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
 from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from ..._loadbalancers.pools import refuse_foreign
 from ..._loadbalancers.reservations import Reservation
@@ -32,8 +32,8 @@ from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import control_plane_service
 from .converge import LEASE, guarded, read_setups
-from .ledger_store import keep_ledger, read_ledger
 from .read import ClusterState, make_provider
+from .writes import keep_ledger, read_ledger
 
 STATIC_PREFIX = "static"
 

@@ -12,15 +12,14 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import NotFound
-from ..._loadbalancers.external_service import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
+from ..._loadbalancers.control_plane import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
 from ..._loadbalancers.identities import CONTROL_PLANE_NAMESPACE, external_service_name
 from ..._loadbalancers.ledger import ledger_name
 from ..._loadbalancers.setup import Setup
 from ..._plan.object_plan import merged_shape
 from ..._plan.objects import differences, owners, stripped
 from ..._plan.plan import Change, Plan
-from .ledger_store import CONFIGMAPS, keep_ledger, read_ledger
-from .writes import Put, put_all
+from .writes import CONFIGMAPS, Put, keep_ledger, put_all, read_ledger
 
 BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"

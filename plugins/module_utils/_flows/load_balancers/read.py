@@ -16,9 +16,8 @@ from ..._plan.objects import owners
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import backends
-from .equinix import EquinixMetal
-from .ledger_store import read_ledger
-from .static import StaticProvider
+from .providers import EquinixMetal, StaticProvider
+from .writes import read_ledger
 
 SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces/kube-system"
 

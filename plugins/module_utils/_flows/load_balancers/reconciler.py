@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._io.host_metadata import host_facility
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
-from ..._loadbalancers.address_states import NAMED, Row, sentences, silence, states, unannounced
-from ..._loadbalancers.bgp.peer_selectors import ServiceKey
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
+from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
@@ -29,7 +27,7 @@ from ..._loadbalancers.service_plan import (
     orphans,
     removal_of,
 )
-from ..._loadbalancers.services import Service, address_of, counts, left_alone, retains
+from ..._loadbalancers.services import NAMED, Row, Service, address_of, counts, left_alone, retains, sentences, silence, states, unannounced
 from ..._loadbalancers.settings import EMPTY
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
@@ -38,6 +36,7 @@ from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import backends, bgp as bgp_facts
 from .backends import ABSENT, ADD, REMOVE, SYNC
+from .providers import host_facility
 from .read import ClusterState, make_provider, read_state
 from .writes import CarriedOut, Foreseen, Put, service_puts
 

@@ -12,8 +12,8 @@ from ..._linux import files
 from ..._linux.files import FileState
 from ..._linux.host import systemd
 from ..._linux.netlink.routes import look_up
-from ..._loadbalancers.bgp.claims import BgpGrants
 from ..._loadbalancers.bgp.frr_config import commands, established, parse_speaker, read_prefixes, render, shown, without_prefixes
+from ..._loadbalancers.bgp.values import BgpGrants
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address, parse_network
 from ..._values.keys import fingerprint

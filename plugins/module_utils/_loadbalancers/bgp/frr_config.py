@@ -12,8 +12,7 @@ import typing as t
 
 from ..._values.addresses import parse_address, parse_network, special_kind
 from ..._values.refused import ValueRefused, quoted
-from .claims import BgpGrants, check_bgp_claims
-from .values import NodeBgp
+from .values import BgpGrants, NodeBgp, check_bgp_claims
 
 HEADER = "! Written by multicluster.network, module bgp_speaker. Changes are overwritten."
 _PASSWORD = re.compile(r"[!-~]{1,80}\Z")

@@ -15,10 +15,9 @@ import typing as t
 
 from ..._values.addresses import parse_network
 from ..._values.refused import ValueRefused
-from ..bgp.peer_selectors import ServiceKey, Spelling
 from ..bgp.values import NodeBgp
 from ..identities import DEFAULT_DOMAIN
-from .config import NODE, SERVICE, covers
+from .config import NODE, SERVICE, ServiceKey, Spelling, covers
 
 POOL, ADVERTISEMENT, PEER, SECRET = "IPAddressPool", "BGPAdvertisement", "BGPPeer", "Secret"
 _DROPPED = re.compile(r"[^A-Za-z0-9-]")

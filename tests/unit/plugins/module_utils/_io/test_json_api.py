@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.equinix import MANNERS
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.providers import MANNERS
 from ansible_collections.multicluster.network.plugins.module_utils._io.json_api import Answer, ApiFailed, JsonApi
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

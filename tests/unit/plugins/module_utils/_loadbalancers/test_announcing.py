@@ -6,36 +6,36 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_states
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_states import Row
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import services
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Row
 
 
 def test_who_would_announce():
-    assert "bgp_speaker_neighbors" in address_states.silence("empty", "bgp_speaker", [], "")
-    assert address_states.silence("empty", "other", [], "") == "" == address_states.silence("empty", "bgp_speaker", ["n1"], "")
-    assert address_states.silence("empty", "", None, "") == ""  # nobody said which nodes speak
-    assert address_states.silence("metallb", "bgp_speaker", [], "no peer") == "no peer" and address_states.silence("kube-vip", "", [], "") == ""
+    assert "bgp_speaker_neighbors" in services.silence("empty", "bgp_speaker", [], "")
+    assert services.silence("empty", "other", [], "") == "" == services.silence("empty", "bgp_speaker", ["n1"], "")
+    assert services.silence("empty", "", None, "") == ""  # nobody said which nodes speak
+    assert services.silence("metallb", "bgp_speaker", [], "no peer") == "no peer" and services.silence("kube-vip", "", [], "") == ""
 
 
 def test_a_back_end_that_does_not_run():
-    assert "no Deployment or DaemonSet" in address_states.missing_backend("metallb", ["registry.k8s.io/coredns:1.11"])
-    assert address_states.missing_backend("metallb", ["x/coredns", "quay.io/metallb/speaker:v0.14.8"]) == "" == address_states.missing_backend("empty", ["x"])
-    assert address_states.missing_backend("kube-vip", ["ghcr.io/kube-vip/kube-vip:v0.8"]) == ""
-    assert address_states.missing_backend("kube-vip", []) == ""  # nobody may look
+    assert "no Deployment or DaemonSet" in services.missing_backend("metallb", ["registry.k8s.io/coredns:1.11"])
+    assert services.missing_backend("metallb", ["x/coredns", "quay.io/metallb/speaker:v0.14.8"]) == "" == services.missing_backend("empty", ["x"])
+    assert services.missing_backend("kube-vip", ["ghcr.io/kube-vip/kube-vip:v0.8"]) == ""
+    assert services.missing_backend("kube-vip", []) == ""  # nobody may look
 
 
 def test_which_addresses_and_why():
     rows = [Row("default/a", "192.0.2.1", True, True), Row("default/b", "192.0.2.2", True), Row("default/c", ""), Row("default/d", "192.0.2.4")]
-    assert [row["service"] for row in address_states.unannounced(rows, "empty", "no router")] == ["default/a", "default/b", "default/d"]
-    assert address_states.unannounced(rows, "empty", "") == []
+    assert [row["service"] for row in services.unannounced(rows, "empty", "no router")] == ["default/a", "default/b", "default/d"]
+    assert services.unannounced(rows, "empty", "") == []
     # MetalLB and kube-vip report what they serve; what this run has just told them they cannot have reported yet
-    found = address_states.unannounced(rows, "metallb", "")
+    found = services.unannounced(rows, "metallb", "")
     assert [row["address"] for row in found] == ["192.0.2.2"] and "is MetalLB running" in found[0]["reason"]
-    assert "kube-vip" in address_states.unannounced(rows, "kube-vip", "")[0]["reason"]
+    assert "kube-vip" in services.unannounced(rows, "kube-vip", "")[0]["reason"]
 
 
 def test_the_sentence_stays_within_a_line_or_two():
     rows = [{"service": "default/s{0}".format(number), "address": "192.0.2.{0}".format(number), "reason": "why"} for number in range(9)]
-    text, other = address_states.sentences("aws", rows + [{"service": "x/y", "address": "192.0.2.77", "reason": "zzz"}])
+    text, other = services.sentences("aws", rows + [{"service": "x/y", "address": "192.0.2.77", "reason": "zzz"}])
     assert text.startswith("aws: nobody announces 192.0.2.0 (default/s0), ") and text.endswith("and 4 more: why") and "x/y" in other
-    assert address_states.sentences("aws", []) == []
+    assert services.sentences("aws", []) == []

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, external_service as ext
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.failover_hysteresis import FailureRecord, Hysteresis, may_move
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, control_plane as ext
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
     Assignment,
     Reservation,

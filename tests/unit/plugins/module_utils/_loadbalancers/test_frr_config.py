@@ -9,7 +9,6 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.claims import BgpGrants
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import (
     commands,
     established,
@@ -19,6 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     shown,
     without_prefixes,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import BgpGrants
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st

@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     reservations,
     service_plan,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import claims as bgp_claims
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp_claims
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service

@@ -7,12 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    address_states,
-    reservations,
-    service_plan,
-    services,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan, services
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -183,9 +178,9 @@ def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limi
 
 
 def test_states_and_garbage():
-    assert address_states.states("192.0.2.1", reserved(), ["192.0.2.1/32"]).state == "Mapped"
-    assert address_states.states("", reserved(address="", state="pending"), []).state == "Requested"
-    assert not address_states.states("", None, []).ready
+    assert services.states("192.0.2.1", reserved(), ["192.0.2.1/32"]).state == "Mapped"
+    assert services.states("", reserved(address="", state="pending"), []).state == "Requested"
+    assert not services.states("", None, []).ready
     rows = [reserved(), reserved("b", assignments=(reservations.Assignment("a1"),)), reserved("c", owner=OWNER._replace(cluster_uid="x"))]
     assert reservations.sweep(rows, OWNER) == (["r-web"], ["r-c"], ["r-b"])
     assert reservations.sweep(rows, OWNER, force=True).release == ["r-web", "r-b"]

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan import outcome
-from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, history, model, page, prometheus, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, model, page, prometheus, report
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[4] / "browser")]
@@ -199,7 +199,7 @@ def test_the_memory_is_bounded():
     document = built()
     row = document["history"][0]
     many = {"history": [dict(row, tunnels=number) for number in range(5000)]}
-    assert len(history.remember(many, document)) == history.ROWS
+    assert len(model.remember(many, document)) == model.ROWS
     assert page.render(dict(document, history=many["history"])).count("<tr>") < 300
 
 

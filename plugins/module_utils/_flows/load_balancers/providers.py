@@ -1,17 +1,21 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Equinix Metal API, whose public service ended; forks and doubles of it answer at a URL of one's own (ccm 14)."""
+"""The providers of addresses. The Equinix Metal API, whose public service ended; forks and doubles of it answer at a URL of one's own (ccm 14), and its
+metadata service says where a host stands (ccm 4, 14.9). And that of people who own their addresses: a pool and BGP facts of the inventory (ccm 15)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..._io.json_api import ApiFailed, JsonApi, Manners, Transport
+from ..._io.json_api import ApiFailed, JsonApi, Manners, Transport, https
 from ..._loadbalancers import equinix_records as records, provider as interface
 from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from ..._loadbalancers.instances import Device
+from ..._loadbalancers.ledger import Entry, Ledger
 from ..._loadbalancers.node_annotations import private_network
+from ..._loadbalancers.pools import reserve
 from ..._loadbalancers.reservations import Assignment, Reservation, carries
+from ..._loadbalancers.setup import Setup
 from ..._values.ascii_text import is_alnum
 from ..._values.refused import ValueRefused
 
@@ -220,3 +224,94 @@ def _segment(ident: str) -> str:
     if not ident or not all(is_alnum(char) or char in "-_" for char in ident):
         raise ValueRefused("bad_provider_id", "an id is part of a path and cannot be this")
     return ident
+
+
+class StaticProvider:
+    """Implements provider.Provider over a ledger in memory, which the flow writes once, before any Service gets an address.
+
+    ``taken``: addresses that Services have without any reservation.
+    """
+
+    #: What it will do is known without doing it.
+    predicts = True
+
+    def __init__(self, setup: Setup, ledger: Ledger, taken: t.Iterable[str] = (), now: str = "") -> None:
+        self.setup, self.ledger, self.now = setup, ledger, now
+        self._taken = [Reservation("", address) for address in taken]
+
+    def capabilities(self) -> t.FrozenSet[str]:
+        """No project, no devices: only addresses and what the inventory says of sessions."""
+        return frozenset((interface.RESERVE, interface.TAGS, interface.NODE_BGP, interface.ASSIGN, interface.MOVE))
+
+    def read_project_bgp(self) -> t.Mapping[str, t.Any]:
+        """There is none."""
+        return {}
+
+    def ensure_node_bgp(self, device: str) -> bool:
+        """Sessions are the business of the module bgp_speaker."""
+        return False
+
+    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+        """What the inventory says."""
+        return next((node for node in self.setup.nodes if node.name == name), None)
+
+    def list_addresses(self) -> t.List[Reservation]:
+        """What was handed out."""
+        return [entry.reservation() for entry in self.ledger.values()]
+
+    def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
+        """The lowest free address; for the same tags the same one. Raises ValueRefused ``quota``."""
+        held = self.list_addresses()
+        made, new = reserve(self.setup.pool, held + self._taken, request["tags"], request.get("version", 4))
+        if new:
+            self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, description, "", self.now)
+        return made
+
+    def release_address(self, ident: str) -> bool:
+        """Back into the pool."""
+        return self.ledger.pop(ident, None) is not None
+
+    def assign(self, address: str, device: str) -> Assignment:
+        """Note who holds the address; what makes it so is a hook of the user's."""
+        for entry in self.ledger.values():
+            if entry.address == address:
+                self.ledger[entry.id] = entry._replace(device=device)
+                return Assignment(entry.id + "-assignment", address, device)
+        raise ValueRefused("eip_not_found", "{0} is not reserved".format(address))
+
+    move = assign
+
+    def unassign(self, assignment: str) -> bool:
+        """Forget who held the address."""
+        for entry in self.ledger.values():
+            if entry.id + "-assignment" == assignment and entry.device:
+                self.ledger[entry.id] = entry._replace(device="")
+                return True
+        return False
+
+    def list_devices(self) -> t.List[t.Any]:
+        """Devices are the inventory's."""
+        return []
+
+    def warnings(self) -> t.List[str]:
+        """Nothing."""
+        return []
+
+
+#: No token is sent, and a GET may be asked again whatever came of it.
+METADATA_MANNERS = Manners(lambda body: "", lambda status, method, path: "no_location", lambda status, method: status is None or status >= 500)
+
+
+def host_facility(url: str, plain_http: bool = False, send: Transport = https, seconds: float = 10.0) -> str:
+    """``facility`` of ``GET <url>/metadata``; whether it names a place is for locations.location_of to say.
+
+    Raises ValueRefused ``no_location``: the Service is not refused for another reason than that its place is not known.
+    """
+    try:
+        answer = JsonApi(url, {}, METADATA_MANNERS, send, plain_http, tries=2, request_s=seconds / 2, total_s=seconds).call("GET", "/metadata")
+    except ValueRefused as error:
+        raise ValueRefused("no_location", "the host's metadata could not be read: {0}".format(error.message)) from None
+    facility = answer.get("facility") if isinstance(answer, dict) else None
+    if not isinstance(facility, str) or not facility:
+        raise ValueRefused("no_location", "the host's metadata at {0} name no facility".format(url))
+    return facility
