@@ -21,8 +21,10 @@ class Stats:
         """Count ``number`` more of ``name``."""
         self._counts[name] += number
 
-    def as_dict(self) -> t.Dict[str, t.Any]:
-        """The counters, and the seconds since the start."""
+    def as_dict(self, **more: int) -> t.Dict[str, t.Any]:
+        """The counters with so many more, and the seconds since the start."""
+        for name, number in more.items():
+            self.add(name, number)
         return dict(self._counts, seconds=round(time.monotonic() - self._started, 4))
 
 

@@ -9,7 +9,8 @@ import typing as t
 from ..._dataplane.route_plan import RoutePlan, RouteSpec, parse_routes, plan_routes
 from ..._linux.netlink.links import link_names
 from ..._linux.netlink.routes import read_routes, write_routes
-from ..._linux.stats import Stats, total
+from ..._linux.stats import Stats
+from .single import converge
 
 Data = t.Dict[str, t.Any]
 
@@ -17,40 +18,24 @@ Data = t.Dict[str, t.Any]
 def gather(desired: RouteSpec) -> Data:
     """Read the table once a family: ``{"routes": of read_routes, "links": [name], "stats": {...}}``. Raises LinuxError."""
     stats = Stats()
-    actual: Data = {"routes": read_routes(desired.table), "links": sorted(link_names())}
-    stats.add("reads", 2)
-    actual["stats"] = stats.as_dict()
-    return actual
+    return {"routes": read_routes(desired.table), "links": sorted(link_names()), "stats": stats.as_dict(reads=2)}
 
 
-def plan(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices: bool = False) -> RoutePlan:
-    """Pure. need_devices: refuse routes over devices that do not exist yet; a flow that makes them first does not."""
-    return plan_routes(desired, actual, need_devices)
-
-
-def apply(desired: RouteSpec, actual: t.Mapping[str, t.Any], planned: RoutePlan) -> Data:
+def apply(desired: RouteSpec, planned: RoutePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
-    del actual  # the plan says it all; flows share one signature
     stats = Stats()
     if planned.replacements or planned.deletions:
-        written = write_routes(desired.table, desired.protocol, planned.replacements, planned.deletions)
-        stats.add("netlink_writes", written)
+        stats.add("netlink_writes", write_routes(desired.table, desired.protocol, planned.replacements, planned.deletions))
     return stats.as_dict()
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises LinuxError, ValueRefused."""
     desired = parse_routes(wanted)
-    actual = gather(desired)
-    planned = plan(desired, actual, need_devices=True)
-    stats, after = actual["stats"], planned
-    if planned.changed and not check:
-        stats = total(stats, apply(desired, actual, planned))
-        read_back = gather(desired)
-        stats = total(stats, read_back["stats"])
-        after = plan(desired, read_back, need_devices=True)
-        for change in after.changes:
-            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
-    return dict(
-        planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, routes=after.routes
+    result, after, dummy = converge(
+        lambda: gather(desired),
+        lambda actual: plan_routes(desired, actual, need_devices=True),
+        lambda actual, planned: apply(desired, planned),
+        check,
     )
+    return dict(result, routes=after.routes)

@@ -15,8 +15,9 @@ from ..._dataplane.nft_plan import TablePlan, owned, plan_absent, plan_table, sh
 from ..._dataplane.nft_spec import parse_table
 from ..._linux.errors import LinuxError
 from ..._linux.nftables import table as nft, text as nft_text
-from ..._linux.stats import Stats, total
+from ..._linux.stats import Stats
 from ..._values.gc_pause import gc_paused
+from .single import converge
 
 Data = t.Dict[str, t.Any]
 #: How often a table is read and planned again when somebody changes nftables between read and commit.
@@ -28,13 +29,8 @@ _ELEMENT_STEPS = ("add_elements", "delete_elements")
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
     """Read the table once, without the elements of external sets: ``{"table": of read_table|None, "stats": {...}}``."""
     stats, table = Stats(), desired["table"]
-    managed = [item["name"] for item in table["sets"] if not item.get("external")]
-    if desired.get("state") == "absent":
-        managed = []
-    actual: Data = {"table": nft.read_table(table["family"], table["name"], managed)}
-    stats.add("reads")
-    actual["stats"] = stats.as_dict()
-    return actual
+    managed = [item["name"] for item in table["sets"] if not item.get("external")] if desired.get("state") != "absent" else []
+    return {"table": nft.read_table(table["family"], table["name"], managed), "stats": stats.as_dict(reads=1)}
 
 
 @gc_paused()
@@ -77,20 +73,19 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     wanted: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
     """
     desired = prepare(wanted)
-    actual = gather_text(desired)
-    planned = plan(desired, actual)
-    planned.refused.extend(desired["refused"])
-    stats, after = actual["stats"], actual["table"]
-    if planned.changed and not check:
-        stats = total(stats, apply_text(desired, actual, planned))
-        read_back = gather_text(desired)
-        stats, after = total(stats, read_back["stats"]), read_back["table"]
-        for change in plan(desired, read_back).changes:
-            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
-    elif planned.changed:
+
+    def planned_with(actual: Data) -> TablePlan:
+        found = plan(desired, actual)
+        found.refused.extend(desired["refused"])
+        return found
+
+    result, planned, actual = converge(
+        lambda: gather_text(desired), planned_with, lambda actual, planned: apply_text(desired, actual, planned), check
+    )
+    after = actual["table"]
+    if planned.changed and check:
         after = None if desired["state"] == "absent" else desired["table"]
-    shown = None if planned.foreign or after is None else shown_table(after)
-    return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats, table=shown)
+    return dict(result, table=None if planned.foreign or after is None else shown_table(after))
 
 
 def prepare(wanted: t.Mapping[str, t.Any]) -> Data:
@@ -128,5 +123,4 @@ def apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], pl
         if first:
             nft.apply_steps(table["family"], table["name"], [{"op": "delete_table"}])
         raise
-    stats.add("netlink_writes", written)
-    return stats.as_dict()
+    return stats.as_dict(netlink_writes=written)

@@ -11,7 +11,7 @@ from ..._dataplane.constants import ROUTE_PROTOCOL
 from ..._dataplane.device_plan import DevicePlan
 from ..._dataplane.device_spec import Device
 from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, last_endpoints, peer_budget, with_own_port
-from ..._dataplane.route_plan import parse_routes
+from ..._dataplane.route_plan import RoutePlan, parse_routes, plan_routes
 from ..._linux import files
 from ..._linux.host import snapshot
 from ..._linux.stats import total
@@ -149,14 +149,14 @@ class Routes(Part):
         names = {*gone, *(device.name for device in devices)}
         self._wanted = parse_routes({"devices": sorted(names), "routes": routes, "adopt": adopt})
         self._actual: Data = {}
-        self._plan = ip_routes.RoutePlan()
+        self._plan = RoutePlan()
 
     def gather(self) -> Data:
         self._actual = ip_routes.gather(self._wanted)
         return {}
 
     def plan(self) -> Plan:
-        self._plan = ip_routes.plan(self._wanted, self._actual)
+        self._plan = plan_routes(self._wanted, self._actual, need_devices=False)
         return self._plan
 
     def snapshot(self, before: Data) -> None:
@@ -165,10 +165,10 @@ class Routes(Part):
         before.update(routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices)
 
     def apply(self) -> Data:
-        return ip_routes.apply(self._wanted, self._actual, self._plan) if self._plan.changed else {}
+        return ip_routes.apply(self._wanted, self._plan) if self._plan.changed else {}
 
     def verify(self) -> t.List[str]:
-        return differing(ip_routes.plan(self._wanted, ip_routes.gather(self._wanted)))
+        return differing(plan_routes(self._wanted, ip_routes.gather(self._wanted), need_devices=False))
 
 
 class RemovedFiles(Part):

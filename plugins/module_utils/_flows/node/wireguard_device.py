@@ -11,12 +11,13 @@ from ..._dataplane.device_spec import Device, parse_device
 from ..._dataplane.peer_spec import EMPTY, PeerStep, names_to_resolve, preshared_files
 from ..._linux.host.links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 from ..._linux.host.resolve import resolve
-from ..._linux.stats import Stats, now, total
+from ..._linux.stats import Stats, now
 from ..._linux.wireguard.device import open_device
 from ..._linux.wireguard.keys import KeyFile
 from ..._linux.wireguard.values import preshared_fingerprint
 from ..._plan.pending import to_wire
 from ..._values.gc_pause import gc_paused
+from .single import converge
 
 Data = t.Dict[str, t.Any]
 
@@ -42,16 +43,15 @@ def gather(desired: Device, secrets: t.Sequence[str] = ()) -> Data:
         stats.add("reads")
     peers = desired.peers.peers if desired.peers and desired.present else ()
     path = desired.private_key_file if desired.present else None
-    actual = {
+    return {
         "link": link,
         "wireguard": dump,
         "key": KeyFile(path).state() if path else None,
         "resolved": resolve(names_to_resolve(peers)),
         "preshared": {path: preshared_fingerprint(path) for path in (*preshared_files(peers), *secrets)},
         "now": now(),
+        "stats": stats.as_dict(),
     }
-    actual["stats"] = stats.as_dict()
-    return actual
 
 
 #: Pure; the actual state is of gather.
@@ -64,8 +64,7 @@ def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, l
     stats, work, name = Stats(), planned.work, desired.name
     if work.get("delete"):
         delete_link(name)
-        stats.add("netlink_writes")
-        return stats.as_dict()
+        return stats.as_dict(netlink_writes=1)
     path = desired.private_key_file or ""  # what needs it is planned only where there is one
     if work.get("make_key"):
         KeyFile(path).ensure()
@@ -111,10 +110,9 @@ def send(name: str, actual: t.Mapping[str, t.Any], steps: t.Sequence[PeerStep]) 
     device = open_device(name, link["implementation"] if link else None)
     try:
         device.apply(steps)
-        stats.add("wireguard_writes", device.writes)
+        return stats.as_dict(wireguard_writes=device.writes)
     finally:
         device.close()
-    return stats.as_dict()
 
 
 def _change_addresses(name: str, work: Data, stats: Stats) -> None:
@@ -128,25 +126,11 @@ def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t
     wanted: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
     """
     desired = parse_device(wanted)
-    actual = gather(desired)
-    planned = plan(desired, actual, last_endpoints)
-    stats, after = actual["stats"], planned
-    if planned.changed and not check:
-        stats = total(stats, apply(desired, actual, planned))
-        read_back = gather(desired)
-        stats = total(stats, read_back["stats"])
-        after = plan(desired, read_back, last_endpoints)
-        for change in after.changes:
-            planned.warnings.append("{0} {1} is not as it was set".format(change.kind, change.id))
-    device = dict(after.device, name=desired.name) if after.device else None
-    return to_wire(
-        dict(
-            planned.result(),
-            diff=planned.diff(),
-            warnings=planned.warnings,
-            stats=stats,
-            device=device,
-            public_key=device["public_key"] if device else None,
-            peers=after.peers,
-        )
+    result, after, dummy = converge(
+        lambda: gather(desired),
+        lambda actual: plan(desired, actual, last_endpoints),
+        lambda actual, planned: apply(desired, actual, planned),
+        check,
     )
+    device = dict(after.device, name=desired.name) if after.device else None
+    return to_wire(dict(result, device=device, public_key=device["public_key"] if device else None, peers=after.peers))

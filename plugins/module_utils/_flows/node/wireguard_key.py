@@ -7,57 +7,37 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.key_plan import KeyPlan, parse_key_wanted, plan_key
-from ..._linux.stats import Stats, total
+from ..._linux.stats import Stats
 from ..._linux.wireguard.keys import KeyFile
 from ..._plan.pending import to_wire
+from .single import converge
 
 Data = t.Dict[str, t.Any]
 
 
-def gather(desired: t.Mapping[str, t.Any]) -> Data:
-    """``{"state": absent|key|unusable, "public_key": text|None, "mode", "message", "stats"}``.
-
-    desired: see parse_key_wanted. Raises ValueRefused.
-    """
+def gather(key: KeyFile) -> Data:
+    """``{"state": absent|key|unusable, "public_key": text|None, "mode", "message", "stats"}``."""
     stats = Stats()
-    actual = KeyFile(parse_key_wanted(desired)["path"]).state()
-    stats.add("reads")
-    return dict(actual, stats=stats.as_dict())
+    return dict(key.state(), stats=stats.as_dict(reads=1))
 
 
-def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> KeyPlan:
-    """Pure."""
-    return plan_key(parse_key_wanted(desired), actual)
-
-
-def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: KeyPlan) -> Data:
+def apply(key: KeyFile, planned: KeyPlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
-    del actual  # the plan says it all; flows share one signature
     stats = Stats()
-    key = KeyFile(parse_key_wanted(desired)["path"])
     if planned.work == "ensure":
         key.ensure()
     elif planned.work == "rotate":
         key.rotate()
     elif planned.work == "remove":
         key.remove()
-    stats.add("file_writes", 1 if planned.work else 0)
-    return stats.as_dict()
+    return stats.as_dict(file_writes=1 if planned.work else 0)
 
 
-def run(desired: t.Mapping[str, t.Any], check: bool) -> Data:
-    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included."""
-    actual = gather(desired)
-    planned = plan(desired, actual)
-    stats, public_key = actual["stats"], planned.public_key
-    if planned.changed and not check:
-        stats = total(stats, apply(desired, actual, planned))
-        read_back = gather(desired)
-        stats = total(stats, read_back["stats"])
-        public_key = read_back["public_key"]
-    return to_wire(
-        dict(
-            planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats,
-            path=desired["path"], public_key=public_key,
-        )
+def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+    """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises ValueRefused, LinuxError."""
+    desired = parse_key_wanted(wanted)
+    key = KeyFile(desired["path"])
+    result, after, dummy = converge(
+        lambda: gather(key), lambda actual: plan_key(desired, actual), lambda actual, planned: apply(key, planned), check
     )
+    return to_wire(dict(result, path=desired["path"], public_key=after.public_key))
