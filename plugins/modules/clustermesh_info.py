@@ -214,7 +214,7 @@ stats:
   sample: {requests: {eu: {list: 2}, us: {list: 2}}, seconds: 0.1}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import info as clustermesh_info
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
@@ -260,7 +260,7 @@ def main() -> None:
     """Entry point."""
     module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
-        result = clustermesh_info.run(module.params)
+        result = clustermesh.info(module.params)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)

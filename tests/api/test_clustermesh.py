@@ -19,10 +19,7 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import (
-    converge as clustermesh,
-    info as clustermesh_info,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
@@ -518,7 +515,7 @@ def test_secrets_and_objects(mesh, tmp_path):
     result = clustermesh.run(given)
     assert result["plan"]["create"] == 12 and not result["failures"] and not result["refused"], result["failures"]
     assert token not in json.dumps(result)
-    information = clustermesh_info.run(given)
+    information = clustermesh.info(given)
     assert information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["foreign"].values())
     client.delete(MESHES + "/prod")
     assert clustermesh.run(given)["plan"]["delete"] == 12 and client.list(MESHES).items == []
@@ -534,7 +531,7 @@ def test_info_tells_what_is_wrong(mesh):
     body = operator_peer("laptop", "old", "xx", {"publicKey": key_of("laptop"), "allowedIPs": ["10.9.9.9/32"]})
     mesh["ap"].client().create(PEERS, body, "kubectl")
     before = marks(mesh)
-    result = clustermesh_info.run(request_for(mesh))
+    result = clustermesh.info(request_for(mesh))
     assert not result["in_sync"] and not result["changed"] and writes(mesh, before) == {}
     assert [(row["object"], row["reason"]) for row in result["skipped_nodes"]] == [("us/us-2", "WGIPInvalid")]
     assert result["foreign"]["ap"] == result["stale"]["ap"] == ["laptop"]
@@ -570,7 +567,7 @@ def test_nodes_get_keepalive_and_internal_address_on_request_and_lose_them_again
     assert "keepalive" not in str(notes_of(mesh["eu"], "eu-1"))
     annotate(mesh["eu"], "eu-1", internal_ip="")  # as Kilo does then
     before = marks(mesh)
-    assert clustermesh_info.run(request_for(mesh, **asked))["in_sync"]
+    assert clustermesh.info(request_for(mesh, **asked))["in_sync"]
     assert not clustermesh.run(request_for(mesh, **asked))["changed"] and writes(mesh, before) == {}
 
     result = clustermesh.run(request_for(mesh, meshes=meshes))
@@ -589,7 +586,7 @@ def test_a_cluster_that_nobody_can_reach_fails_the_run_and_the_others_are_joined
     result = clustermesh.run(request_for(mesh))
     assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("us", "NodeNoEndpoint")]
     assert "clustermesh_kilo_endpoints" in result["failures"][0]["message"] and result["plan"]["create"] == 8
-    report = clustermesh_info.run(request_for(mesh))
+    report = clustermesh.info(request_for(mesh))
     ready = next(row for row in report["meshes"]["prod"]["conditions"] if row["type"] == "Ready")
     assert ready["status"] == "False" and "us (NodeNoEndpoint)" in ready["message"]
     result = clustermesh.run(request_for(mesh, kilo_endpoints="any"))
@@ -606,7 +603,7 @@ def test_a_peer_that_kilo_refuses_is_made_anew(mesh):
     result = clustermesh.run(request_for(mesh))
     peer = peers_of(mesh["us"])["prod--eu--eu-1"]
     assert not result["failures"] and peer["metadata"]["uid"] != before and "junk" not in peer["spec"]["allowedIPs"]
-    assert clustermesh_info.run(request_for(mesh))["in_sync"]
+    assert clustermesh.info(request_for(mesh))["in_sync"]
 
 
 def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objects_is_followed(mesh, tmp_path):

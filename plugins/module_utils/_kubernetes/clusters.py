@@ -10,6 +10,7 @@ import traceback
 import typing as t
 import urllib.parse
 
+from .._plan.plan import Plan
 from .._values.refused import ValueRefused, quoted
 from .access import AccessRefused, parse_access
 from .argspec import limits
@@ -86,6 +87,10 @@ class Clusters:
     def server_hosts(self) -> t.List[str]:
         """The hosts of the API servers, as the accesses name them: addresses or names."""
         return [urllib.parse.urlsplit(client.access.server).hostname or "" for client in self.clients.values()]
+
+    def result(self, plan: Plan, **more: t.Any) -> t.Dict[str, t.Any]:
+        """A module's result: that of the plan of all clusters, which of them failed, and what they were asked."""
+        return dict(plan.result(), failures=self.failures, stats=self.stats(), diff=plan.diff(), warnings=plan.warnings, **more)
 
     def stats(self) -> t.Dict[str, t.Any]:
         """{requests: {cluster: {verb: count}}, seconds}."""

@@ -76,14 +76,10 @@ def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -
     for index, peer in enumerate(peers):
         for datum, pattern in scheme.indexed().items():
             if datum != "password" or scheme.publish_password:
-                wanted[_numbered(pattern, index)] = peer if datum == "peer_ip" else values[datum]
+                wanted[pattern.replace(MARK, str(index), 1)] = peer if datum == "peer_ip" else values[datum]
     if private_network and scheme.names != LEGACY:
         wanted[scheme.private_network] = private_network
     return wanted
-
-
-def _numbered(pattern: str, index: int) -> str:
-    return pattern.replace(MARK, str(index), 1)
 
 
 def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], object]]:

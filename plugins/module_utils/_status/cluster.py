@@ -115,11 +115,7 @@ def addresses(given: Objects, ledger: t.Mapping[str, str]) -> t.List[Data]:
         texts = [text for text in shown if text] or [text for text in (spec.get("loadBalancerIP"),) if text]
         service = "{0}/{1}".format(obj["metadata"].get("namespace"), obj["metadata"].get("name"))
         found += [{"address": cut(text, 64), "service": cut(service), "holder": cut(ledger.get(str(text)))} for text in texts]
-    return sorted(found, key=_by_address)
-
-
-def _by_address(row: Data) -> t.Tuple[str, str]:
-    return str(row["address"]), str(row["service"])
+    return sorted(found, key=lambda row: (row["address"], row["service"]))
 
 
 def kilo_peers(given: Objects) -> t.List[Data]:

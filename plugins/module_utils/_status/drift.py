@@ -174,17 +174,13 @@ def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patter
     if change.get("action") != "update" and not touching:
         touching = others
     if touching:
-        last = max(touching, key=_written)
+        last = max(touching, key=lambda row: str(row.get("time") or ""))
         return str(last.get("manager"))[:128], last.get("time"), "by {0}".format(last.get("operation") or "Update")
-    newest = max(others, key=_written) if others else None
+    newest = max(others, key=lambda row: str(row.get("time") or ""), default=None)
     note = "a field was removed, which leaves no owner" if change.get("action") == "update" else ""
     if newest is not None and note:
         note += "; {0} wrote to it at {1}".format(str(newest.get("manager"))[:128], newest.get("time"))
     return None, None, note
-
-
-def _written(row: t.Mapping[str, t.Any]) -> str:
-    return str(row.get("time") or "")
 
 
 def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str
         if host not in nodes:
             continue
         own, probe = str(nodes[host]["cluster"]), found[host].get("probe") or {}
-        devices = _devices(mesh, own)
+        devices = {str(part["device"]): str(name) for name, part in _remotes(mesh, own).items()}
         for change in ((found[host].get("drift") or {}).get("plan") or {}).get("changes") or ():
             for remote in _touched(devices, str(change.get("id")), mesh, own):
                 rows.setdefault(pair(own, remote), []).append("{0}: {1} {2} ({3})".format(host, change.get("kind"), change.get("id"), change.get("action")))
@@ -80,10 +80,6 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str
                 text = "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
     return rows
-
-
-def _devices(mesh: Facts, cluster: str) -> t.Dict[str, str]:
-    return {str(part["device"]): str(name) for name, part in _remotes(mesh, cluster).items()}
 
 
 def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> t.List[str]:

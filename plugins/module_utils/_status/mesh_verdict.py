@@ -147,7 +147,7 @@ def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
     by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
     lines = []
-    for key, name in sorted(peer_names(topology, host).items(), key=_by_name):
+    for key, name in sorted(peer_names(topology, host).items(), key=lambda item: (item[1], item[0])):
         # a mesh of nodes has one device, whatever its name
         peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
         if peer is None:
@@ -246,14 +246,10 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
         return ["no pod there has an address of the same IP version as those of {0}, so they were not pinged".format(_named(with_pods))]
-    if not reached and not _all_outside(topology, host, outside):
+    # whether anybody was asked for whom the host could have pinged
+    if not reached and not (outside and all(other in outside for other in topology["nodes"] if apart(topology, host, other))):
         return ["pinged no pod of another {0}".format("node" if is_kubespan(topology) else "cluster")]
     return []
-
-
-def _all_outside(topology: Facts, host: str, outside: t.Collection[str]) -> bool:
-    """Whether nobody was asked for whom a host could have pinged."""
-    return bool(outside) and all(other in outside for other in topology["nodes"] if apart(topology, host, other))
 
 
 def unread_lines(row: Facts) -> t.List[str]:
@@ -267,7 +263,3 @@ def unread_lines(row: Facts) -> t.List[str]:
     if probe.get("paths") is None and not any(error.get("section") == "paths" for error in probe.get("errors") or ()):
         lines.append("its kernel was not asked where packets for its peers go")
     return lines
-
-
-def _by_name(item: t.Tuple[t.Tuple[str, str], str]) -> t.Tuple[str, t.Tuple[str, str]]:
-    return item[1], item[0]

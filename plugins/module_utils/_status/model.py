@@ -11,6 +11,7 @@ are runs of ours.
 from __future__ import annotations
 
 import datetime
+import operator
 import typing as t
 
 from . import ends, evidence, mesh_verdict, scope
@@ -47,7 +48,7 @@ def build(facts: Facts) -> Data:
     pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
     tunnels += ends.unreported(mesh, facts["nodes"], tunnels)
-    tunnels = ends.with_latency(sorted(tunnels, key=_tunnel_key), mesh, pings)
+    tunnels = ends.with_latency(sorted(tunnels, key=operator.itemgetter("host", "device", "peer_cluster", "peer", "public_key")), mesh, pings)
     alone = bool(facts.get("capabilities"))
     nodes = [
         _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone, outside), found[host].get("why"))
@@ -56,6 +57,7 @@ def build(facts: Facts) -> Data:
         for host, tunnels_of in _by_host(facts["nodes"], tunnels)
     ]
     clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
+    refused = [{key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]]
     document: Data = {
         "format": FORMAT,
         "fabric": str(facts["fabric"]),
@@ -71,7 +73,7 @@ def build(facts: Facts) -> Data:
         "addresses": _addresses(facts, nodes, facts.get("plans") or {}),
         "kilo_peers": _all(facts, "kilo_peers"),
         "tenants": _tenants(facts.get("tenants")),
-        "refused": sorted(({key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]), key=_refusal_key),
+        "refused": sorted(refused, key=operator.itemgetter("where", "object", "reason", "message")),
         "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
     }
     drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now), outside | (set(facts["clusters"]) if scope.unasked(facts) else set()))
@@ -130,10 +132,6 @@ def _with_reading(parts: t.Dict[str, Verdict], facts: Facts) -> t.Dict[str, Verd
     return dict(parts, reading=Verdict(tuple(broken), tuple(unproven))) if broken or unproven else parts
 
 
-def _tunnel_key(row: Facts) -> t.Tuple[str, ...]:
-    return row["host"], row["device"], row["peer_cluster"], row["peer"], row["public_key"]
-
-
 def cut(value: t.Any, length: int = TEXT) -> str:
     """Text of a stranger: no control characters, no more than so many characters."""
     text = "" if value is None else str(value)
@@ -146,10 +144,6 @@ def cut(value: t.Any, length: int = TEXT) -> str:
 def moment(epoch: float) -> str:
     """An instant as RFC 3339, in UTC."""
     return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _refusal_key(row: t.Mapping[str, str]) -> t.Tuple[str, ...]:
-    return row["where"], row["object"], row["reason"], row["message"]
 
 
 def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> t.List[t.Tuple[str, t.List[Data]]]:

@@ -123,13 +123,15 @@ def number(key: str, value: t.Optional[float], shown: t.Optional[str] = None) ->
 
 
 def _tiles(s: Data) -> str:
+    ends = "ends of tunnels up" + (", {0:,} unknown".format(s["tunnels_unknown"]) if s["tunnels_unknown"] else "")
+
     def of(name: str, whole: str) -> str:
         return "{0}<small> of {1}</small>".format(number("summary." + name, s[name]), number("summary." + whole, s[whole]))
 
     tiles = [
         (grade(s["clusters_reachable"], s["clusters"]), of("clusters_reachable", "clusters"), "clusters answer"),
         (grade(s["nodes_answered"], s["nodes"]), of("nodes_answered", "nodes"), "nodes answer"),
-        (grade(s["tunnels_up"], s["tunnels"]), of("tunnels_up", "tunnels"), _ends(s)),
+        (grade(s["tunnels_up"], s["tunnels"]), of("tunnels_up", "tunnels"), ends),
         ("", number("summary.rx", s["rx"], human_bytes(s["rx"])), "received"),
         ("", number("summary.services", s["services"]), "services from elsewhere"),
         ("", number("summary.endpoints", s["endpoints"]), "endpoints of them"),
@@ -140,10 +142,6 @@ def _tiles(s: Data) -> str:
     ]
     body = "".join('<div class="tile {0}"><b>{1}</b><span class="what">{2}</span></div>'.format(*tile) for tile in tiles)
     return '<div class="tiles">{0}</div>\n'.format(body)
-
-
-def _ends(s: Data) -> str:
-    return "ends of tunnels up" + (", {0:,} unknown".format(s["tunnels_unknown"]) if s["tunnels_unknown"] else "")
 
 
 def _map(document: Data) -> str:
@@ -288,7 +286,7 @@ def _pair_ids(document: Data) -> t.Dict[t.Tuple[str, str], str]:
 
 def _nodes(document: Data) -> str:
     order = {BAD: 0, FAIR: 1, GOOD: 2}
-    ranked = sorted(((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=_rank)
+    ranked = sorted(((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=lambda row: row[:3])
     rows = []
     for dummy, dummy_cluster, host, n in ranked[:ROWS]:
         key = "node.{0}.".format(host)
@@ -304,10 +302,6 @@ def _nodes(document: Data) -> str:
         ])  # fmt: skip
     heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding")
     return _table("Nodes", "nodes", heads, rows, len(document["nodes"]))
-
-
-def _rank(row: t.Tuple[t.Any, ...]) -> t.Tuple[t.Any, ...]:
-    return row[:3]
 
 
 def _tunnels(document: Data) -> str:

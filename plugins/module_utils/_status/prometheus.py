@@ -23,7 +23,7 @@ def text(document: Facts) -> str:
     lines: t.List[str] = []
     for name, kind, about, rows in _families(document):
         lines += ["# HELP {0} {1}".format(name, about), "# TYPE {0} {1}".format(name, kind)]
-        lines += ["{0}{1} {2}".format(name, _labels(labels), _number(value)) for labels, value in rows]
+        lines += ["{0}{1} {2}".format(name, _labels(labels), value if isinstance(value, int) else float(value)) for labels, value in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -32,7 +32,7 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     tunnels, nodes = [row for row in document["tunnels"] if row["state"] not in (MISSING, UNKNOWN)], document["nodes"]
     left_out = len(tunnels) if len(tunnels) > TUNNELS else 0
     tunnels = [] if left_out else tunnels
-    keys = [(row, _peer(row)) for row in tunnels]
+    keys = [(row, {"node": row["host"], "device": row["device"], "public_key": row["public_key"]}) for row in tunnels]
     devices = [({"node": n["host"], "device": d["name"], "public_key": d["public_key"]}, 1) for n in nodes for d in n["devices"] if d["public_key"]]
     yield "semaphore_wg_device_info", "gauge", "A device, with its public key.", devices
     yield "semaphore_wg_peer_info", "gauge", "A peer, with its endpoint.", [(dict(key, endpoint=row["endpoint"]), 1) for row, key in keys]
@@ -79,10 +79,6 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "multicluster_failures", "gauge", "What could not be read.", _counted(document["failures"], ("cluster", "reason"))
 
 
-def _peer(row: Facts) -> t.Dict[str, t.Any]:
-    return {"node": row["host"], "device": row["device"], "public_key": row["public_key"]}
-
-
 def _service(row: Facts) -> t.Dict[str, t.Any]:
     return {name: row[name] for name in ("cluster", "namespace", "name", "source")}
 
@@ -100,7 +96,3 @@ def _labels(labels: t.Mapping[str, t.Any]) -> str:
 def escaped(value: str) -> str:
     """The value of a label, whatever a stranger wrote."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", " ")
-
-
-def _number(value: t.Any) -> str:
-    return str(value if isinstance(value, int) else float(value))

@@ -47,7 +47,7 @@ class Redactor:
         self._public = {text for text in public if text}
         # with the longest first, no secret hides the end of another
         spellings = {text for secret in known for text in spellings_of(secret)} - self._public
-        self._known = re.compile("|".join(re.escape(text) for text in sorted(spellings, key=_longest_first))) if spellings else None
+        self._known = re.compile("|".join(re.escape(text) for text in sorted(spellings, key=lambda text: (-len(text), text)))) if spellings else None
 
     def value(self, given: t.Any, name: str = "") -> t.Any:
         """The same data without secrets."""
@@ -87,10 +87,6 @@ class Redactor:
     def _user(self, match: "re.Match[str]") -> str:
         self.count += 1
         return match.group(1) + MARK + "@"
-
-
-def _longest_first(text: str) -> t.Tuple[int, str]:
-    return -len(text), text
 
 
 def spellings_of(secret: str) -> t.Set[str]:

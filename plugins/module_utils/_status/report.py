@@ -86,7 +86,7 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     most = most and max(WELL, min(most, sum(1 for badness, unused in rows if badness[0] < 2)))
     if not most or len(rows) <= max(most, WHOLE):
         return _table([heads] + [row for unused, row in rows])
-    worst = sorted(rows, key=_by_badness)[:most]
+    worst = sorted(rows)[:most]
     note = "{0:,} of {1:,} peers, the worst first; {2} answered lately (mesh_report_file and -v have every row)"
     fresh = sum(1 for badness, unused in rows if badness[0] == 2)
     return _table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), "{0:,}".format(fresh))
@@ -97,10 +97,6 @@ def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
     if age is None:
         return 0, 0
     return (1 if name is None or age > HANDSHAKE_SECONDS else 2), -age
-
-
-def _by_badness(row: t.Tuple[t.Tuple[int, int], t.Tuple[str, ...]]) -> t.Tuple[t.Any, ...]:
-    return row[0], row[1]
 
 
 def _matrix(topology: Facts, found: Found, most: int) -> str:
@@ -128,14 +124,10 @@ def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
     pairs = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
     good = sum(1 for unused, ping in pairs if ping["ok"])
     text = "ping pod to pod: {0:,} of {1:,} pairs answer; {2} take part".format(good, len(pairs), counted(len(hosts), "node"))
-    ranked = sorted(pairs, key=_by_answer)[: PAIRS if most else None]
+    ranked = sorted(pairs, key=lambda pair: (pair[1]["ok"], -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
     rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
     rows += [(host, ping["node"], ping["target"], "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL") for host, ping in ranked]
     return text + ((":" if not most else ", the worst first:") + "\n" + _table(rows) if pairs else "")
-
-
-def _by_answer(pair: t.Tuple[str, t.Mapping[str, t.Any]]) -> t.Tuple[t.Any, ...]:
-    return pair[1]["ok"], -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]
 
 
 def _table(rows: t.Sequence[t.Sequence[str]]) -> str:

@@ -222,7 +222,7 @@ def _claims(view: View) -> t.List[ObjectTurn]:
             by_address[address] = obj
     turns = []
     used: t.Dict[str, str] = {}
-    claimers = [(kind, obj) for kind in CLAIMERS for obj in view.twins(kind) if _takes_part(kind, obj)]
+    claimers = [(kind, obj) for kind in CLAIMERS for obj in view.twins(kind) if kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"]
     for kind, obj in claimers:
         for entry in entries(obj, "spec", CLAIMERS[kind][1]):
             address = address_or_none(entry.get("ip"))
@@ -232,10 +232,6 @@ def _claims(view: View) -> t.List[ObjectTurn]:
     for kind, obj in claimers:
         turns.append(_claimer(view, kind, obj, by_address, used))
     return _given_up(view, {uid(obj): (kind, obj) for kind, obj in claimers}, used) + turns
-
-
-def _takes_part(kind: str, obj: Object) -> bool:
-    return kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"
 
 
 def _claimer(

@@ -142,18 +142,13 @@ def _check_network(lookup: _Lookup, source: Object, result: Claims) -> None:
         except ValueRefused:
             found = None
         own = view.twin(NETWORK, uid(source)) or {}
-        if found is not None and found.namespace == view.options.apinet_namespace and found[1:] != _identity(own):
+        if found is not None and found.namespace == view.options.apinet_namespace and found[1:] != (name(own), text(own, "spec", "id"), uid(own)):
             known = lookup.networks
             owners = {known.get(part) for part in (("name", found.name), ("uid", found.uid), ("id", found.id))}
             if owners - {None, uid(source)}:
                 raise ValueRefused("outside_grant", "the provider ID {0} names a network of another".format(quoted(given)))
     if PEERING in view.options.switches:
         _check_peerings(view, source, result)
-
-
-def _identity(twin: Object) -> t.Tuple[str, str, str]:
-    """What a network ID says about a twin."""
-    return (name(twin), text(twin, "spec", "id"), uid(twin))
 
 
 def _check_peerings(view: View, source: Object, result: Claims) -> None:

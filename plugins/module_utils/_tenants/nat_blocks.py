@@ -48,12 +48,10 @@ def address_of(interface: Object, family: str) -> t.Optional[str]:
 
 def suitable(interface: Object, family: str) -> bool:
     """Whether an interface can be behind NAT: an address of the family and no public one."""
-    public = [entry.get("ipFamily") or _family(entry.get("ip")) for entry in entries(interface, "spec", "publicIPs")]
+    public = [
+        entry.get("ipFamily") or (family_of(entry.get("ip")) if address_or_none(entry.get("ip")) else None) for entry in entries(interface, "spec", "publicIPs")
+    ]
     return address_of(interface, family) is not None and family not in public
-
-
-def _family(value: t.Any) -> t.Optional[str]:
-    return family_of(value) if address_or_none(value) else None
 
 
 def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[t.Mapping[str, t.Any]]) -> NatPlan:
@@ -86,7 +84,8 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
                 claimed.append(interface)
         elif suitable(interface, family) and not deleting(interface):
             new.append(interface)
-    free = _free(offered, count, set(served.values()))
+    used = set(served.values())
+    free = ((address, number) for address in offered for number in range(count) if (address, number) not in used)
     requested = len(served) + len(claimed) + len(new)
     for interface in claimed + new:
         block = next(free, None)
@@ -118,13 +117,6 @@ def _existing(
     return found
 
 
-def _free(offered: t.Sequence[str], count: int, used: t.Set[Block]) -> t.Iterator[Block]:
-    for address in offered:
-        for number in range(count):
-            if (address, number) not in used:
-                yield (address, number)
-
-
 def _table(
     served: t.Mapping[str, Block], rows: t.Mapping[str, Object], family: str, size: int
 ) -> t.List[t.Dict[str, t.Any]]:
@@ -134,16 +126,8 @@ def _table(
         target = {"uid": uid(interface), "name": called, "nodeRef": {"name": text(interface, "spec", "nodeRef", "name")}}
         row = {"ip": address_of(interface, family), "port": port, "endPort": port + size - 1, "targetRef": target}
         sections.setdefault(address, []).append(row)
-    by_number = sorted(sections, key=_address_key)
-    return [{"ip": ip, "sections": sorted(sections[ip], key=_port)} for ip in by_number]
-
-
-def _address_key(address: str) -> int:
-    return int(parse_address(address))
-
-
-def _port(section: t.Mapping[str, t.Any]) -> int:
-    return int(section["port"])
+    by_number = sorted(sections, key=lambda address: int(parse_address(address)))
+    return [{"ip": ip, "sections": sorted(sections[ip], key=lambda section: section["port"])} for ip in by_number]
 
 
 def desired_addresses(

@@ -148,7 +148,8 @@ class ObjectTurn:
         if current is None:
             self.steps.append(Step(phase, APINET, APPLY, key, manifest, action="created", otherwise=otherwise))
             return None
-        if not covered(manifest, current) or self._stale(manifest, current) or self._shared(current):
+        stale = stale_fields(owned_tree(current, self.options.profile.field_manager, "Apply"), manifest)
+        if stale or not covered(manifest, current) or self._shared(current):
             self.steps.append(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))
             return None
         left = leftovers(manifest, current, owned)
@@ -158,9 +159,6 @@ class ObjectTurn:
         if self.options.always_apply:
             self.steps.append(Step(phase, APINET, APPLY, key, spelled(manifest, current), otherwise=otherwise))
         return current
-
-    def _stale(self, manifest: Object, current: Object) -> bool:
-        return bool(stale_fields(owned_tree(current, self.options.profile.field_manager, "Apply"), manifest))
 
     def _shared(self, current: Object) -> bool:
         """True when we are not on record for what we write, or not alone: the twin is to be taken over, or was taken over half."""

@@ -146,6 +146,10 @@ def plan_daemon(template: Object, nodes: t.Sequence[Object], instances: t.Sequen
     fitting = [name(node) for node in nodes if node_fits(template, node) and wanted_ref in ("", name(node))]
     existing = {name(node) for node in nodes}
     by_node: t.Dict[str, t.List[Object]] = {}
+
+    def oldest(instance: Object) -> t.Tuple[str, str]:
+        return (text(instance, "metadata", "creationTimestamp") or "9999", name(instance))
+
     for instance in instances:
         if not deleting(instance):
             by_node.setdefault(text(instance, "spec", "nodeRef", "name") or pinned_node(instance), []).append(instance)
@@ -156,12 +160,8 @@ def plan_daemon(template: Object, nodes: t.Sequence[Object], instances: t.Sequen
         elif node not in fitting:
             surplus.extend(name(instance) for instance in found)
         else:
-            surplus.extend(name(instance) for instance in sorted(found, key=_age)[1:])
+            surplus.extend(name(instance) for instance in sorted(found, key=oldest)[1:])
     return DaemonPlan(sorted(node for node in fitting if not by_node.get(node)), sorted(surplus))
-
-
-def _age(instance: Object) -> t.Tuple[str, str]:
-    return (text(instance, "metadata", "creationTimestamp") or "9999", name(instance))
 
 
 READS = (LOAD_BALANCER, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NAT_TABLE, NETWORK_INTERFACE, DAEMON_SET, INSTANCE, NODE)

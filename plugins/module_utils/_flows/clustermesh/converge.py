@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kilo's cluster mesh in one pass: one LIST of nodes and one of Peers per cluster, one plan, then only differences."""
+"""Kilo's cluster mesh in one pass: one LIST of nodes and one of Peers per cluster, one plan, then only differences, or a report of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typing as t
 
 from ..._kilo.node_annotations import stale_annotations
 from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_clustermesh
+from ..._kilo.report import report
 from ..._kilo.sources import Gathered, Settings
 from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
 from ..._kilo.validation import names_of
@@ -70,17 +71,38 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
     for name in sorted(plan.isolated):
         clusters.fail_for(name, "find endpoints", "NodeNoEndpoint", plan.isolated[name])
-    result = done.result()
-    result.update(
+    return clusters.result(
+        done,
         targets=shown(plan),
         whole=shown(plan, None),
         anchors=plan.anchors,
         adoptable=plan.adoptable,
         next_delay=next_delay(state, bool(clusters.failures)),
+    )
+
+
+def info(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A mesh as it is, without writing: the same reading and planning, and a report of both. Like run."""
+    settings = settings_of(request)
+    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    meshes = list(request.get("meshes") or ()) + Management.of(request, clusters).meshes
+    gathered, refused = gather(clusters, meshes)
+    settings = looked_up(settings, gathered, clusters.timeout)
+    plan = plan_clustermesh(meshes, gathered, settings)
+    plan.plan.extend(plan_node_annotations(plan, gathered, settings)[0])
+    result = plan.plan.result()
+    result.update(
+        report(meshes, gathered, settings, plan),
+        changed=False,
+        skipped_nodes=[refusal._asdict() for refusal in plan.plan.refused + refused],
+        drift=shown(plan),
+        in_sync=not plan.plan.changes and not clusters.failures,
+        anchors=plan.anchors,
+        adoptable=plan.adoptable,
+        refused=[],
         failures=clusters.failures,
         stats=clusters.stats(),
-        diff=done.diff(),
-        warnings=done.warnings,
+        warnings=plan.plan.warnings,
     )
     return result
 

@@ -26,11 +26,11 @@ def _text(body: t.Any) -> str:
     return "; ".join("{0}: {1}".format(name, value) for name, value in body.items()) if isinstance(body, dict) else ""
 
 
-def _repeats(status: t.Optional[int], method: str) -> bool:
-    return method == "GET" and (status is None or status == 429 or status >= 500)
-
-
-MANNERS = Manners(_text, lambda status, method, path: {401: "unauthorized", 403: "forbidden", 404: "not_found"}.get(status or 0, "api"), _repeats)
+MANNERS = Manners(
+    _text,
+    lambda status, method, path: {401: "unauthorized", 403: "forbidden", 404: "not_found"}.get(status or 0, "api"),
+    lambda status, method: method == "GET" and (status is None or status == 429 or status >= 500),
+)
 
 
 def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
@@ -77,7 +77,7 @@ class _Loader:
         self.organization_id = organizations[0]["id"]
         for kind in KINDS:
             rows = self._all(kind.path, {"organization": self.organization_id} if kind.in_organization else {})
-            if kind.name in ("job_templates",):
+            if kind.name == "job_templates":
                 rows = [row for row in rows if row.get("organization") in (None, self.organization_id)]
             self.found[kind.name] = {str(row["name"]): row for row in rows}
         self.found["credentials"] = {str(row["name"]): row for row in self._all(_READ_ONLY["credentials"], {})}
@@ -195,7 +195,8 @@ class _Loader:
         job = None if approval else (self.found["job_templates"].get(node["job_template"]) or {}).get("id")
         changed = False
         if name not in before:
-            changed = self._node_write(record, fresh, "+" + name, "POST", base + "workflow_nodes/", _without_none(identifier=name, unified_job_template=job))
+            body = {"identifier": name} if job is None else {"identifier": name, "unified_job_template": job}
+            changed = self._node_write(record, fresh, "+" + name, "POST", base + "workflow_nodes/", body)
             before[name] = self._last if changed and not self.check else {"id": None, "summary_fields": {}}
         elif job is not None and before[name].get("unified_job_template") != job:
             path = "/workflow_job_template_nodes/{0}/".format(before[name]["id"])
@@ -257,7 +258,3 @@ def _shown(record: Record, ids: t.Mapping[str, t.Any]) -> Data:
     if record.nodes:
         shown["nodes"] = [node.get("identifier") for node in record.nodes]
     return shown
-
-
-def _without_none(**values: t.Any) -> Data:
-    return {name: value for name, value in values.items() if value is not None}

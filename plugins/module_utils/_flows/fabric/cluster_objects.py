@@ -29,14 +29,11 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     read = gather(clusters, wanted, scopes)
     whole, writes = plan(request, wanted, read, manager)
     whole.refused.extend(refused)
-    if not request.get("skip_unserved"):
-        _unserved_fail(clusters, whole)
+    if not request.get("skip_unserved"):  # a kind that the API server does not have
+        _fail(clusters, whole, "kind_not_served")
     if not request.get("leave_conflicts"):
         conflicts_fail(clusters, whole)
-    done = whole if check else apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts")))
-    result = done.result()
-    result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=done.warnings)
-    return result
+    return clusters.result(whole if check else apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts"))))
 
 
 def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str, t.Any]]:
@@ -117,11 +114,6 @@ def plan(
         )
         whole.extend(part)
     return whole, writes
-
-
-def _unserved_fail(clusters: Clusters, whole: Plan) -> None:
-    """Without skip_unserved, a kind that the API server does not have is a failure of its cluster."""
-    _fail(clusters, whole, "kind_not_served")
 
 
 def conflicts_fail(clusters: Clusters, whole: Plan) -> None:

@@ -34,15 +34,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[flo
     whole, renew = plan(request, clusters, files, now)
     if not check:
         apply(request, clusters, files, whole, renew)
-    result = whole.result()
-    result.update(
-        failures=clusters.failures,
-        stats=clusters.stats(),
-        diff=whole.diff(),
-        warnings=whole.warnings,
-        kubeconfigs={name: one.path for name, one in sorted(files.items())} if request["state"] == "present" else {},
-    )
-    return result
+    kubeconfigs = {name: one.path for name, one in sorted(files.items())} if request["state"] == "present" else {}
+    return clusters.result(whole, kubeconfigs=kubeconfigs)
 
 
 def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, KubeconfigFile]:
@@ -80,17 +73,13 @@ def plan(
             whole.unchanged += 1
             continue
         renew.append(name)
-        after = {"service_account": _account(request), "server": clusters.clients[name].access.server, "mode": "0600",
-                 "renewed_because": reason}  # fmt: skip
+        account = "{0}/{1}".format(request["namespace"], request["service_account"])
+        after = {"service_account": account, "server": clusters.clients[name].access.server, "mode": "0600", "renewed_because": reason}
         if one.exists:
             whole.update("kubeconfig", one.path, before, after)
         else:
             whole.create("kubeconfig", one.path, after)
     return whole, renew
-
-
-def _account(request: t.Mapping[str, t.Any]) -> str:
-    return "{0}/{1}".format(request["namespace"], request["service_account"])
 
 
 def _is_ours(content: t.Optional[t.Mapping[str, t.Any]], fabric: str) -> bool:

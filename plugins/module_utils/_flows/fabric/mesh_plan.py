@@ -51,7 +51,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         missing: t.Dict[str, t.List[str]] = {}
     else:
         listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
-        missing = nodes_without_host(listings, _hosts(fabric))
+        missing = nodes_without_host(listings, {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters})
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
             topology = kubespan_plan.plan_kubespan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
@@ -68,10 +68,6 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         "warnings": warnings + [_CONTESTED.format(label) for label in contested],
         "stats": stats,
     }
-
-
-def _hosts(fabric: Fabric) -> t.Dict[str, t.List[str]]:
-    return {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters}
 
 
 def _missing(cluster: str, names: t.Sequence[str]) -> str:

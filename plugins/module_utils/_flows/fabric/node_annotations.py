@@ -31,10 +31,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     known = {str(given["name"]) for given in request["clusters"]}
     for name in sorted(set(wanted) - known):
         whole.refuse(name, "unknown_cluster", "annotations names a cluster that clusters does not have")
-    done = whole if check else apply(clusters, whole, patches, manager)
-    result = done.result()
-    result.update(failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
-    return result
+    return clusters.result(whole if check else apply(clusters, whole, patches, manager))
 
 
 def parse_wanted(given: t.Mapping[str, t.Any], key: t.Optional[str] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
@@ -92,7 +89,7 @@ def apply(clusters: Clusters, whole: Plan, patches: t.Mapping[str, t.Sequence[Pa
         lambda name, client: _patch_nodes(client, patches[name], manager),
     )
     done = Plan()
-    done.refused, done.unchanged = list(whole.refused), whole.unchanged
+    done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
     kept = set()
     for name, answers in written.items():
         for patch, error in zip(patches[name], answers):

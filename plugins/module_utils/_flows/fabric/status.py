@@ -49,7 +49,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     with gc_paused():
         document = gather(unpacked(request))
     files = {}
-    for option, text in (("page", page.render), ("document", _as_json), ("metrics", prometheus.text)):
+    for option, text in (("page", page.render), ("document", lambda whole: json.dumps(whole, sort_keys=True) + "\n"), ("metrics", prometheus.text)):
         if request.get(option):
             files[option] = request[option]
             if not check:
@@ -110,10 +110,6 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         "tenants": plans.get("tenants"),
         "previous": _previous(request.get("document")),
     })  # fmt: skip
-
-
-def _as_json(document: t.Mapping[str, t.Any]) -> str:
-    return json.dumps(document, sort_keys=True) + "\n"
 
 
 def _previous(path: t.Optional[str]) -> t.Any:

@@ -77,10 +77,7 @@ def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> 
         whole.extend(reports[name].plan)
         for error in reports[name].failed:
             clusters.fail(error)
-    result = whole.result()
-    result.update({key: {name: reports[name].shown for name in sorted(reports)}}, failures=clusters.failures, stats=clusters.stats(),
-                  diff=whole.diff(), warnings=whole.warnings)  # fmt: skip
-    return result
+    return clusters.result(whole, **{key: {name: reports[name].shown for name in sorted(reports)}})
 
 
 def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[str, Setup]:

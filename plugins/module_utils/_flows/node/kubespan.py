@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import ipaddress
+import operator
 import typing as t
 
 from ..._dataplane.device_spec import Device
@@ -332,10 +333,7 @@ def put_back_routes(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
 def _restore_routes(layout: Layout, was: t.Sequence[Data]) -> None:
     live = [route for route in read_routes(layout.route_table) if is_our_route(route, layout)]
     missing = [route for route in was if route not in live]
-    extra = [route for route in live if not any(_same_place(route, other) for other in was)]
+    place = operator.itemgetter("version", "dst", "metric", "type")
+    extra = [route for route in live if place(route) not in map(place, was)]
     if missing or extra:
         write_routes(layout.route_table, PROTOCOL_STATIC, missing, extra)
-
-
-def _same_place(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
-    return all(one[name] == other[name] for name in ("version", "dst", "metric", "type"))

@@ -140,7 +140,7 @@ def _devices() -> t.List[Data]:
             "fwmark": dump.fwmark,
             "peers": [_peer(key, dump.peers[key]) for key in sorted(dump.peers)],
         })
-    return sorted(found, key=_by_name)
+    return sorted(found, key=lambda row: str(row["name"]))
 
 
 def _configs(fabric: str) -> Data:
@@ -186,10 +186,6 @@ def read_bgp() -> t.Optional[Data]:
         return None
     peers = {name: row for part in sessions.values() if isinstance(part, dict) for name, row in (part.get("peers") or {}).items()}
     return {"announces": announces, "sessions": [{"neighbor": name, "state": str(peers[name].get("state"))} for name in sorted(peers)]}
-
-
-def _by_name(row: Data) -> str:
-    return str(row["name"])
 
 
 def _peer(key: str, peer: LivePeer) -> Data:

@@ -227,16 +227,11 @@ def report(clusters: Clusters, plan: t.Optional[Plan] = None, result: t.Optional
     """The keys of a module's result, and ``whole`` for its plan file."""
     plan = Plan() if plan is None else plan
     outcomes = result.outcomes if result is not None else []
-    found = plan.result()
-    found.update(
+    return clusters.result(
+        plan,
         objects=counts(outcomes),
         pending=pending_rows(outcomes),
         passes=result.passes if result is not None else 0,
         settled=result is None or result.settled,
-        failures=clusters.failures,
-        stats=clusters.stats(),
-        diff=plan.diff(),
-        warnings=plan.warnings,
         whole=object_rows(outcomes),
     )
-    return found
