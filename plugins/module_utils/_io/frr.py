@@ -44,7 +44,6 @@ def _absolute(name: str) -> str:
 
 
 def unit_text(config: str) -> str:
-    """The systemd unit."""
     bgpd, unused = programs()
     words = [bgpd, "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", config,
              "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
@@ -110,7 +109,6 @@ def ask(command: str) -> t.Any:
 
 
 def systemctl(*words: str) -> bool:
-    """Whether systemd did it."""
     return _run(["systemctl", *words]).returncode == 0
 
 

@@ -46,7 +46,6 @@ def names() -> t.List[str]:
 
 
 def file_name(key: str) -> str:
-    """The file of the lock of ``key``."""
     return _digest(key) + ".lock"
 
 

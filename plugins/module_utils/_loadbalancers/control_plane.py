@@ -69,7 +69,6 @@ class Decision(t.NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether anything is written."""
         return bool(self.device)
 
 
@@ -77,7 +76,6 @@ Probes = t.Generator[str, t.Optional[int], Decision]
 
 
 def node_of(obj: t.Mapping[str, t.Any]) -> Node:
-    """From the API object."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     rows = (obj.get("status") or {}).get("addresses") or ()
     return Node(

@@ -41,7 +41,6 @@ def is_control_plane_service(namespace: str, name: str) -> bool:
 
 
 def provider_id(device: str, prefix: str = PROVIDER_PREFIXES[0]) -> str:
-    """A node's ``spec.providerID``."""
     return "{0}://{1}".format(prefix, device)
 
 

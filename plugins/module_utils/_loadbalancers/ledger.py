@@ -37,7 +37,6 @@ class Entry(t.NamedTuple):
     retain: bool = False
 
     def reservation(self) -> Reservation:
-        """As the rules want it."""
         assigned = (Assignment(self.id + "-assignment", self.address, self.device),) if self.device else ()
         return Reservation(self.id, self.address, self.cidr, self.tags, CREATED, assigned)
 
@@ -46,7 +45,6 @@ Ledger = t.Dict[str, Entry]
 
 
 def ledger_name(identity: str, static: bool) -> str:
-    """The ConfigMap's name."""
     return "{0}-{1}".format(identity, "static-pool" if static else "reservations")
 
 
@@ -133,7 +131,6 @@ def _key(entry: Entry) -> str:
 
 
 def manifest(name: str, ledger: Ledger) -> t.Dict[str, t.Any]:
-    """The ConfigMap."""
     meta = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": ledger_data(ledger)}
 

@@ -57,7 +57,6 @@ class Scheme(t.NamedTuple):
 
 
 def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -> t.Dict[str, str]:
-    """What a node should carry."""
     peers = sorted(node.peers)
     wanted: t.Dict[str, str] = {}
     values = {

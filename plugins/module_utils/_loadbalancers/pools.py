@@ -141,7 +141,6 @@ class Reserved:
         self._all = _union(self.labelled)
 
     def plus(self, more: t.Mapping[str, t.Iterable[object]]) -> "Reserved":
-        """With these too."""
         both = Reserved(self._own, more)
         both.labelled = {**self.labelled, **both.labelled}
         both._all = _union(both.labelled)

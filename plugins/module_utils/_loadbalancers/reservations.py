@@ -41,7 +41,6 @@ class Reservation(t.NamedTuple):
 
     @property
     def network(self) -> str:
-        """``address/length``."""
         return "{0}/{1}".format(self.address, self.cidr)
 
 

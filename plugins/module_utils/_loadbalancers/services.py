@@ -45,7 +45,6 @@ class Service(t.NamedTuple):
 
     @property
     def key(self) -> str:
-        """``namespace/name``."""
         return "{0}/{1}".format(self.namespace, self.name)
 
     def sharing_key(self) -> str:
@@ -91,7 +90,6 @@ def left_alone(service: Service, our_class: str = "", domain: str = DEFAULT_DOMA
 
 
 def retains(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
-    """Whether its reservation outlives it."""
     return service.annotations.get(domain + "/eip-reclaim") == "retain"
 
 

@@ -91,7 +91,6 @@ class Settings(t.NamedTuple):
         return int(self.values[name])
 
     def printable(self) -> t.Dict[str, Value]:
-        """The values with secrets masked."""
         return {name: "<masked>" if name in SECRETS and value else value for name, value in self.values.items()}
 
 

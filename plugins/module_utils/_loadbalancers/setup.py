@@ -75,7 +75,6 @@ class Setup(t.NamedTuple):
         return self.provider == STATIC
 
     def owner(self, uid: str) -> Owner:
-        """Whose addresses we look for."""
         return Owner(self.identity, uid, self.adopted)
 
     def context(self, uid: str, recorded: Ledger, limit: t.Optional[int], host_facility: str = "") -> Context:

@@ -58,9 +58,6 @@ def _canonical(value: t.Any) -> str:
     return repr(value)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 def _loader() -> t.Any:
     import yaml
 
@@ -138,9 +135,6 @@ def _construct(root: t.Any) -> t.Any:
         raise ValueRefused("config_parse", "the configuration has values that cannot be read: {0}".format(type(error).__name__)) from None
     finally:
         loader.dispose()
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def _dumped(value: t.Any) -> str:

@@ -41,7 +41,6 @@ class Member(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """For messages."""
         return "{0}/{1}/{2}".format(*self)
 
 

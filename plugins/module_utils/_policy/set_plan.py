@@ -24,7 +24,6 @@ class Planned(t.NamedTuple):
     writes: t.List[Write]
 
     def write(self, write: Write) -> None:
-        """One write more, with its change."""
         self.plan.changes.append(write.change)
         self.writes.append(write)
 

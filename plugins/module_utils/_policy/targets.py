@@ -21,7 +21,6 @@ class Target(t.NamedTuple):
     field: str
 
     def path(self, name: str = "") -> str:
-        """Path of all of them, or of one."""
         base = "/apis/{0}/{1}".format(self.api_version, self.plural)
         return base + "/" + name if name else base
 
@@ -44,7 +43,6 @@ TARGETS: t.Dict[str, t.Tuple[Target, ...]] = {
 
 
 def manifest(target: Target, wanted: NamedSet) -> t.Dict[str, t.Any]:
-    """A set as an object of its target."""
     return {
         "apiVersion": target.api_version,
         "kind": target.kind,

@@ -199,7 +199,6 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
 
 
 def ping_lines(probe: Facts) -> t.List[str]:
-    """Pairs of pods that do not reach each other."""
     return ["pod {source} does not reach pod {target} of {node}".format(**ping) for ping in probe.get("pings") or () if not ping["ok"]]
 
 
@@ -210,7 +209,6 @@ def unit_lines(probe: Facts) -> t.List[str]:
 
 
 def unit_is_bad(unit: Facts) -> bool:
-    """Whether a unit of ours is not as it should be."""
     watching = str(unit.get("name")).endswith("-watch.service") and unit.get("enabled") == "enabled"
     return unit.get("active") == "failed" or (watching and unit.get("active") not in ("active", "activating"))
 
@@ -253,7 +251,6 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
 
 
 def unread_lines(row: Facts) -> t.List[str]:
-    """What could not be read on a node."""
     probe = row.get("probe") or {}
     lines = ["could not read {0}: {1}".format(error.get("section"), error.get("message")) for error in probe.get("errors") or ()]
     if "plan" not in (row.get("drift") or {}) and not (row.get("drift") or {}).get("refused"):

@@ -142,7 +142,6 @@ def cut(value: t.Any, length: int = TEXT) -> str:
 
 
 def moment(epoch: float) -> str:
-    """An instant as RFC 3339, in UTC."""
     return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

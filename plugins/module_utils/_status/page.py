@@ -29,7 +29,6 @@ UNFOLDED = 60
 
 
 def render(document: Data) -> str:
-    """The whole page."""
     sections = [
         _why(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
         _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
@@ -100,7 +99,6 @@ def human_bytes(count: int) -> str:
 
 
 def human_age(seconds: t.Optional[int]) -> str:
-    """An age for people."""
     if seconds is None:
         return "never"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

@@ -50,7 +50,6 @@ class Redactor:
         self._known = re.compile("|".join(re.escape(text) for text in sorted(spellings, key=lambda text: (-len(text), text)))) if spellings else None
 
     def value(self, given: t.Any, name: str = "") -> t.Any:
-        """The same data without secrets."""
         if name and _NAMES.search(name) and not _HARMLESS.search(name) and given not in (None, "", [], {}) and not isinstance(given, bool):
             self.count += 1
             return MARK
@@ -61,7 +60,6 @@ class Redactor:
         return self.text(given) if isinstance(given, str) else given
 
     def text(self, given: str) -> str:
-        """The same text without secrets."""
         if self._known is not None:
             given = self._known.sub(self._gone, given)
         given = _PEM.sub(self._gone, given)

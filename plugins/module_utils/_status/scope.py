@@ -22,7 +22,6 @@ def outside(facts: Facts) -> t.FrozenSet[str]:
 
 
 def unasked(facts: Facts) -> t.FrozenSet[str]:
-    """The capabilities that ``--limit`` left out."""
     return frozenset(facts.get("unasked") or ()) if facts.get("limit") else frozenset()
 
 

@@ -68,7 +68,6 @@ def change_name(change: t.Mapping[str, t.Any]) -> str:
 
 
 def refusal_text(where: str, row: t.Mapping[str, t.Any]) -> str:
-    """One refusal as a reason."""
     return "{0}: refused {1}: {2} [{3}]".format(where, row.get("object"), row.get("message"), row.get("reason"))
 
 

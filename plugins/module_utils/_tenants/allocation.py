@@ -130,9 +130,6 @@ def plan_allocation(view: View, pools: Pools) -> t.List[ObjectTurn]:
     return _network_ids(view, pools) + _addresses(view, pools) + _claims(view)
 
 
-# -- network IDs
-
-
 def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
     held = {text(obj, "spec", "claimRef", "uid"): name(obj) for obj in view.every(APINET, NETWORK_ID)}
     owners = {name(obj): text(obj, "spec", "claimRef", "uid") for obj in view.every(APINET, NETWORK_ID)}
@@ -176,9 +173,6 @@ def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.List[
     return turns
 
 
-# -- addresses
-
-
 def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
     taken: t.Dict[str, str] = {}
     held: t.Dict[str, str] = {}
@@ -209,9 +203,6 @@ def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
             turn.fail(error.reason, error.message)
     living = {uid(obj) for obj in view.every(APINET, IP)}
     return turns + _without_claimer(view, IP_ADDRESS, living)
-
-
-# -- who uses an address
 
 
 def _claims(view: View) -> t.List[ObjectTurn]:

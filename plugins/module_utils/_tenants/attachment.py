@@ -28,7 +28,6 @@ class Attachment(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """The value of the mark."""
         return "{0}/{1}".format(self.namespace, self.name)
 
 

@@ -283,8 +283,6 @@ def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> t.List[Don
 
 
 def one_by_one(stores: Stores, options: Options) -> Perform:
-    """Performs steps one after the other."""
-
     def run(steps: t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]) -> t.List[t.Any]:
         return [perform_step(stores[step.side], step, body, options) for step, body in steps]
 

@@ -40,27 +40,22 @@ def entries(obj: t.Any, *path: str) -> t.List[t.Dict[str, t.Any]]:
 
 
 def uid(obj: Object) -> str:
-    """metadata.uid."""
     return text(obj, "metadata", "uid")
 
 
 def name(obj: Object) -> str:
-    """metadata.name."""
     return text(obj, "metadata", "name")
 
 
 def namespace(obj: Object) -> str:
-    """metadata.namespace."""
     return text(obj, "metadata", "namespace")
 
 
 def labels(obj: Object) -> t.Dict[str, t.Any]:
-    """metadata.labels."""
     return get(obj, "metadata", "labels") or {}
 
 
 def deleting(obj: Object) -> bool:
-    """True once deletion was requested."""
     return bool(get(obj, "metadata", "deletionTimestamp"))
 
 

@@ -47,9 +47,6 @@ def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str
     turn.status(wanted)
 
 
-# -- the twin
-
-
 def claim_twin(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
     """The usable twin; also releases what is ours and does not match any more."""
     source, profile = turn.subject, turn.options.profile
@@ -94,11 +91,7 @@ def release_patch(turn: ObjectTurn) -> t.Dict[str, t.Any]:
 
 
 def release(turn: ObjectTurn, twin: Object, stops: bool = True) -> None:
-    """Give a twin up."""
     turn.patch_twin(RELEASE, twin, release_patch(turn), "released", stops)
-
-
-# -- the virtual IP
 
 
 def wanted_virtual_ip(source: Object) -> str:
@@ -147,9 +140,6 @@ def plan_virtual_ip(turn: ObjectTurn) -> None:
         turn.wait("address_not_allocated", "the network side has not given an address yet")
         return
     turn.status({"ip": address})
-
-
-# -- what the twin is told
 
 
 def equip(

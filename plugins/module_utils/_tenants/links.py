@@ -61,12 +61,10 @@ def unlink_patch(kind: str, profile: Profile = ONMETAL) -> t.Dict[str, None]:
 
 
 def has_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> bool:
-    """Whether our finalizer is on a source object."""
     return profile.finalizer(kind) in items(source, "metadata", "finalizers")
 
 
 def with_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> t.Dict[str, t.Any]:
-    """The patch that appends our finalizer."""
     return {"metadata": {"finalizers": items(source, "metadata", "finalizers") + [profile.finalizer(kind)]}}
 
 
@@ -77,7 +75,6 @@ def without_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> 
 
 
 def controller_reference(owner: Object, profile: Profile = ONMETAL) -> t.Dict[str, t.Any]:
-    """The owner reference to a twin."""
     return {
         "apiVersion": profile.apinet,
         "kind": str(owner.get("kind", "")),

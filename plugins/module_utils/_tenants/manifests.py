@@ -72,7 +72,6 @@ def pruned(current: t.Any, applied: t.Any, wanted: t.Any, path: t.Tuple[str, ...
 
 
 def without_nulls(value: t.Any) -> t.Any:
-    """A manifest without nulls."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -41,7 +41,6 @@ def claim_of(interface: Object, family: str) -> t.Optional[str]:
 
 
 def address_of(interface: Object, family: str) -> t.Optional[str]:
-    """The address of an interface for a family."""
     found = [address_or_none(item) for item in items(interface, "spec", "ips")]
     return next((item for item in found if item and family_of(item) == family), None)
 

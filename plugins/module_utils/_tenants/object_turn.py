@@ -61,7 +61,6 @@ class ObjectTurn:
 
     @property
     def options(self) -> Options:
-        """The run's options."""
         return self.view.options
 
     @property
@@ -70,19 +69,15 @@ class ObjectTurn:
         return bool([step for step in self.steps if step.phase != FINALIZER])
 
     def wait(self, reason: str, message: str) -> None:
-        """Note what the object waits for."""
         self.pending.append(Condition(reason, message))
 
     def fail(self, reason: str, message: str) -> None:
-        """Note why the object fails."""
         self.failed.append(Condition(reason, message))
 
     def refuse(self, reason: str, message: str) -> None:
         """Note why the object fails, and write nothing for it."""
         self.steps = []
         self.fail(reason, message)
-
-    # -- the usual writes
 
     def finalize(self) -> None:
         """Our finalizer comes before anything else."""
@@ -109,7 +104,6 @@ class ObjectTurn:
             self.steps.append(step)
 
     def create(self, phase: int, manifest: Object) -> None:
-        """Make an object of the network side."""
         self.steps.append(Step(phase, APINET, CREATE, key_of(manifest), manifest, action="created"))
 
     def create_owned(self, phase: int, kind: str, called: str, labels: t.Optional[Object] = None, **parts: t.Any) -> None:
@@ -124,7 +118,6 @@ class ObjectTurn:
         self.create(phase, dict({"apiVersion": self.options.profile.apinet, "kind": kind, "metadata": meta}, **parts))
 
     def patch_twin(self, phase: int, twin: Object, body: Object, action: str = "updated", stops: bool = True) -> None:
-        """A guarded patch of a twin."""
         self.steps.append(Step(phase, APINET, PATCH, key_of(twin), body, uid(twin), True, stops, action))
 
     def remove_twin(self, twin: Object, phase: int = DELETE) -> None:

@@ -192,9 +192,6 @@ def _orphans(view: View) -> t.List[ObjectTurn]:
     return turns
 
 
-# -- instances
-
-
 def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
     """The InstanceSpec of a load balancer's instances."""
     spec = dict(get(balancer, "spec", "template", "spec") or {})
@@ -272,9 +269,6 @@ def _schedule(view: View) -> t.List[ObjectTurn]:
             turn.wait("out_of_capacity", "no node fits")
         turns.append(turn)
     return turns
-
-
-# -- NAT
 
 
 def _gateways(view: View) -> t.List[ObjectTurn]:

@@ -44,11 +44,9 @@ class Profile(t.NamedTuple):
         return "{0}{1}-{2}".format(self.link_prefix, kind.lower(), what)
 
     def finalizer(self, kind: str) -> str:
-        """Our finalizer on source objects of a kind."""
         return self.finalizer_prefix + kind.lower()
 
     def group_version(self, side: str, kind: str) -> str:
-        """apiVersion of a kind on a side."""
         if side != SOURCE:
             return self.apinet
         return self.ipam if kind == PREFIX else self.source

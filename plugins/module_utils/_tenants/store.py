@@ -56,7 +56,6 @@ _NOW = "1970-01-01T00:00:00Z"
 
 
 def key_of(obj: Object) -> Key:
-    """The key of an object."""
     return Key(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), namespace(obj), name(obj))
 
 
@@ -84,21 +83,14 @@ class MemoryStore:
                 known.setdefault("metadata", {})["uid"] = "{0}-{1:08d}".format(prefix, self._made)
             self._put(key_of(known), known)
 
-    # -- reading
-
     def all(self) -> t.List[t.Dict[str, t.Any]]:
-        """Everything, by key."""
         return [copy.deepcopy(self._objects[key]) for key in sorted(self._objects)]
 
     def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
-        """See Store."""
         found = [key for key in self._objects if key[:2] == (api_version, kind) and within in ("", key.namespace)]
         return [copy.deepcopy(self._objects[key]) for key in sorted(found)]
 
-    # -- writing
-
     def create(self, manifest: Object) -> t.Dict[str, t.Any]:
-        """See Store."""
         wanted = copy.deepcopy(dict(manifest))
         if not name(wanted):
             self._made += 1
@@ -109,7 +101,6 @@ class MemoryStore:
         return self._store("create", key, wanted, None)
 
     def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
-        """See Store."""
         key = key_of(manifest)
         before = self._objects.get(key)
         if before is not None and get(manifest, "metadata", "uid") not in (None, uid(before)):
@@ -128,7 +119,6 @@ class MemoryStore:
         return after
 
     def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
-        """See Store."""
         before = self._existing(key)
         meta = body.get("metadata") or {}
         for precondition in ("uid", "resourceVersion"):
@@ -142,7 +132,6 @@ class MemoryStore:
         return self._store("status" if status else "patch", key, merge_patched(before, change), before, not status)
 
     def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
-        """See Store."""
         before = self._objects.get(key)
         if before is None:
             return None
@@ -158,8 +147,6 @@ class MemoryStore:
             return copy.deepcopy(before)
         self._gone(key)
         return None
-
-    # -- inside
 
     def _existing(self, key: Key) -> t.Dict[str, t.Any]:
         if key not in self._objects:
@@ -201,7 +188,6 @@ class MemoryStore:
             self.collect_garbage(uid(obj))
 
     def collect_garbage(self, gone: str) -> None:
-        """Delete what the object with this uid owned."""
         for key, obj in sorted(self._objects.items()):
             owners = entries(obj, "metadata", "ownerReferences")
             if not gone or gone not in [ref.get("uid") for ref in owners] or key not in self._objects:

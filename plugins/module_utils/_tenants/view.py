@@ -83,15 +83,12 @@ class View:
                 if obj.get("apiVersion") in groups[side]:
                     self.put(side, obj)
 
-    # -- keeping up
-
     def put(self, side: str, obj: Object) -> None:
         """Note an object as a server answered it."""
         key = key_of(obj)
         self._objects.setdefault((side, key.kind), {})[key.namespace, key.name] = dict(obj)
 
     def drop(self, side: str, key: Key) -> None:
-        """Note that an object is gone."""
         self._objects.get((side, key.kind), {}).pop((key.namespace, key.name), None)
 
     def narrow(self, left_out: t.Iterable[t.Tuple[str, str, str]], changed: t.Iterable[t.Dict[str, t.Any]]) -> None:
@@ -105,8 +102,6 @@ class View:
         places = [(kind, namespace(obj), name(obj)) for obj in found]
         return [self._claims.get(place, obj) for place, obj in zip(places, found) if place not in self.left_out]
 
-    # -- looking up
-
     def every(self, side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
         """All objects of a kind, by namespace and name."""
         self._read(side, kind)
@@ -118,7 +113,6 @@ class View:
         return [obj for obj in self.every(APINET, kind) if namespace(obj) == self.options.apinet_namespace]
 
     def source(self, kind: str, within: str, called: str) -> t.Optional[t.Dict[str, t.Any]]:
-        """One source object."""
         self._read(SOURCE, kind)
         place = (kind, within, called)
         return self._claims.get(place) or self._objects.get((SOURCE, kind), {}).get((within, called))
@@ -134,7 +128,6 @@ class View:
         return [obj for kind in kinds for obj in self._objects[side, kind].values()]
 
     def now(self, side: str, key: Key) -> t.Optional[t.Dict[str, t.Any]]:
-        """An object as last known."""
         return self._objects.get((side, key.kind), {}).get((key.namespace, key.name))
 
     def _read(self, side: str, kind: str) -> None:
@@ -169,7 +162,6 @@ class Index:
         return self._targets.get((within, interface), []) if interface else []
 
     def held_elsewhere(self, address: str, twin: Object) -> bool:
-        """Whether another twin has a public address."""
         return bool(self._holders.get(address, set()) - {uid(twin)})
 
 

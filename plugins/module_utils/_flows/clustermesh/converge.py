@@ -132,9 +132,6 @@ def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings
     return whole, patches
 
 
-# --- gather ---------------------------------------------------------------------------------------------------------
-
-
 def gather(
     clusters: Clusters, meshes: t.Sequence[t.Mapping[str, t.Any]], nodes_too: bool = True
 ) -> t.Tuple[Gathered, t.List[Refusal]]:
@@ -204,9 +201,6 @@ def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Setting
     return settings._replace(resolved=resolve(names_of(gathered.nodes, gathered.peers), seconds))
 
 
-# --- apply ----------------------------------------------------------------------------------------------------------
-
-
 def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: bool = False) -> Plan:
     """Do the writes, all targets side by side; returns the plan with only those changes that took place."""
     writes = {name: [one.write for one in todo] for name, todo in plan.writes.items()}
@@ -232,9 +226,6 @@ def _write(client: Client, write: Write, manager: str) -> t.Any:
     answer = client.apply(path, body, manager, force=write.force)
     # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
     return take_alone(client, path, body, answer, manager, THEIRS) if write.uid else answer
-
-
-# --- result ---------------------------------------------------------------------------------------------------------
 
 
 def shown(plan: MeshPlan, limit: t.Optional[int] = SHOWN_CHANGES) -> t.Dict[str, t.Dict[str, t.Any]]:

@@ -67,8 +67,6 @@ class _Loader:
         self.found: t.Dict[str, t.Dict[str, Data]] = {}
         self.organization_id: t.Any = None
 
-    # -- reading
-
     def read(self) -> None:
         """Every kind, once and completely."""
         organizations = self._all(_READ_ONLY["organizations"], {"name": self.organization})
@@ -92,8 +90,6 @@ class _Loader:
             if not answer.get("next"):
                 return rows
         raise ValueError("GET {0}: more than {1} pages".format(path, _PAGES))
-
-    # -- making
 
     def converge(self, record: Record) -> None:
         """One object with what belongs to it. A failure is noted, and the rest goes on."""
@@ -226,8 +222,6 @@ class _Loader:
         return True
 
     _last: t.Any = None
-
-    # -- taking away
 
     def remove(self, wanted: t.Sequence[Record]) -> None:
         """What the data name and we loaded, in the reverse order."""

@@ -136,9 +136,6 @@ def plan_backend(client: Client, setup: Setup, found: BackendState, request: Bac
     return _configmap(setup, found, request)
 
 
-# -- how much may go -------------------------------------------------------------------------------------------------
-
-
 class EntryBudget:
     """Whether Services and BGP peers may lose their place in the back end (decision 38), and what the user should know of it."""
 

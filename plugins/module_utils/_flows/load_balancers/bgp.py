@@ -115,11 +115,9 @@ class _Writers:
         self.client, self.failed = client, t.cast(t.List[KubeError], [])
 
     def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
-        """At once."""
         return {name: function(name, self.client) for name in names}
 
     def fail(self, error: KubeError) -> None:
-        """Collect."""
         self.failed.append(error)
 
 

@@ -33,7 +33,6 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 
 
 def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
-    """Which generation's facts are written."""
     return Variant(request.get("region_from") or "metro", request.get("zone_from") or "none", request.get("address_list") or "all")
 
 

@@ -100,7 +100,6 @@ class RunOptions(t.NamedTuple):
 
 
 def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
-    """From the module's options."""
     return RunOptions(
         request.get("address") or "", request.get("assign_command") or (), request.get("api_urls") or (),
         request.get("probe_ca") or "", request.get("probe_server_name") or "", request.get("probe_verify_tls") is not False,
@@ -178,8 +177,6 @@ class Reconcile:
                 text += "remove that entry"
                 raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
 
-    # -- deciding ----------------------------------------------------------------------------------------------------
-
     def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState) -> t.Optional[rules_of.Decision]:
         settings, node_port = self.setup.settings, ports[0].get("targetPort") if ports else 0
         prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
@@ -239,8 +236,6 @@ class Reconcile:
                 url = steps.send(status)
         except StopIteration as stop:
             return t.cast(rules_of.Decision, stop.value)
-
-    # -- moving ------------------------------------------------------------------------------------------------------
 
     def _move(self, decision: rules_of.Decision, state: ClusterState, provider: t.Any) -> None:
         if self.check:

@@ -48,7 +48,6 @@ class EquinixMetal:
 
     @property
     def calls(self) -> int:
-        """Requests sent so far."""
         return self.api.calls
 
     def capabilities(self) -> t.FrozenSet[str]:
@@ -56,7 +55,6 @@ class EquinixMetal:
         return frozenset(interface.CAPABILITIES) - {interface.MOVE}
 
     def warnings(self) -> t.List[str]:
-        """What people should know."""
         return interface.retired_warning(self._base_url) + self.notes
 
     # -- BGP -----------------------------------------------------------------------------------------------------
@@ -109,7 +107,6 @@ class EquinixMetal:
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def list_addresses(self) -> t.List[Reservation]:
-        """All pages, with their assignments."""
         rows = self._pages(self._project + "/ips", "ip_addresses", {"include": "assignments"})
         kept, notes = records.reservations(rows)
         self.notes += ["a reservation was left out: " + note for note in notes]
@@ -131,7 +128,6 @@ class EquinixMetal:
             return new[0]
 
     def order(self, body: t.Mapping[str, t.Any]) -> Reservation:
-        """The call alone."""
         return records.reservation(self._record(self.api.call("POST", self._project + "/ips", body=body)))
 
     def release_address(self, ident: str) -> bool:
@@ -139,17 +135,14 @@ class EquinixMetal:
         return self._delete(ident)
 
     def assign(self, address: str, device: str) -> Assignment:
-        """Point an address at a device."""
         answer = self.api.call("POST", "/devices/{0}/ips".format(_segment(device)), body={"address": address})
         made = records.assignment(self._record(answer))
         return made._replace(device=made.device or device, address=made.address or address)
 
     def unassign(self, assignment: str) -> bool:
-        """By the assignment's own id."""
         return self._delete(assignment)
 
     def update_address(self, ident: str, changes: t.Mapping[str, t.Any]) -> Reservation:
-        """Tags, details or customdata of a reservation."""
         return records.reservation(self._record(self.api.call("PATCH", "/ips/" + _segment(ident), body=changes)))
 
     def _delete(self, ident: str) -> bool:
@@ -165,7 +158,6 @@ class EquinixMetal:
     # -- devices -------------------------------------------------------------------------------------------------
 
     def list_devices(self) -> t.List[Device]:
-        """All pages."""
         if self._listed is None:
             query = {"include": "ip_addresses.parent_block,parent_block"}
             self._listed = [records.device(row) for row in self._pages(self._project + "/devices", "devices", query)]
@@ -244,7 +236,6 @@ class StaticProvider:
         return frozenset((interface.RESERVE, interface.TAGS, interface.NODE_BGP, interface.ASSIGN, interface.MOVE))
 
     def read_project_bgp(self) -> t.Mapping[str, t.Any]:
-        """There is none."""
         return {}
 
     def ensure_node_bgp(self, device: str) -> bool:
@@ -252,11 +243,9 @@ class StaticProvider:
         return False
 
     def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
-        """What the inventory says."""
         return next((node for node in self.setup.nodes if node.name == name), None)
 
     def list_addresses(self) -> t.List[Reservation]:
-        """What was handed out."""
         return [entry.reservation() for entry in self.ledger.values()]
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
@@ -268,7 +257,6 @@ class StaticProvider:
         return made
 
     def release_address(self, ident: str) -> bool:
-        """Back into the pool."""
         return self.ledger.pop(ident, None) is not None
 
     def assign(self, address: str, device: str) -> Assignment:
@@ -282,7 +270,6 @@ class StaticProvider:
     move = assign
 
     def unassign(self, assignment: str) -> bool:
-        """Forget who held the address."""
         for entry in self.ledger.values():
             if entry.id + "-assignment" == assignment and entry.device:
                 self.ledger[entry.id] = entry._replace(device="")
@@ -290,11 +277,9 @@ class StaticProvider:
         return False
 
     def list_devices(self) -> t.List[t.Any]:
-        """Devices are the inventory's."""
         return []
 
     def warnings(self) -> t.List[str]:
-        """Nothing."""
         return []
 
 

@@ -82,7 +82,6 @@ ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIP
 
 
 def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 120.0) -> t.Any:
-    """The provider of one cluster."""
     if not setup.static:
         text, number = setup.settings.text, setup.settings.number
         return EquinixMetal(

@@ -81,7 +81,6 @@ class RunOptions(t.NamedTuple):
         return self.mode in (SYNC, ADD)
 
     def handles(self, key: str) -> bool:
-        """Whether this run handles a Service."""
         return not self.services or key in self.services
 
 
@@ -479,6 +478,5 @@ class ServiceAddressReconciler:
 
 
 def service_key(text: str) -> ServiceKey:
-    """``namespace/name`` as a pair."""
     namespace, dummy, name = text.partition("/")
     return namespace, name

@@ -93,8 +93,6 @@ class Put(t.NamedTuple):
 
 
 class Written(t.NamedTuple):
-    """What took place."""
-
     changes: t.List[Change]
     refused: t.List[Refusal]
     failed: t.List[KubeError]
@@ -139,7 +137,6 @@ def difference(
 
 
 def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
-    """What a patch touches."""
     found = {}
     for key, inner in patch.items():
         if not isinstance(shown, dict) or key not in shown:
@@ -226,7 +223,6 @@ class Foreseen:
         return provider.reserve_address(request, service) if provider.predicts else None
 
     def release(self, provider: t.Any, ident: str) -> None:
-        """Give a reservation back."""
         if provider.predicts:
             provider.release_address(ident)
 

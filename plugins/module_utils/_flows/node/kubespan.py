@@ -42,7 +42,6 @@ NO_FILTER = 0
 
 
 def layout_of(state: t.Optional[t.Mapping[str, t.Any]]) -> Layout:
-    """The layout of a resolved state."""
     return make_layout(**(state or {}).get("layout") or {})
 
 

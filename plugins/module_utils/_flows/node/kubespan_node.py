@@ -47,7 +47,6 @@ def secret_path(fabric: str) -> str:
 
 
 def key_path(fabric: str) -> str:
-    """The node's private key."""
     return persistence.folder(fabric) + "/kubespan.key"
 
 
@@ -133,7 +132,6 @@ class KubespanNode(Part):
         return self._plan
 
     def state_key_file(self, given: t.Mapping[str, t.Any]) -> str:
-        """Where the node's private key is."""
         return given.get("private_key_file") or key_path(self.fabric)
 
     def _identify(self, given: t.Mapping[str, t.Any], facts: t.Mapping[str, t.Any]) -> Data:

@@ -48,7 +48,6 @@ def memory_path(fabric: str) -> str:
 
 
 def status_path(fabric: str, ending: str = "json") -> str:
-    """Where statuses are shown."""
     return "{0}/{1}-kubespan.{2}".format(persistence.RUN_ROOT, fabric, ending)
 
 
@@ -60,7 +59,6 @@ def wanted_state(fabric: str) -> t.Optional[Data]:
 
 
 def load_memory(fabric: str) -> t.Dict[str, Status]:
-    """Statuses to start with."""
     found = files.read_state(memory_path(fabric))
     return parse_state(found.content.decode("utf-8", "replace")) if found is not None and found.kind == "file" else {}
 

@@ -86,7 +86,6 @@ def has_kubespan_files(fabric: str) -> bool:
 
 
 def state_path(fabric: str) -> str:
-    """Where the confirmed state of a fabric lies."""
     return folder(fabric) + "/dataplane.json"
 
 
@@ -96,7 +95,6 @@ def candidate_path(fabric: str) -> str:
 
 
 def journal_path(fabric: str) -> str:
-    """Path of the rollback journal."""
     return folder(fabric) + "/transaction.json"
 
 
@@ -106,7 +104,6 @@ def invalid_journal_path(fabric: str) -> str:
 
 
 def code_folder(fabric: str) -> str:
-    """Where the boot program of a fabric lies."""
     return "{0}/{1}".format(CODE_ROOT, fabric)
 
 
@@ -128,12 +125,10 @@ def forget_run_files(fabric: str) -> None:
 
 
 def unit_name(fabric: str) -> str:
-    """The boot unit of a fabric."""
     return "multicluster-network-{0}.service".format(fabric)
 
 
 def watch_name(fabric: str) -> str:
-    """The watcher's unit."""
     return "multicluster-network-{0}-watch.service".format(fabric)
 
 
@@ -173,12 +168,10 @@ def load_state(fabric: str, candidate: bool = False) -> t.Optional[NodeState]:
 
 
 def code_file(fabric: str) -> str:
-    """Where this release's code lies for a fabric."""
     return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(AGENT))
 
 
 def code_state() -> files.FileState:
-    """This release's code as one executable file."""
     return files.FileState("file", 0o755, bundle.build(AGENT))
 
 

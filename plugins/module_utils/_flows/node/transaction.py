@@ -69,7 +69,6 @@ class Unfinished(Exception):
 
 
 def timer_name(fabric: str, ident: str) -> str:
-    """The systemd unit that waits."""
     return "multicluster-network-{0}-rollback-{1}".format(fabric, ident)
 
 

@@ -23,7 +23,6 @@ def side_spec(source: t.Optional[bool] = None) -> t.Dict[str, t.Any]:
 
 
 def runner_spec() -> t.Dict[str, t.Any]:
-    """Options of the modules that write."""
     return {
         "fabric": {"type": "str", "required": True},
         "lock_wait": {"type": "float", "default": 30.0},
@@ -33,7 +32,6 @@ def runner_spec() -> t.Dict[str, t.Any]:
 
 
 def mapping_spec() -> t.Dict[str, t.Any]:
-    """What of the mapping can be chosen."""
     return {
         "watch_namespace": {"type": "str"},
         "watch_filter": {"type": "str"},

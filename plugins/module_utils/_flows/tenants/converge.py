@@ -63,7 +63,6 @@ def _shown(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def counts(outcomes: t.Sequence[Outcome]) -> t.Dict[str, int]:
-    """Action -> how many objects."""
     return dict(sorted(collections.Counter(outcome.action for outcome in outcomes).items()))
 
 
@@ -193,7 +192,6 @@ class TwinsLease(Lease):
     """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
 
     def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
-        """See Lease."""
         try:
             super().acquire(wait, stop)
         except KubeError as error:
@@ -206,7 +204,6 @@ class TwinsLease(Lease):
 
 
 def lease_of(store: ApiStore, options: Options) -> Lease:
-    """The lock of the network side."""
     return TwinsLease(store.client, options.apinet_namespace, LEASE, store.manager)
 
 

@@ -42,7 +42,6 @@ class ApiStore:
         return resource.path(within or None, called)
 
     def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
-        """See Store."""
         listing = self._ask(lambda: self.client.list(self._path(api_version, kind, within)))
         for item in listing.items:
             item.setdefault("apiVersion", api_version)
@@ -50,25 +49,21 @@ class ApiStore:
         return listing.items
 
     def create(self, manifest: Object) -> t.Dict[str, t.Any]:
-        """See Store."""
         key = key_of(manifest)
         return self._ask(lambda: self.client.create(self._path(*key[:3]), manifest, self.manager))
 
     def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
-        """See Store."""
         path = self._path(*key_of(manifest))
         answer = self._ask(lambda: self.client.apply(path, manifest, manager, force=True))
         # the network side fills in fields of its own; for ours, nobody else stays on record
         return self._ask(lambda: take_alone(self.client, path, manifest, answer, manager, whole=False))
 
     def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
-        """See Store."""
         path = self._path(*key) + ("/status" if status else "")
         answer = self._ask(lambda: self.client.merge_patch(path, body, self.manager))
         return None if deleting(answer) and not items(answer, "metadata", "finalizers") else answer
 
     def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
-        """See Store."""
         try:
             answer = self._ask(lambda: self.client.request_deletion(self._path(*key), expected or None))
         except StoreError as error:
@@ -87,7 +82,6 @@ class ApiStore:
 
 
 def _store_error(error: KubeError) -> StoreError:
-    """A failure as the stores name it."""
     if isinstance(error, Conflict):
         return StoreError(EXISTS if error.cause == EXISTS else CONFLICT, error.message)
     if isinstance(error, Invalid) and "metadata.uid" in error.message:

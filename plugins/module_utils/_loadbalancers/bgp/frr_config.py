@@ -21,8 +21,6 @@ MOST_PREFIXES = 4096
 
 
 class Neighbour(t.NamedTuple):
-    """One router."""
-
     address: str
     asn: int
     password: str = ""

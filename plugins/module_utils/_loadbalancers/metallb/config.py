@@ -30,7 +30,6 @@ class Spelling(t.NamedTuple):
     domain: str = DEFAULT_DOMAIN
 
     def node(self, name: str) -> Selector:
-        """Selects one node."""
         return {self.labels: {HOSTNAME: name}}
 
     def service(self, key: ServiceKey) -> Selector:
@@ -52,7 +51,6 @@ class Spelling(t.NamedTuple):
         return None
 
     def services(self, selectors: t.Iterable[t.Any]) -> t.Set[ServiceKey]:
-        """Every Service that is remembered."""
         return {key for key in map(self.service_of, selectors) if key is not None}
 
     def with_services(self, selectors: t.Sequence[t.Any], services: t.Iterable[ServiceKey]) -> t.List[t.Any]:
@@ -221,7 +219,6 @@ class Config:
         return [frozenset([node]) for peer, node in self._owned_peers() if stale(node, str(peer.get("peer-address")), peer[SELECTORS])]
 
     def count_peers(self) -> int:
-        """How many peers are ours."""
         return len(self._owned_peers())
 
     def _stale(self, rows: t.Sequence[NodeBgp], cluster_nodes: t.Optional[t.Container[str]]) -> t.Callable[[str, str, t.List[t.Any]], bool]:

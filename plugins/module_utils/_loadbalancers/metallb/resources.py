@@ -254,7 +254,6 @@ class Resources:
         return [frozenset(spelling.node_of(selector) for selector in selectors) - {""} for selectors in stale]
 
     def count_peers(self) -> int:
-        """How many peers are ours."""
         return len(self._ours(PEER))
 
     def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
@@ -262,7 +261,6 @@ class Resources:
         self._ensure(self._rows(list(nodes), False), set())
 
     def remove_node(self, node: str) -> None:
-        """The node is gone from the cluster."""
         spelling = self.options.spelling
         for name in self._ours(PEER):
             selectors = self._spec(PEER, name).get("nodeSelectors") or []
@@ -328,8 +326,6 @@ class Resources:
         del self.objects[PEER, name]
         if self._is_ours(SECRET, secret_name(name)):
             del self.objects[SECRET, secret_name(name)]
-
-    # -- objects ---------------------------------------------------------------------------------------------------
 
     def _ours(self, kind: str) -> t.List[str]:
         return sorted(name for other, name in self.objects if other == kind and self._is_ours(kind, name))
