@@ -46,7 +46,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import link_labels
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import KINDS, PROFILES
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import KINDS, PROFILES
 
 
 def apinet_link_labels(source: t.Any, kind: t.Optional[str] = None, profile: str = "onmetal") -> t.Dict[str, str]:

@@ -42,7 +42,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import format_id
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import PROFILES
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import PROFILES
 
 
 def apinet_provider_id_format(parts: t.Any, profile: str = "onmetal") -> str:

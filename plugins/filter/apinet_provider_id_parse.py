@@ -51,7 +51,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import parse_interface_id, parse_network_id
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import PROFILES
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import PROFILES
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

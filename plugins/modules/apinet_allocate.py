@@ -118,7 +118,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import side as tenants_side
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.arguments import runner_spec, side_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

@@ -147,7 +147,7 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import attach as tenants_attach
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.arguments import runner_spec, side_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

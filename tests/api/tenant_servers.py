@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.tenant
     side as tenants_side,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, CLUSTER_KINDS, ONMETAL, SOURCE, plural
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, CLUSTER_KINDS, ONMETAL, SOURCE, plural
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "roles" / "tenants_crds" / "files"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

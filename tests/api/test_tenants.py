@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.store import ApiStore
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from tenant_servers import NAMESPACE, TEAM, source
 
 UNIT = pathlib.Path(__file__).resolve().parents[1] / "unit" / "plugins" / "module_utils" / "_tenants"

@@ -12,7 +12,7 @@ import time
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.lease import Lease, LeaseHeld, LeaseLost
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from faulty_server import Faulty
 from tenant_servers import FULL, NAMESPACE, TEAM, interface, make_namespace, nodes, seed, source
 

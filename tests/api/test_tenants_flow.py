@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import info as tenants_info
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from tenant_servers import FULL, NAMESPACE, TEAM, attachments, nodes, routing, seed, source
 
 

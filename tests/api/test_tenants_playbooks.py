@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from tenant_servers import NAMESPACE, PREFIXES, TEAM, attachments, nodes, seed
 
 PLAYBOOKS = pathlib.Path(__file__).resolve().parents[2] / "playbooks"

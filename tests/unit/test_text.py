@@ -22,7 +22,7 @@ FOLDING = ("lower", "upper", "casefold", "swapcase", "title", "capitalize")
 #: Where something is folded beside the helpers: our own words, the kernel's, or text that a pattern has just found to be ASCII.
 FOLDED = {
     "_kubernetes/access.py",  # a fingerprint in hexadecimal digits
-    "_plan/outcome.py", "_tenants/load_balancers.py", "_tenants/profile.py",  # our own words
+    "_plan/outcome.py", "_tenants/load_balancers.py", "_tenants/options.py",  # our own words
     "_kilo/peers.py",  # an object's name, which has to be the original's
     "_mesh/fabric/variables.py", "_mesh/fabric/names.py",  # for "did you mean"
     "_status/redact.py",  # hexadecimal digits

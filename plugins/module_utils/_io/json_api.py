@@ -13,7 +13,7 @@ import urllib.parse
 
 from .._values.ascii_text import is_digits, is_graphic, lower
 from .._values.refused import ValueRefused, quoted
-from .deadline import DeadlineSocket, within
+from .https import DeadlineSocket, within
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 ANSWER_BYTES = 32 * 1024 * 1024

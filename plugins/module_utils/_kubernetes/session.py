@@ -17,7 +17,7 @@ import time
 import typing as t
 import urllib.parse
 
-from .._io.deadline import within
+from .._io.https import within
 from .._values.ascii_text import is_digits
 from .._values.refused import quoted
 from . import errors

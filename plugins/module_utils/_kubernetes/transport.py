@@ -15,7 +15,7 @@ import time
 import typing as t
 import urllib.parse
 
-from .._io.deadline import DeadlineSocket, within
+from .._io.https import DeadlineSocket, within
 from .._values.ascii_text import lower
 from .access import Access
 from .credentials import obtain

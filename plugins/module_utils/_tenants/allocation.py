@@ -16,7 +16,7 @@ from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, controller, deleting, entries, family_of, get, labels, name, namespace, show_address, text, uid
 from .object_turn import ObjectTurn
-from .profile import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile
+from .options import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile
 from .view import View
 
 #: The range of network IDs that the original hands out, both ends included.

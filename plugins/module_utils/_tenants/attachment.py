@@ -11,7 +11,7 @@ from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, deleting, get, items, name, namespace, same, text, uid
 from .links import AVAILABLE, READY, format_id, interface_id_or_none, parse_network_id
 from .object_turn import CLAIM, DELETE, MAIN, TWIN, ObjectTurn
-from .profile import APINET, NETWORK, NETWORK_INTERFACE, PREFIX, SOURCE
+from .options import APINET, NETWORK, NETWORK_INTERFACE, PREFIX, SOURCE
 from .view import View, balancer_addresses
 
 READS = [(SOURCE, NETWORK), (SOURCE, NETWORK_INTERFACE), (SOURCE, PREFIX), (APINET, NETWORK), (APINET, NETWORK_INTERFACE)]

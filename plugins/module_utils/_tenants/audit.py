@@ -8,7 +8,7 @@ import typing as t
 
 from .deletion import collected
 from .fields import address_or_none, addresses, entries, get, items, name, text, uid
-from .profile import APINET, IP, IP_ADDRESS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_ID, NETWORK_INTERFACE, TWIN_KINDS
+from .options import APINET, IP, IP_ADDRESS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_ID, NETWORK_INTERFACE, TWIN_KINDS
 from .view import NotRead, View
 
 

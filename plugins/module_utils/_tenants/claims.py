@@ -17,8 +17,7 @@ from .._values.refused import ValueRefused, quoted
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
 from .links import LONGEST_LABEL, claimer, foreign, interface_id_or_none, linked, message, parse_network_id
 from .networks import accepted
-from .options import PEERING, selected
-from .profile import DEPENDENTS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
+from .options import DEPENDENTS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, PEERING, SOURCE, TWIN_KINDS, selected
 from .view import NotRead, View
 
 

@@ -17,8 +17,7 @@ from .links import network_state
 from .load_balancers import plan_load_balancer, plan_nat_gateway
 from .networks import plan_network
 from .object_turn import ACTIONS, APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, Condition, ObjectTurn, Step
-from .options import Options
-from .profile import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, SOURCE, VIRTUAL_IP
+from .options import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, SOURCE, VIRTUAL_IP, Options
 from .store import NOT_FOUND, MemoryStore, Store, StoreError
 from .view import Index, NotRead, View, needed
 

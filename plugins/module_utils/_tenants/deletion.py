@@ -12,8 +12,7 @@ from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
 from .links import foreign, has_finalizer, linked, message, without_finalizer
 from .object_turn import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, ObjectTurn, Step
-from .options import STALE_UID, VIP_RELEASE, in_watch, selected
-from .profile import DEPENDENTS, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
+from .options import DEPENDENTS, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, STALE_UID, TWIN_KINDS, VIP_RELEASE, in_watch, selected
 from .view import Index, View
 
 

@@ -10,7 +10,7 @@ from .._values.refused import ValueRefused, quoted
 from .fields import Object, address_or_none, deleting, entries, family_of, get, items, labels, name, namespace, same, text, uid
 from .links import PENDING, READY, claimer, interface_state, link_labels, parse_interface_id, unlink_patch
 from .object_turn import CLAIM, RELEASE, TWIN, ObjectTurn
-from .profile import IP, NETWORK_INTERFACE, VIRTUAL_IP
+from .options import IP, NETWORK_INTERFACE, VIRTUAL_IP
 from .view import Index, interface_prefixes
 
 

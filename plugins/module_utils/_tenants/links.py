@@ -10,8 +10,7 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .fields import Object, entries, items, labels, name, namespace, uid
-from .options import Options
-from .profile import ONMETAL, PROFILES, Profile
+from .options import ONMETAL, PROFILES, Options, Profile
 
 #: Label values are at most so long; a longer name is refused, never cut.
 LONGEST_LABEL = 63

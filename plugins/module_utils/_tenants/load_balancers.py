@@ -11,8 +11,7 @@ from .._values.refused import ValueRefused, quoted
 from .fields import address_or_none, addresses, entries, family_of, get, items, name, namespace, show_address, text, uid
 from .links import controller_reference, interface_id_or_none, link_labels
 from .object_turn import DEPENDENT, TWIN, ObjectTurn
-from .options import LB_NODE_AFFINITY
-from .profile import LOAD_BALANCER, LOAD_BALANCER_ROUTING, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NETWORK
+from .options import LB_NODE_AFFINITY, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NETWORK
 from .view import balancer_addresses
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -9,8 +9,7 @@ import typing as t
 from .fields import Object, entries, get, name, namespace, text, uid
 from .links import AVAILABLE, NetworkID, format_id, network_state
 from .object_turn import MAIN, TWIN, ObjectTurn
-from .options import PEERING
-from .profile import NETWORK
+from .options import NETWORK, PEERING
 from .view import allocated_prefix
 
 

@@ -9,11 +9,9 @@ import typing as t
 from .._plan.object_plan import Key
 from .._plan.objects import owned_tree, stale_fields
 from .._plan.sole_owner import sole_record
-from .fields import Object, entries, get, same, uid
+from .fields import Object, covered, entries, get, leftovers, same, spelled, uid, without_nulls
 from .links import controller_reference, has_finalizer, link_labels, with_finalizer
-from .manifests import covered, leftovers, spelled, without_nulls
-from .options import Options
-from .profile import APINET, SOURCE
+from .options import APINET, SOURCE, Options
 from .store import key_of
 from .view import View
 

@@ -14,7 +14,7 @@ from .fields import Object, controller, deleting, entries, get, items, labels, n
 from .links import controller_reference
 from .nat_blocks import NatPlan, claim_of, desired_addresses, plan_nat
 from .object_turn import PATCH_STATUS, ObjectTurn, Step
-from .profile import APINET, DAEMON_SET, INSTANCE, LOAD_BALANCER, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NAT_TABLE, NETWORK_INTERFACE, NODE
+from .options import APINET, DAEMON_SET, INSTANCE, LOAD_BALANCER, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NAT_TABLE, NETWORK_INTERFACE, NODE
 from .view import View
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -13,8 +13,7 @@ import re
 import typing as t
 
 from .._plan.object_plan import Key
-from .fields import Object, deleting, entries, get, items, labels, name, namespace, uid
-from .manifests import merge_patched, merged, pruned
+from .fields import Object, deleting, entries, get, items, labels, merge_patched, merged, name, namespace, pruned, uid
 
 NOT_FOUND, CONFLICT, INVALID, FORBIDDEN, EXISTS = "NotFound", "Conflict", "Invalid", "Forbidden", "AlreadyExists"
 

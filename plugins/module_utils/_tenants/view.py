@@ -10,8 +10,7 @@ import typing as t
 from .._plan.object_plan import Key
 from .fields import Object, addresses, controller, get, items, name, namespace, text, uid
 from .links import claimer
-from .options import PEERING, Options, selected
-from .profile import (
+from .options import (
     APINET,
     IP,
     LOAD_BALANCER,
@@ -20,9 +19,12 @@ from .profile import (
     NAT_GATEWAY_AUTOSCALER,
     NETWORK,
     NETWORK_INTERFACE,
+    PEERING,
     PREFIX,
     SOURCE,
     VIRTUAL_IP,
+    Options,
+    selected,
 )
 from .store import key_of
 

@@ -11,8 +11,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, links, nat_blocks, placement
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

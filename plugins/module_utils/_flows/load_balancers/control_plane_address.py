@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from ..._io.commands import run_hook
-from ..._io.health_probe import HealthProbe
+from ..._io.https import HealthProbe
 from ..._kubernetes.access import AccessRefused, parse_access
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.client import Client

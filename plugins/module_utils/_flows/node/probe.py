@@ -10,8 +10,8 @@ import typing as t
 from ..._linux.errors import LinuxError
 from ..._linux.host import facts, pods
 from ..._linux.wireguard.device import read_device
-from . import paths as node_paths, persistence
-from .status import read_bgp
+from . import persistence
+from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
 
 Data = t.Dict[str, t.Any]
 
@@ -66,23 +66,14 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
     devices = [{"name": name, "peers": [peer for peer in peers if peer["device"] == name]} for name in names]
     units = [persistence.unit_name(request["fabric"]), persistence.watch_name(request["fabric"])] if request.get("fabric") else []
     sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
-        ("paths", lambda: node_paths.read(devices, addresses, request.get("mark") or 0)),
-        ("strays", lambda: _strays(request, found["strays"], names)),
+        ("paths", lambda: read_paths(devices, addresses, request.get("mark") or 0)),
+        ("strays", lambda: sorted({*found["strays"], *stray_pods(request["pod_cidrs"], request.get("cluster_cidrs") or (), names)})),
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
     ]
     result["peers"] = peers
-    for name, read in sections:
-        try:
-            result[name] = read()
-        except (LinuxError, OSError, ValueError) as error:
-            result["errors"].append({"section": name, "message": str(error)[:500]})
+    read_sections(sections, result)
     return result
-
-
-def _strays(request: t.Mapping[str, t.Any], seen: t.Sequence[str], devices: t.Sequence[str]) -> t.List[str]:
-    led = node_paths.strays(request["pod_cidrs"], request.get("cluster_cidrs") or (), devices)
-    return sorted({*seen, *led})
 
 
 def _peers(name: str) -> t.List[Data]:
@@ -90,7 +81,7 @@ def _peers(name: str) -> t.List[Data]:
     now = time.time()
     rows = sorted(dump.peers.items())
     shown = []
-    for (key, peer), source in zip(rows, node_paths.sources([peer.endpoint for _key, peer in rows], dump.fwmark)):
+    for (key, peer), source in zip(rows, source_addresses([peer.endpoint for _key, peer in rows], dump.fwmark)):
         last = peer.last_handshake
         shown.append({
             "device": name,

@@ -1,12 +1,14 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything about one node that a picture of the fabric needs, in one call: WireGuard, routes, rules, tables, units. Reads only."""
+"""Everything about one node that a picture of the fabric needs, in one call: WireGuard, routes, rules, tables, units, and where its kernel sends packets for
+the peers of its devices. Reads only."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
+from ..._dataplane import paths
 from ..._dataplane.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
 from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
@@ -14,16 +16,62 @@ from ..._linux.errors import LinuxError
 from ..._linux.files import read_state
 from ..._linux.host import facts, pods, settings, users
 from ..._linux.netlink.links import read_links
-from ..._linux.netlink.routes import read_routes
+from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._linux.nftables.table import read_table
 from ..._linux.stats import now
 from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
+from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import bgp_speaker, kubespan_preflight, paths as node_paths, persistence, transaction
+from . import bgp_speaker, kubespan_preflight, persistence, transaction
 
 Data = t.Dict[str, t.Any]
+
+
+def read_paths(devices: t.Iterable[t.Mapping[str, t.Any]], addresses: t.Iterable[str] = (), mark: int = 0) -> Data:
+    """{asked: count, elsewhere: [the first of what does not leave by its device], more: count of the rest}.
+
+    devices: [{name, peers: [{allowed_ips}]}]; addresses: of pods of this node; mark: what packets for the peers carry.
+    Raises LinuxError.
+    """
+    tunnels = [{"device": d["name"], "mark": mark, "ranges": [cidr for peer in d["peers"] for cidr in peer["allowed_ips"]]} for d in devices]
+    routes = read_all_routes()
+    rules = [rule for version in (4, 6) for rule in read_rules(version)]
+    asked = paths.questions(tunnels, routes, rules, _ways_in(list(addresses)))
+    found = paths.elsewhere(asked, look_up(asked), routes, rules)
+    return {"asked": len(asked), "elsewhere": found[: paths.SHOWN], "more": max(0, len(found) - paths.SHOWN)}
+
+
+def stray_pods(pod_cidrs: t.Sequence[str], cluster_cidrs: t.Sequence[str], devices: t.Collection[str]) -> t.List[str]:
+    """Addresses of pods here that are not from the node's own ranges, by the routes to them."""
+    return paths.stray_hosts(read_all_routes(), pod_cidrs, cluster_cidrs, devices) if cluster_cidrs else []
+
+
+def _ways_in(addresses: t.Sequence[str]) -> t.List[Data]:
+    """By which device each pod's packets come in: the one that leads to it. An address of the host itself comes in by none."""
+    answers = look_up([{"dst": address} for address in addresses])
+    return [
+        {"address": address, "iif": answer["dev"]}
+        for address, answer in zip(addresses, answers)
+        if answer["error"] is None and answer["type"] == "unicast" and answer["dev"]
+    ]
+
+
+def source_addresses(endpoints: t.Sequence[t.Optional[str]], fwmark: int = 0) -> t.List[t.Optional[str]]:
+    """For each peer's endpoint, the address that this host's packets to it leave with; None where there is no way."""
+    hosts = [_host_of(endpoint) for endpoint in endpoints]
+    answers = iter(look_up([{"dst": host, "mark": fwmark} for host in hosts if host]))
+    return [(next(answers).get("src") if host else None) for host in hosts]
+
+
+def _host_of(endpoint: t.Any) -> str:
+    text = str(endpoint or "").rpartition(":")[0].strip("[]")
+    try:
+        return str(parse_address(text))
+    except ValueRefused:
+        return ""  # none, or one with a scope
+
 
 #: What the kernel must be able to do, by the names of its parts.
 PARTS = ("wireguard", "nf_tables", "tun")
@@ -79,12 +127,17 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("state", lambda: persistence.load_json(persistence.state_path(fabric))),
             ("configs", lambda: _configs(fabric)),
         ]
+    read_sections(sections, node)
+    return {"changed": False, "node": node, "refused": []}
+
+
+def read_sections(sections: t.Iterable[t.Tuple[str, t.Callable[[], t.Any]]], found: Data) -> None:
+    """Each section into what was found. One that cannot be read is named in its ``errors``, and the rest goes on."""
     for name, read in sections:
         try:
-            node[name] = read()
+            found[name] = read()
         except (LinuxError, OSError, ValueError) as error:
-            node["errors"].append({"section": name, "message": str(error)[:500]})
-    return {"changed": False, "node": node, "refused": []}
+            found["errors"].append({"section": name, "message": str(error)[:500]})
 
 
 def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
@@ -93,7 +146,7 @@ def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
     if not cluster or not own:
         return []
     ours = [link.name for link in read_links() if is_our_alias(link.alias)]
-    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *node_paths.strays(own, cluster, ours)})
+    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *stray_pods(own, cluster, ours)})
 
 
 def _sources() -> t.Dict[str, t.Optional[str]]:
@@ -102,7 +155,7 @@ def _sources() -> t.Dict[str, t.Optional[str]]:
     for device in _devices():
         if device["ours"]:
             endpoints = [peer["endpoint"] or "" for peer in device["peers"]]
-            found.update(zip(endpoints, node_paths.sources(endpoints, device["fwmark"] or 0)))
+            found.update(zip(endpoints, source_addresses(endpoints, device["fwmark"] or 0)))
     return found
 
 
@@ -145,8 +198,7 @@ def _devices() -> t.List[Data]:
 
 def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
-    paths = [*persistence.unit_files(fabric)[:1], bgp_speaker.CONFIG]
-    found = {path: read_state(path) for path in paths}
+    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], bgp_speaker.CONFIG)}
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
 

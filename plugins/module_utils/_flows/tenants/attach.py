@@ -11,8 +11,7 @@ from ..._tenants.attachment import READS, Attachment, attached_to, plan_attachme
 from ..._tenants.converge import PASS_LIMIT, Result, predict_pass, run_passes
 from ..._tenants.links import parse_interface_id
 from ..._tenants.object_turn import ObjectTurn
-from ..._tenants.options import Options
-from ..._tenants.profile import SOURCE
+from ..._tenants.options import SOURCE, Options
 from ..._tenants.view import View
 from ..._values.refused import ValueRefused
 from .converge import open_run, report_turns

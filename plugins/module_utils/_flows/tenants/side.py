@@ -15,7 +15,7 @@ from ..._tenants import allocation, placement
 from ..._tenants.allocation import Pools, check_range
 from ..._tenants.converge import PASS_LIMIT, Planner, Result, predict_pass, run_passes
 from ..._tenants.object_turn import REMOVE, ObjectTurn
-from ..._tenants.profile import APINET, IP_ADDRESS, NETWORK_ID
+from ..._tenants.options import APINET, IP_ADDRESS, NETWORK_ID
 from ..._tenants.view import View
 from ..._values.addresses import parse_network
 from ..._values.refused import ValueRefused

@@ -17,8 +17,7 @@ from ..._plan.object_plan import Key
 from ..._tenants.converge import perform_step
 from ..._tenants.fields import deleting, items
 from ..._tenants.object_turn import Step
-from ..._tenants.options import Options
-from ..._tenants.profile import APINET, CLUSTER_KINDS, SOURCE, plural
+from ..._tenants.options import APINET, CLUSTER_KINDS, SOURCE, Options, plural
 from ..._tenants.store import CONFLICT, EXISTS, FORBIDDEN, INVALID, NOT_FOUND, StoreError, key_of
 from ..._tenants.view import View, needed
 from ..._values.gc_pause import gc_paused

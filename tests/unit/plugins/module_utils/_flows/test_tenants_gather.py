@@ -11,8 +11,7 @@ import types
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.store import ApiStore, gather
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound, Unreachable
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
 
 
 class Server:

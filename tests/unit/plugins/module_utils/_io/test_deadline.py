@@ -16,7 +16,7 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._io.health_probe import HealthProbe
+from ansible_collections.multicluster.network.plugins.module_utils._io.https import HealthProbe
 from ansible_collections.multicluster.network.plugins.module_utils._io.json_api import https
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "_kubernetes"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import ONMETAL
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import ONMETAL
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import Store, StoreError, key_of
 
 MANAGER = ONMETAL.field_manager

@@ -18,8 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
     run_passes,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.object_turn import ObjectTurn
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 

@@ -12,8 +12,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result, converge
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import parse_interface_id, parse_network_id
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.atta
 )
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result, one_by_one, run_passes
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import ADOPTABLE, NOT_OURS, foreign
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 

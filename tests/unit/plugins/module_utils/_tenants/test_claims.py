@@ -11,8 +11,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import ONMETAL
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import ONMETAL, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
 
 from .tenant_world import NAMESPACE, NOW, World, interface_twin, machines, tenant

@@ -15,8 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.object_
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, predict, read
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import needed
 from hypothesis import given, settings, strategies as st

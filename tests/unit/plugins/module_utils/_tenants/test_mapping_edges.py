@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError, key_of
 
 from .tenant_world import NOW, interface, interface_twin, machines, source, tenant

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, nat_blocks, placement
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.allocation import Pools
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, ONMETAL, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st

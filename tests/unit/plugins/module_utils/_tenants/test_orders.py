@@ -15,8 +15,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import Options, parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, key_of
 from hypothesis import given, settings, strategies as st
 

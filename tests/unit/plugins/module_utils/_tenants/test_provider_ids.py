@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import parse_options, selected
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import IRONCORE, ONMETAL
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import IRONCORE, ONMETAL, parse_options, selected
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 

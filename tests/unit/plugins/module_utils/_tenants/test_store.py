@@ -12,8 +12,8 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import audit
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import read
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.manifests import merge_patched
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import APINET, SOURCE
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patched
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 from hypothesis import given, strategies as st
@@ -92,7 +92,7 @@ def test_the_renamed_project_is_the_same_with_other_names() -> None:
         text = text.replace("apinetlet.api.onmetal.de", "apinetlet.ironcore.dev").replace("onmetal-api-net://", "ironcore-net://")
         return t.cast(t.List[t.Dict[str, t.Any]], json.loads(text))
 
-    from ansible_collections.multicluster.network.plugins.module_utils._tenants.profile import IRONCORE
+    from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import IRONCORE
 
     worlds = [World(tenant(), machines()), World(renamed(tenant()), renamed(machines()), OPTIONS._replace(profile=IRONCORE))]
     for world in worlds:
