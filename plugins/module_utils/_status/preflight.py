@@ -21,6 +21,8 @@ Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 ERROR, WARNING = "error", "warning"
+#: Seconds that clocks may differ where nobody said.
+SKEW = 30.0
 #: The oldest kernel with every message that we send.
 OLDEST_KERNEL = (4, 18)
 #: What WireGuard puts around a packet, by the version of IP outside.
@@ -34,14 +36,8 @@ PROGRAMS = (
 FOREIGN = frozenset(("not_ours", "adoptable", "claimed_twice", "table_taken", "table_shared", "priority_taken", "port_taken", "mark_taken", "rule_before"))
 
 
-class Limits(t.NamedTuple):
-    """``skew``: seconds that a node's clock may differ from the controller's."""
-
-    skew: float = 30.0
-
-
-def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
-    """All of it: [{level, where, reason, message}], errors first.
+def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
+    """All of it: [{level, where, reason, message}], errors first. max_skew: seconds that a node's clock may differ from the controller's.
 
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
@@ -70,7 +66,7 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
             note(ERROR, host, "no_answer", "the host did not answer")
             continue
         node = given["node"]
-        for level, reason, message in _of_node(node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, limits):
+        for level, reason, message in _of_node(node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew):
             note(level, host, reason, message)
     for where, reason, message in _shared(facts.get("nodes") or {}, facts.get("grants") or {}):
         note(ERROR, where, reason, message)
@@ -89,12 +85,12 @@ def find(facts: Facts, limits: Limits = Limits()) -> t.List[Data]:
 
 
 def _of_node(
-    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], limits: Limits
+    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], max_skew: float
 ) -> t.Iterator[t.Tuple[str, str, str]]:
     for row in node.get("errors") or ():
         yield ERROR, "unreadable", "{0}: {1}".format(row.get("section"), row.get("message"))
     yield from _kernel(node)
-    if node.get("skew") is not None and abs(node["skew"]) > limits.skew:
+    if node.get("skew") is not None and abs(node["skew"]) > max_skew:
         yield ERROR, "clock_skew", "its clock differs from the controller's by {0:.0f} s".format(node["skew"])
     if node.get("pending"):
         yield WARNING, "unconfirmed", "a change of an earlier run waits for its confirmation"

@@ -256,7 +256,7 @@ def patch_body(data: Input) -> Answer:
     wanted, read = {HERE: {HOST: data["annotations"]}}, {HERE: {HOST: node_object(HOST, {})}}
     whole, patches = node_annotations.plan({}, wanted, read, "multicluster.network/mesh", [], False)
     server = Recorder()
-    node_annotations.apply(t.cast(t.Any, server), whole, patches, "multicluster.network/mesh")
+    node_annotations.apply(server.write, [].append, whole, patches, "multicluster.network/mesh")
     [body] = server.patches
     return {"body": body, "patch_type": "strategic"}
 

@@ -66,7 +66,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     management.first_steps(whole, settings.state, check)
     noted, patches = plan_node_annotations(plan, gathered, settings)
     done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
-    done.extend(noted if check else node_annotations.apply(clusters, noted, patches, settings.manager))
+    done.extend(noted if check else node_annotations.apply(clusters.write, clusters.fail, noted, patches, settings.manager))
     state = BOOTSTRAP if plan.bootstrapping else SYNCED if staying else DONE
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
     for name in sorted(plan.isolated):

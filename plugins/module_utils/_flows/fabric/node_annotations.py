@@ -18,6 +18,7 @@ from ..._plan.pending import from_wire
 from ..._plan.plan import Plan
 
 NODES = "/api/v1/nodes"
+WriteClusters = t.Callable[[str, t.List[str], t.Callable[[str, Client], t.Any]], t.Dict[str, t.Any]]
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
@@ -31,7 +32,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     known = {str(given["name"]) for given in request["clusters"]}
     for name in sorted(set(wanted) - known):
         whole.refuse(name, "unknown_cluster", "annotations names a cluster that clusters does not have")
-    return clusters.result(whole if check else apply(clusters, whole, patches, manager))
+    return clusters.result(whole if check else apply(clusters.write, clusters.fail, whole, patches, manager))
 
 
 def parse_wanted(given: t.Mapping[str, t.Any], key: t.Optional[str] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
@@ -81,9 +82,9 @@ def plan(
     return whole, patches
 
 
-def apply(clusters: Clusters, whole: Plan, patches: t.Mapping[str, t.Sequence[Patch]], manager: str) -> Plan:
-    """Send the patches; returns the plan with only those changes that took place."""
-    written = clusters.write(
+def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan, patches: t.Mapping[str, t.Sequence[Patch]], manager: str) -> Plan:
+    """Send the patches; returns the plan with only those changes that took place. ``write`` and ``fail`` as those of Clusters."""
+    written = write(
         "annotate nodes",
         [name for name, todo in patches.items() if todo],
         lambda name, client: _patch_nodes(client, patches[name], manager),
@@ -98,7 +99,7 @@ def apply(clusters: Clusters, whole: Plan, patches: t.Mapping[str, t.Sequence[Pa
             elif isinstance(error, NotFound):
                 done.refuse("{0}/{1}".format(name, patch.name), "no_such_node", "the node has just been removed")
             else:
-                clusters.fail(error)
+                fail(error)
     done.changes = [change for change in whole.changes if change.id in kept]
     return done
 

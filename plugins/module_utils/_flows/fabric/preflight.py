@@ -13,7 +13,7 @@ from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout
-from ..._status.preflight import ERROR, Limits, find
+from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
 
 Data = t.Dict[str, t.Any]
@@ -57,7 +57,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "without_namespace": without,
             "silent": _silent(request.get("load_balancers") or (), workloads),
         },
-        Limits(float(request.get("max_skew") or Limits().skew)),
+        float(request.get("max_skew") or SKEW),
     )
     bad = [row for row in rows if row["level"] == ERROR]
     lines = ["{level}: {where}: {message} [{reason}]".format(**row) for row in rows[:SHOWN]] or ["nothing stands in the way"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers import provider as interface
 from ..._loadbalancers.bgp.values import NodeBgp, check_bgp_claims, prefix_limit, project_bgp, selected_nodes
@@ -102,23 +101,10 @@ def annotate(
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]
     if not dry and patches:
-        shell = _Writers(client)
-        part = nodes_flow.apply(t.cast(Clusters, shell), part, {setup.cluster: patches}, manager)
-        failed += shell.failed
+        part = nodes_flow.apply(
+            lambda what, names, function: {name: function(name, client) for name in names}, failed.append, part, {setup.cluster: patches}, manager
+        )
     plan.extend(part)
-
-
-class _Writers:
-    """The part of Clusters that writing annotations needs, for the one cluster at hand."""
-
-    def __init__(self, client: Client) -> None:
-        self.client, self.failed = client, t.cast(t.List[KubeError], [])
-
-    def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
-        return {name: function(name, self.client) for name in names}
-
-    def fail(self, error: KubeError) -> None:
-        self.failed.append(error)
 
 
 def _hidden(change: Change, scheme: t.Any) -> Change:

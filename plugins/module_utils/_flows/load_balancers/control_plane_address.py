@@ -31,7 +31,7 @@ from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import control_plane_service
-from .converge import LEASE, guarded, read_setups
+from .converge import LEASE, guarded, now, read_setups
 from .read import ClusterState, make_provider
 from .writes import keep_ledger, read_ledger
 
@@ -137,17 +137,13 @@ class Reconcile:
         decision = self._decide(held, ports, state)
         if decision is not None and decision.moves:
             self._move(decision, state, provider)
-        address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self._duplicates).address
+        address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate).address
         if self.options.external_service:
             control_plane_service.converge(self.client, self.setup, address, ports, self.options.endpoints_as, self.manager, self.plan, self.check)
 
     def remove(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
         control_plane_service.remove(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
-
-    @property
-    def _duplicates(self) -> str:
-        return self.setup.on_duplicate
 
     def _provider(self) -> t.Tuple[ClusterState, t.Any]:
         state = ClusterState(self.setup.balancer)
@@ -162,7 +158,7 @@ class Reconcile:
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
         if self.setup.static:
             self._check_record(state, str(parse_address(wanted)) if wanted else "")
-        return state, make_provider(self.setup, state, _now(), self.options.timeout)
+        return state, make_provider(self.setup, state, now(), self.options.timeout)
 
     def _check_record(self, state: ClusterState, wanted: str) -> None:
         """The record is a claim of the cluster, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
@@ -182,13 +178,13 @@ class Reconcile:
         prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
         rules = rules_of.Rules(
             self.tag, settings.number("api_server_port"), node_port if isinstance(node_port, int) else 0,
-            bool(settings.values["eip_health_check_use_host_ip"]), tuple(prefixes), self._duplicates,
+            bool(settings.values["eip_health_check_use_host_ip"]), tuple(prefixes), self.setup.on_duplicate,
         )  # fmt: skip
         nodes = [rules_of.node_of(obj) for obj in self.nodes]
         if self.setup.static:
             # the inventory's devices are the nodes themselves
             nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
-        eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self._duplicates)
+        eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate)
         options = self.options
         ca = options.probe_ca or parse_access(self.entry).ca_pem
         probe = HealthProbe(ca, options.probe_server_name, options.probe_verify_tls, options.probe_timeout)
@@ -262,7 +258,7 @@ class Reconcile:
                     holder = ""
                 ident = self._assign(decision, provider)
                 state.ledger[ident] = Entry(ident, decision.address, 32, (self.tag,))
-            state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=_now())
+            state.ledger[ident] = state.ledger[ident]._replace(device=decision.device, time=now())
             lease.check()
             if not self.options.api_urls:
                 self.gather()  # the former connection led to the former holder
@@ -290,7 +286,7 @@ class Reconcile:
                 fresh.update({ident: entry for ident, entry in state.ledger.items() if self.tag in entry.tags})
             state.ledger.clear()
             state.ledger.update(fresh)
-        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self.setup.on_duplicate)
         return (found.address, found.assignments) == (self.eip.address, self.eip.assignments)
 
     def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
@@ -302,14 +298,10 @@ class Reconcile:
             if getattr(error, "status", None) is not None:
                 raise
             failed = error  # no answer: the list tells whether it was done
-        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self._duplicates)
+        found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self.setup.on_duplicate)
         if failed is not None and [one.device for one in found.assignments] != [decision.device]:
             raise failed
         return found.id
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _seconds(text: str) -> t.Optional[float]:

@@ -44,19 +44,33 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     setups = with_servers(setups, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
-    def planned(name: str, client: Client) -> Report:
-        return guarded(client, lambda: _plan(client, setups[name], request, manager, proofs.get(name)))
+    def planned(one: ServiceAddressReconciler) -> Report:
+        one.gather()
+        return one.plan()
 
-    def applied(name: str, client: Client) -> Report:
-        return guarded(client, lambda: _apply(client, setups[name], request, manager, proofs.get(name)))
+    def applied(one: ServiceAddressReconciler) -> Report:
+        lease = Lease(one.client, NAMESPACE, LEASE, manager)
+        lease.acquire(float(request.get("lock_wait") or 0))
+        try:
+            one.gather(now())
+            return one.apply(lease.check)
+        finally:
+            lease.release()
+
+    def each(work: t.Callable[[ServiceAddressReconciler], Report]) -> t.Callable[[str, Client], Report]:
+        def run_one(name: str, client: Client) -> Report:
+            options = parse_run_options(request, name)
+            return work(ServiceAddressReconciler(client, setups[name], options, manager, proofs.get(name)))
+
+        return lambda name, client: guarded(client, lambda: run_one(name, client))
 
     with gc_paused():
         with_provider = {str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC}
         proofs = _proofs(clusters, setups, with_provider - set(setups))
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
-        reports = clusters.read("plan addresses", planned, names)
+        reports = clusters.read("plan addresses", each(planned), names)
         if not check:
-            reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], applied))
+            reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], each(applied)))
     result = result_of(reports, clusters, "load_balancers")
     result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
     return result
@@ -168,22 +182,6 @@ def _failed(cluster: str, error: ValueRefused, operation: str = "give addresses"
     return failed
 
 
-def _plan(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
-    one = ServiceAddressReconciler(client, setup, parse_run_options(request, setup.cluster), manager, proof)
-    one.gather()
-    return one.plan()
-
-
-def _apply(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, proof: t.Optional[Proof]) -> Report:
-    lease = Lease(client, NAMESPACE, LEASE, manager)
-    lease.acquire(float(request.get("lock_wait") or 0))
-    try:
-        one = ServiceAddressReconciler(client, setup, parse_run_options(request, setup.cluster), manager, proof)
-        one.gather(_now())
-        return one.apply(lease.check)
-    finally:
-        lease.release()
-
-
-def _now() -> str:
+def now() -> str:
+    """For people: RFC 3339, UTC, seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -132,28 +132,19 @@ class EquinixMetal:
 
     def release_address(self, ident: str) -> bool:
         """For good. False when it was gone already."""
-        return self._delete(ident)
+        self.api.call("DELETE", "/ips/" + _segment(ident), missing_ok=True)
+        return self.api.status != 404
+
+    #: By the assignment's own id, in the same way.
+    unassign = release_address
 
     def assign(self, address: str, device: str) -> Assignment:
         answer = self.api.call("POST", "/devices/{0}/ips".format(_segment(device)), body={"address": address})
         made = records.assignment(self._record(answer))
         return made._replace(device=made.device or device, address=made.address or address)
 
-    def unassign(self, assignment: str) -> bool:
-        return self._delete(assignment)
-
     def update_address(self, ident: str, changes: t.Mapping[str, t.Any]) -> Reservation:
         return records.reservation(self._record(self.api.call("PATCH", "/ips/" + _segment(ident), body=changes)))
-
-    def _delete(self, ident: str) -> bool:
-        path = "/ips/" + _segment(ident)
-        try:
-            self.api.call("DELETE", path)
-        except ApiFailed as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
 
     # -- devices -------------------------------------------------------------------------------------------------
 

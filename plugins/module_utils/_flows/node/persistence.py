@@ -132,11 +132,15 @@ def watch_name(fabric: str) -> str:
     return "multicluster-network-{0}-watch.service".format(fabric)
 
 
-def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
-    unit = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
-    text = _WATCH_UNIT.format(fabric=fabric, boot=unit_name(fabric), state=state_path(fabric), code=code_file(fabric))
-    link = "{0}/{1}".format(WANTED_BY, watch_name(fabric))
+def _enabled(name: str, text: str) -> t.Dict[str, files.FileState]:
+    """A unit, and the link that enables it."""
+    unit, link = "{0}/{1}".format(UNIT_ROOT, name), "{0}/{1}".format(WANTED_BY, name)
     return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
+
+
+def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
+    text = _WATCH_UNIT.format(fabric=fabric, boot=unit_name(fabric), state=state_path(fabric), code=code_file(fabric))
+    return _enabled(watch_name(fabric), text)
 
 
 def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
@@ -181,9 +185,8 @@ def unit_files(fabric: str) -> t.List[str]:
 
 
 def _wanted_unit(fabric: str) -> t.Dict[str, files.FileState]:
-    unit, link = unit_files(fabric)
     text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
-    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
+    return _enabled(unit_name(fabric), text)
 
 
 def wanted_files(fabric: str, state: t.Optional[NodeState]) -> t.Dict[str, files.FileState]:
@@ -205,11 +208,6 @@ def install_unit(fabric: str) -> None:
     systemd.reload_units()
 
 
-def reload_units() -> None:
-    """After units were put back."""
-    systemd.reload_units()
-
-
 def settle_files(fabric: str) -> None:
     """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
     state = load_state(fabric)
@@ -227,10 +225,14 @@ def sweep(fabric: str) -> None:
         for spare in files.spares(path):
             files.remove(spare)
     if files.read_state(unit_files(fabric)[0]) is None:
-        for name in files.list_folder(CODE_ROOT + "/" + fabric):
-            files.remove("{0}/{1}/{2}".format(CODE_ROOT, fabric, name))
+        for name in files.list_folder(code_folder(fabric)):
+            files.remove("{0}/{1}".format(code_folder(fabric), name))
+    _leave_folders(fabric)
+
+
+def _leave_folders(fabric: str) -> None:
     files.remove_empty_folders(folder(fabric), "/var/lib")
-    files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
+    files.remove_empty_folders(code_folder(fabric), "/usr/local/lib")
 
 
 def gather(
@@ -240,15 +242,13 @@ def gather(
 
     Only while the host's lock is held is a spare file certainly a dead writer's.
     """
-    paths = set(wanted)
-    paths.update("{0}/{1}/{2}".format(CODE_ROOT, fabric, name) for name in files.list_folder(CODE_ROOT + "/" + fabric))
-    others = {*others, journal_path(fabric)}
-    paths.update("{0}/{1}".format(root, watch_name(fabric)) for root in (UNIT_ROOT, WANTED_BY))
+    paths = {*wanted, state_path(fabric), candidate_path(fabric)}
+    paths.update("{0}/{1}".format(code_folder(fabric), name) for name in files.list_folder(code_folder(fabric)))
+    paths.update("{0}/{1}".format(root, name) for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric)))
     if not wanted:
         paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
-    paths.update((state_path(fabric), candidate_path(fabric), UNIT_ROOT + "/" + unit_name(fabric), WANTED_BY + "/" + unit_name(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
-    for path in sorted(paths | set(others)):
+    for path in sorted({*paths, *others, journal_path(fabric)}):
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
         found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
     found.update((path, files.read_state(path)) for path in sorted(paths))
@@ -298,8 +298,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
     for path in gone:
         files.remove(path)
     if not wanted:
-        files.remove_empty_folders(CODE_ROOT + "/" + fabric, "/usr/local/lib")
-        files.remove_empty_folders(folder(fabric), "/var/lib")
+        _leave_folders(fabric)
         files.remove_empty_folders(RUN_ROOT, "/run")
     if any(path.startswith(UNIT_ROOT) for path in touched):
         systemd.reload_units()

@@ -17,6 +17,7 @@ finish. The dead-man, the boot unit and the next run all do that, under the host
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -27,7 +28,7 @@ from ..._dataplane.journal import WORD as JOURNAL_INVALID, parse_journal
 from ..._dataplane.node_spec import NodeState, alias_of
 from ..._linux import files
 from ..._linux.errors import LinuxError
-from ..._linux.host import deadman, snapshot
+from ..._linux.host import deadman, snapshot, systemd
 from ..._linux.host.lock import HostLock
 from ..._values.refused import ValueRefused
 from . import persistence
@@ -246,7 +247,7 @@ def settle(fabric: str, message: str, expired: bool = False) -> t.Optional[Data]
         return _finish(fabric, journal)
     put_back(journal)
     if snapshot.restore_files(journal["files"]):
-        persistence.reload_units()
+        systemd.reload_units()
     for path, entry in journal["files"].items():
         if entry is None:
             persistence.forget_folder(path)
@@ -266,7 +267,7 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
         lambda: _put_back_tables(journal.get("tables")),
         lambda: kubespan.put_back_steering(journal.get("kubespan")),
         lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
-        *(_device_step(name, was) for name, was in sorted(devices.items())),
+        *(functools.partial(snapshot.restore_device, name, was) for name, was in sorted(devices.items())),
         lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
         lambda: kubespan.put_back_routes(journal.get("kubespan")),
     ]
@@ -288,13 +289,6 @@ def _put_back_tables(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
         from . import tables as node_tables  # seldom there, and not compiled where it is not
 
         node_tables.put_back(before)
-
-
-def _device_step(name: str, was: t.Any) -> t.Callable[[], None]:
-    def step() -> None:
-        snapshot.restore_device(name, was)
-
-    return step
 
 
 def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[Data, bool]:

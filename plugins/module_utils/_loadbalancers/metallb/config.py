@@ -15,7 +15,7 @@ from ..._values.addresses import parse_network
 from ..._values.refused import ValueRefused
 from ..bgp.values import NodeBgp
 from ..identities import DEFAULT_DOMAIN
-from ..pools import parse_span
+from ..pools import readable_spans
 
 HOSTNAME = "kubernetes.io/hostname"
 Selector = t.Dict[str, t.Any]
@@ -329,14 +329,8 @@ def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool
 
 def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:
     """Whether a pool has an address of the network; what cannot be read has none."""
-    for text in pool.get("addresses") or ():
-        try:
-            span = parse_span(text)
-        except ValueRefused:
-            continue
-        if span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last:
-            return True
-    return False
+    spans = readable_spans(pool.get("addresses") or ())
+    return any(span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last for span in spans)
 
 
 def managed_text(pairs: t.Iterable[Pair]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import ERROR, WARNING, Limits, find
+from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import ERROR, WARNING, find
 
 GOOD = {
     "inventory": [], "refused": [], "failures": [], "workloads": {},
@@ -173,7 +173,7 @@ def test_a_blocked_port_is_told_with_its_addresses_and_strays_with_what_to_set()
 def test_clocks(skew, found):
     facts = copy.deepcopy(GOOD)
     node(facts)["skew"] = skew
-    assert len(find(facts, Limits(30.0))) == found
+    assert len(find(facts, 30.0)) == found
 
 
 def test_a_wider_route_and_networks_of_the_own_cluster_are_fine():
