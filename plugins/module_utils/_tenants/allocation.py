@@ -127,7 +127,7 @@ class Pools(t.NamedTuple):
 
 def plan_allocation(view: View, pools: Pools) -> t.List[ObjectTurn]:
     """One pass over everything that waits for an ID or an address, or holds one that it should not."""
-    return _network_ids(view, pools) + _addresses(view, pools) + _claims(view)
+    return [*_network_ids(view, pools), *_addresses(view, pools), *_claims(view)]
 
 
 def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
@@ -146,14 +146,13 @@ def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
             if found is None:
                 found = next_id(taken, given or None, pools.lowest, pools.highest, pools.start)
                 taken.add(found)
-                spec = {"claimRef": claim_reference("networks", network, profile=view.options.profile)}
-                _make(turn, NETWORK_ID, found, spec)
+                _make(turn, NETWORK_ID, found, {"claimRef": claim_reference("networks", network, profile=view.options.profile)})
             if not given:
                 turn.patch_twin(FILL, network, {"spec": {"id": found}})
         except ValueRefused as error:
             turn.fail(error.reason, error.message)
     living = {uid(network) for network in view.every(APINET, NETWORK)}
-    return turns + _without_claimer(view, NETWORK_ID, living)
+    return [*turns, *_without_claimer(view, NETWORK_ID, living)]
 
 
 def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any]) -> None:
@@ -161,16 +160,14 @@ def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any])
     turn.create(CLAIM, manifest)
 
 
-def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.List[ObjectTurn]:
+def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.Iterator[ObjectTurn]:
     """Claim objects whose claimer is gone, or is another object now. Only those of our namespace are ours to judge."""
-    turns = []
     for obj in view.every(APINET, kind):
         ours = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
         if ours and text(obj, "spec", "claimRef", "uid") not in living:
             turn = ObjectTurn(view, kind, obj)
             turn.remove_twin(obj, GIVE_UP)
-            turns.append(turn)
-    return turns
+            yield turn
 
 
 def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
@@ -202,16 +199,11 @@ def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
         except ValueRefused as error:
             turn.fail(error.reason, error.message)
     living = {uid(obj) for obj in view.every(APINET, IP)}
-    return turns + _without_claimer(view, IP_ADDRESS, living)
+    return [*turns, *_without_claimer(view, IP_ADDRESS, living)]
 
 
 def _claims(view: View) -> t.List[ObjectTurn]:
-    by_address: t.Dict[str, t.Dict[str, t.Any]] = {}
-    for obj in view.twins(IP):
-        address = address_or_none(get(obj, "spec", "ip"))
-        if address:
-            by_address[address] = obj
-    turns = []
+    by_address = {address_or_none(get(obj, "spec", "ip")) or "": obj for obj in view.twins(IP)}
     used: t.Dict[str, str] = {}
     claimers = [(kind, obj) for kind in CLAIMERS for obj in view.twins(kind) if kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"]
     for kind, obj in claimers:
@@ -220,9 +212,8 @@ def _claims(view: View) -> t.List[ObjectTurn]:
             known = by_address.get(address) if address else None
             if known is not None and text(known, "spec", "claimRef", "uid") in ("", uid(obj)):
                 used.setdefault(uid(known), uid(obj))
-    for kind, obj in claimers:
-        turns.append(_claimer(view, kind, obj, by_address, used))
-    return _given_up(view, {uid(obj): (kind, obj) for kind, obj in claimers}, used) + turns
+    turns = [_claimer(view, kind, obj, by_address, used) for kind, obj in claimers]
+    return [*_given_up(view, {uid(obj): (kind, obj) for kind, obj in claimers}, used), *turns]
 
 
 def _claimer(
@@ -251,9 +242,7 @@ def _claimer(
             elif holder != uid(obj):
                 turn.fail("address_claimed", "the address {0} is in use".format(address))
             elif text(known, "spec", "claimRef", "uid") != uid(obj):
-                reference = claim_reference(resource, obj, False, view.options.profile)
-                body = {"spec": {"claimRef": reference}}
-                turn.patch_twin(CLAIM, known, body)
+                turn.patch_twin(CLAIM, known, {"spec": {"claimRef": claim_reference(resource, obj, False, view.options.profile)}})
         filled.append(entry)
     if changed:
         turn.patch_twin(FILL, obj, {"spec": {field: filled}})
@@ -271,11 +260,8 @@ def _make_dynamic(turn: ObjectTurn, resource: str, obj: Object, entry: t.Mapping
     turn.create_owned(CLAIM, IP, dynamic_name(obj, entry), spec=spec)
 
 
-def _given_up(
-    view: View, claimers: t.Mapping[str, t.Tuple[str, Object]], used: t.Mapping[str, str]
-) -> t.List[ObjectTurn]:
+def _given_up(view: View, claimers: t.Mapping[str, t.Tuple[str, Object]], used: t.Mapping[str, str]) -> t.Iterator[ObjectTurn]:
     """Addresses whose claimer names them no more: a dynamic one is deleted, any other is free again."""
-    turns = []
     for obj in view.twins(IP):
         holder = text(obj, "spec", "claimRef", "uid")
         if not holder or used.get(uid(obj)) == holder or deleting(obj):
@@ -290,5 +276,4 @@ def _given_up(
             turn.remove_twin(obj, GIVE_UP)
         else:
             turn.patch_twin(GIVE_UP, obj, {"spec": {"claimRef": None}}, "released")
-        turns.append(turn)
-    return turns
+        yield turn

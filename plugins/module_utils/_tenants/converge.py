@@ -19,7 +19,7 @@ from .networks import plan_network
 from .object_turn import ACTIONS, APPLY, CREATE, PATCH, PATCH_STATUS, REMOVE, Condition, ObjectTurn, Step
 from .options import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_INTERFACE, SOURCE, VIRTUAL_IP, Options
 from .store import NOT_FOUND, MemoryStore, Store, StoreError
-from .view import Index, NotRead, View, needed
+from .view import Index, NotRead, View
 
 _PLANS: t.Dict[str, t.Callable[[ObjectTurn], None]] = {
     NETWORK: plan_network,
@@ -57,7 +57,7 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[ObjectTurn]:
     try:
         if view.options.leaving and kind == LOAD_BALANCER:
             yield from leaving_routings(view)
-        extra = plan_collection(view, kind) + plan_orphans(view, kind)
+        extra = [*plan_collection(view, kind), *plan_orphans(view, kind)]
     except NotRead:
         return
     yield from extra
@@ -134,7 +134,6 @@ class Result(t.NamedTuple):
         return [outcome for outcome in self.outcomes if outcome.action == "failed"]
 
 
-Stores = t.Mapping[str, Store]
 Planner = t.Callable[[View], t.List[ObjectTurn]]
 #: The stage that checks claims (``claims.apply_claims``).
 CheckClaims = t.Callable[[View], t.List[Refusal]]
@@ -142,27 +141,9 @@ CheckClaims = t.Callable[[View], t.List[Refusal]]
 Perform = t.Callable[[t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]], t.List[t.Any]]
 
 
-def read(stores: Stores, options: Options) -> View:
-    """One list for each kind and side. A list that fails is remembered as unread."""
-    profile = options.profile
-    unread = []
-    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
-    for side, kind in needed(options):
-        within = options.apinet_namespace if side == APINET else options.watch_namespace
-        try:
-            found[side].extend(stores[side].list(profile.group_version(side, kind), kind, within))
-        except StoreError:
-            unread.append((side, kind))
-    return View(found[SOURCE], found[APINET], options, unread)
-
-
-def converge(
-    stores: Stores, options: Options, now: str, limit: int = PASS_LIMIT, view: t.Optional[View] = None, perform: t.Optional[Perform] = None,
-    keep: t.Optional[CheckClaims] = None,
-) -> Result:  # fmt: skip
-    """Read once, then map pass after pass over what our own writes answered. ``keep``: the module always gives it."""
-    view = read(stores, options) if view is None else view
-    return _mapped(view, now, keep, lambda plan: run_passes(view, plan, perform or one_by_one(stores, options), limit))
+def converge(view: View, now: str, perform: Perform, keep: t.Optional[CheckClaims] = None, limit: int = PASS_LIMIT) -> Result:
+    """Map pass after pass over what was read and what our own writes answered. ``keep``: the module always gives it."""
+    return _mapped(view, now, keep, lambda plan: run_passes(view, plan, perform, limit))
 
 
 def predict(view: View, now: str, keep: t.Optional[CheckClaims] = None) -> Result:
@@ -281,7 +262,7 @@ def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> t.List[Don
     return [] if same else [Done(turn.key, step, before, answer)]
 
 
-def one_by_one(stores: Stores, options: Options) -> Perform:
+def one_by_one(stores: t.Mapping[str, Store], options: Options) -> Perform:
     def run(steps: t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]) -> t.List[t.Any]:
         return [perform_step(stores[step.side], step, body, options) for step, body in steps]
 

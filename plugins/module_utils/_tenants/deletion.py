@@ -40,15 +40,13 @@ def plan_leaving(turn: ObjectTurn) -> None:
     turn.steps.append(Step(RELEASE, SOURCE, REMOVE, turn.key, {}, uid(turn.subject), action="deleted"))
 
 
-def leaving_routings(view: View) -> t.List[ObjectTurn]:
+def leaving_routings(view: View) -> t.Iterator[ObjectTurn]:
     """The routings of a tenant that leaves, which have no twin of their own."""
-    turns = []
     for routing in view.every(SOURCE, LOAD_BALANCER_ROUTING):
         if selected(routing, view.options) and not deleting(routing):
             turn = ObjectTurn(view, LOAD_BALANCER_ROUTING, routing)
             plan_leaving(turn)
-            turns.append(turn)
-    return turns
+            yield turn
 
 
 def _let_go(turn: ObjectTurn, index: Index) -> None:
@@ -69,9 +67,8 @@ def _remove_dependent(turn: ObjectTurn, called: str) -> None:
         turn.remove_twin(dependent)
 
 
-def collected(view: View, kind: str) -> t.List[t.Dict[str, t.Any]]:
+def collected(view: View, kind: str) -> t.Iterator[t.Dict[str, t.Any]]:
     """Twins of a kind whose source object is gone, or is another one now (switch stale_uid)."""
-    found = []
     mapped = {uid(source) for source in view.every(SOURCE, kind) if selected(source, view.options)}
     for twin in view.twins(TWIN_KINDS[kind]):
         link = linked(kind, twin, view.options.profile)
@@ -83,15 +80,14 @@ def collected(view: View, kind: str) -> t.List[t.Dict[str, t.Any]]:
         source = view.source(kind, link.namespace, link.name)
         stale = STALE_UID in view.options.switches and link.uid and source is not None and link.uid != uid(source)
         if source is None or stale:
-            found.append(twin)
-    return found
+            yield twin
 
 
 def plan_collection(view: View, kind: str) -> t.List[ObjectTurn]:
     """The turns of twins that nobody wants; none while the budget of deletions forbids it (decision 38)."""
     if not view.options.collect:
         return []
-    gone = collected(view, kind)
+    gone = list(collected(view, kind))
     turns = [_collect(view, kind, twin) for twin in gone]
     if kind == NETWORK_INTERFACE:
         return turns
@@ -129,13 +125,12 @@ def _collect(view: View, kind: str, twin: Object) -> ObjectTurn:
     return turn
 
 
-def plan_orphans(view: View, kind: str) -> t.List[ObjectTurn]:
+def plan_orphans(view: View, kind: str) -> t.Iterator[ObjectTurn]:
     """Routings and autoscalers whose main twin is gone; a garbage collector would do the same."""
     main = TWIN_KINDS[kind]
     if main not in DEPENDENTS:
-        return []
+        return
     living = {name(twin) for twin in view.twins(main)}
-    turns = []
     for dependent in view.twins(DEPENDENTS[main]):
         owner = controller(dependent) or {}
         ours = linked(kind, dependent, view.options.profile) is not None and not foreign(kind, dependent, view.options)
@@ -144,5 +139,4 @@ def plan_orphans(view: View, kind: str) -> t.List[ObjectTurn]:
             if link is not None and in_watch(link.namespace, view.options):
                 turn = ObjectTurn(view, kind, dependent)
                 turn.remove_twin(dependent)
-                turns.append(turn)
-    return turns
+                yield turn

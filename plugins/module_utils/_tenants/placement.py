@@ -173,14 +173,11 @@ def plan_placement(view: View) -> t.List[ObjectTurn]:
     """One pass over load balancers, gateways and instances. Objects of our namespace only."""
     turns = [_daemon(view, balancer) for balancer in view.twins(LOAD_BALANCER) if not deleting(balancer)]
     turns += [_instances(view, daemon) for daemon in view.twins(DAEMON_SET) if not deleting(daemon)]
-    turns += _schedule(view)
-    turns += _gateways(view)
-    return turns + _stale_claims(view) + _orphans(view)
+    return [*turns, *_schedule(view), *_gateways(view), *_stale_claims(view), *_orphans(view)]
 
 
-def _orphans(view: View) -> t.List[ObjectTurn]:
+def _orphans(view: View) -> t.Iterator[ObjectTurn]:
     """What was made here for an object that is gone, for API servers without a garbage collector."""
-    turns = []
     for kind, owner_kind in ((DAEMON_SET, LOAD_BALANCER), (INSTANCE, DAEMON_SET), (NAT_TABLE, NAT_GATEWAY)):
         living = {uid(owner) for owner in view.twins(owner_kind)}
         for obj in view.twins(kind):
@@ -188,8 +185,7 @@ def _orphans(view: View) -> t.List[ObjectTurn]:
             if owner is not None and owner.get("kind") == owner_kind and owner.get("uid") not in living and not deleting(obj):
                 turn = ObjectTurn(view, kind, obj)
                 turn.remove_twin(obj, SHOW)
-                turns.append(turn)
-    return turns
+                yield turn
 
 
 def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
@@ -244,18 +240,15 @@ def _instances(view: View, daemon: Object) -> ObjectTurn:
                 turn.patch_twin(MAKE, instance, {"spec": changed})
     for node in plan.create_for_nodes:
         affinity = dict(spec.get("affinity") or {}, nodeAffinity=node_term(node))
-        found = get(template, "metadata", "labels")
         called = "{0}-{1}".format(name(daemon), node)
-        pinned = dict(spec, affinity=affinity)
-        turn.create_owned(MAKE, INSTANCE, called, labels=found, spec=pinned)
+        turn.create_owned(MAKE, INSTANCE, called, labels=get(template, "metadata", "labels"), spec=dict(spec, affinity=affinity))
     return turn
 
 
-def _schedule(view: View) -> t.List[ObjectTurn]:
+def _schedule(view: View) -> t.Iterator[ObjectTurn]:
     nodes = view.every(APINET, NODE)
     instances = view.twins(INSTANCE)
     placed = [instance for instance in instances if text(instance, "spec", "nodeRef", "name")]
-    turns = []
     for instance in instances:
         if text(instance, "spec", "nodeRef", "name") or deleting(instance):
             continue
@@ -267,20 +260,17 @@ def _schedule(view: View) -> t.List[ObjectTurn]:
             placed.append(dict(instance, spec=dict(instance["spec"], **reference)))
         else:
             turn.wait("out_of_capacity", "no node fits")
-        turns.append(turn)
-    return turns
+        yield turn
 
 
-def _gateways(view: View) -> t.List[ObjectTurn]:
+def _gateways(view: View) -> t.Iterator[ObjectTurn]:
     """Gateways by name; one that takes an interface first is seen by the next."""
     interfaces = {name(twin): twin for twin in view.twins(NETWORK_INTERFACE)}
     scalers = {text(scaler, "spec", "natGatewayRef", "name"): scaler for scaler in view.twins(NAT_GATEWAY_AUTOSCALER)}
-    turns = []
     for gateway in view.twins(NAT_GATEWAY):
         if deleting(gateway):
             continue
         turn = ObjectTurn(view, NAT_GATEWAY, gateway)
-        turns.append(turn)
         try:
             table = view.twin(NAT_TABLE, name(gateway))
             plan = plan_nat(gateway, list(interfaces.values()), entries(table, "ips"))
@@ -288,7 +278,7 @@ def _gateways(view: View) -> t.List[ObjectTurn]:
             _scale(turn, gateway, scalers.get(name(gateway)), plan.requested)
         except ValueRefused as error:
             turn.refuse(error.reason, error.message)
-    return turns
+        yield turn
 
 
 def with_claim(interface: Object, family: str, gateway: t.Optional[Object]) -> t.Dict[str, t.Any]:
@@ -334,15 +324,13 @@ def _scale(turn: ObjectTurn, gateway: Object, scaler: t.Optional[Object], reques
         turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips + added}})
 
 
-def _stale_claims(view: View) -> t.List[ObjectTurn]:
+def _stale_claims(view: View) -> t.Iterator[ObjectTurn]:
     """Claims of gateways that are gone, or are other objects now."""
     living = {uid(gateway) for gateway in view.twins(NAT_GATEWAY)}
-    turns = []
     for interface in view.twins(NETWORK_INTERFACE):
         claims = entries(interface, "spec", "natGateways")
         kept = [entry for entry in claims if text(entry, "claimRef", "uid") in living]
         if len(kept) != len(claims):
             turn = ObjectTurn(view, NETWORK_INTERFACE, interface)
             turn.patch_twin(FREE, interface, {"spec": {"natGateways": kept or None}})
-            turns.append(turn)
-    return turns
+            yield turn

@@ -10,9 +10,10 @@ import copy
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, links, nat_blocks, placement
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, one_by_one
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View, needed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..compare import merge_patch, without_empty
@@ -92,7 +93,8 @@ def reconcile(vector: Vector) -> Answer:
     before = {_group(obj): obj for obj in source.all()}
     for _run in range(RUNS):
         written = len(source.writes) + len(apinet.writes)
-        result = converge({SOURCE: source, APINET: apinet}, options, NOW)
+        stores = {SOURCE: source, APINET: apinet}
+        result = converge(_view(stores, options), NOW, one_by_one(stores, options))
         if written == len(source.writes) + len(apinet.writes):
             break
     else:
@@ -103,6 +105,15 @@ def reconcile(vector: Vector) -> Answer:
         "apinet_after": apinet.all(),
         "errors": [{"kind": key.kind, "namespace": key.namespace, "name": key.name} for key in failed],
     }
+
+
+def _view(stores: t.Mapping[str, MemoryStore], options: Options) -> View:
+    """What a run reads: one list for each kind and side."""
+    found: t.Dict[str, t.List[t.Any]] = {SOURCE: [], APINET: []}
+    for side, kind in needed(options):
+        within = options.apinet_namespace if side == APINET else options.watch_namespace
+        found[side] += stores[side].list(options.profile.group_version(side, kind), kind, within)
+    return View(found[SOURCE], found[APINET], options)
 
 
 def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) -> t.List[Answer]:

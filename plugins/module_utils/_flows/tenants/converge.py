@@ -154,7 +154,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         lease = lease_of(stores[APINET], options)
         try:
             writer = Writer(stores, options, lease, float(request.get("lock_wait") or 0))
-            result = converge(stores, options, now(), view=view, perform=writer, keep=apply_claims)
+            result = converge(view, now(), writer, apply_claims)
         except KubeError as error:
             clusters.fail(error)
             return report(clusters)

@@ -12,6 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants impo
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.allocation import Pools
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import (
+    PASS_LIMIT,
     Result,
     converge,
     one_by_one,
@@ -19,8 +20,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
 )
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.object_turn import ObjectTurn
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, parse_options
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, Store, StoreError
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View, needed
 
 NOW = "2026-01-02T03:04:05Z"
 NAMESPACE = "apinet-system"
@@ -77,6 +78,24 @@ def machines() -> t.List[Object]:
     return twins + [node("node-a", "a"), node("node-b", "a"), node("node-c", "b")]
 
 
+def read(stores: t.Mapping[str, Store], options: Options) -> View:
+    """What a run reads: one list for each kind and side; one that fails is unread."""
+    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
+    unread = []
+    for side, kind in needed(options):
+        within = options.apinet_namespace if side == APINET else options.watch_namespace
+        try:
+            found[side].extend(stores[side].list(options.profile.group_version(side, kind), kind, within))
+        except StoreError:
+            unread.append((side, kind))
+    return View(found[SOURCE], found[APINET], options, unread)
+
+
+def converged(stores: t.Mapping[str, Store], options: Options, now: str = NOW, limit: int = PASS_LIMIT) -> Result:
+    """The whole mapping between two stores."""
+    return converge(read(stores, options), now, one_by_one(stores, options), apply_claims, limit)
+
+
 class World:
     """Two servers and the programs that run on them."""
 
@@ -91,7 +110,7 @@ class World:
         return len(self.source.writes) + len(self.apinet.writes)
 
     def sync(self) -> Result:
-        return converge({SOURCE: self.source, APINET: self.apinet}, self.options, NOW, keep=apply_claims)
+        return converged({SOURCE: self.source, APINET: self.apinet}, self.options)
 
     def network_side(self) -> t.List[Result]:
         return [self._served(lambda view: allocation.plan_allocation(view, self.pools)), self._served(placement.plan_placement)]

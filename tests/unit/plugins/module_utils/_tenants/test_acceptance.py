@@ -9,14 +9,13 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result, converge
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import parse_interface_id, parse_network_id
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-from .tenant_world import NAMESPACE, NOW, World, interface, interface_twin, machines, source, tenant
+from .tenant_world import NAMESPACE, NOW, World, converged, interface, interface_twin, machines, source, tenant
 
 Object = t.Dict[str, t.Any]
 LATER = "2026-01-02T04:00:00Z"
@@ -34,7 +33,7 @@ def options(**more: t.Any) -> Options:
 
 
 def run(world: World, now: str = NOW, **more: t.Any) -> Result:
-    return converge({SOURCE: world.source, APINET: world.apinet}, options(**more), now, keep=apply_claims)
+    return converged({SOURCE: world.source, APINET: world.apinet}, options(**more), now)
 
 
 def found(world: World, side: str, kind: str, name: str) -> Object:
@@ -217,7 +216,7 @@ def test_collection_goes_by_labels_and_never_beyond_its_namespaces_nor_after_a_f
     del bare["metadata"]["labels"][LINK + "network-name"]
     world = World([source("Network", "net-1", "net-uid")], twins + [bare])
     silent = Silent(world.source.all())
-    converge({SOURCE: silent, APINET: world.apinet}, options(watch_namespace="team-a"), NOW, keep=apply_claims)
+    converged({SOURCE: silent, APINET: world.apinet}, options(watch_namespace="team-a"))
     assert world.writes == 0
     run(world, watch_namespace="team-a", collect=False)
     assert world.get(APINET, "Network", "here")

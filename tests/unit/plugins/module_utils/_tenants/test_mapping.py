@@ -13,14 +13,14 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, predict, read
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import predict
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import needed
 from hypothesis import given, settings, strategies as st
 
-from .tenant_world import NAMESPACE, NOW, OPTIONS, World, interface, interface_twin, machines, source, tenant
+from .tenant_world import NAMESPACE, NOW, OPTIONS, World, converged, interface, interface_twin, machines, read, source, tenant
 
 SMALL = settings(max_examples=25, deadline=None)
 
@@ -76,7 +76,7 @@ def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
     found = predict(read(stores, OPTIONS), NOW, apply_claims)
     assert not world.writes
     assert found.done == predict(read(stores, OPTIONS), NOW, apply_claims).done
-    first = converge(stores, OPTIONS, NOW, 1, keep=apply_claims)
+    first = converged(stores, OPTIONS, limit=1)
     assert [entry.step for entry in found.done] == [entry.step for entry in first.done]
     assert {entry.step.action for entry in found.done} == {"created", "updated"}
     settle(world)
@@ -147,7 +147,7 @@ def test_a_list_that_fails_deletes_and_shortens_nothing(kind: str) -> None:
     broken = Broken(world.source.all())
     broken.kinds = (kind,)
     before = world.apinet.all()
-    result = converge({SOURCE: broken, APINET: world.apinet}, OPTIONS, NOW, keep=apply_claims)
+    result = converged({SOURCE: broken, APINET: world.apinet}, OPTIONS)
     assert world.apinet.all() == before
     assert not broken.writes
     assert {reason.reason for outcome in result.failed for reason in outcome.failures} <= {"source_incomplete"}
@@ -159,7 +159,7 @@ def test_a_list_of_the_network_side_that_fails(kind: str) -> None:
     settle(world)
     broken = Broken(world.apinet.all())
     broken.kinds = (kind,)
-    converge({SOURCE: world.source, APINET: broken}, OPTIONS, NOW, keep=apply_claims)
+    converged({SOURCE: world.source, APINET: broken}, OPTIONS)
     assert not [write for write in broken.writes if write[0] in ("delete", "create")]
 
 

@@ -13,13 +13,11 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, key_of
 from hypothesis import given, settings, strategies as st
 
-from .tenant_world import NOW
+from .tenant_world import converged
 
 VECTORS = pathlib.Path(__file__).resolve().parents[4] / "conformance" / "vectors" / "apinet.json"
 COMBINED = [vector for vector in json.loads(VECTORS.read_text())["combined"] if vector["source"]]
@@ -45,7 +43,7 @@ class Both:
 
     def sync(self) -> int:
         before = sum(len(store.writes) for store in self.stores.values())
-        result = converge(self.stores, self.options, NOW, keep=apply_claims)
+        result = converged(self.stores, self.options)
         assert not result.failed, result.failed
         return sum(len(store.writes) for store in self.stores.values()) - before
 

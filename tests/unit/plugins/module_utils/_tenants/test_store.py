@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import audit
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import read
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patched
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
@@ -19,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.view
 from hypothesis import given, strategies as st
 
 from .store_contract import CONTRACT
-from .tenant_world import OPTIONS, World, machines, source, tenant
+from .tenant_world import OPTIONS, World, machines, read, source, tenant
 
 SCALARS = st.one_of(st.booleans(), st.integers(0, 9), st.text(max_size=3), st.lists(st.integers(0, 3), max_size=3))
 TREES = st.dictionaries(
