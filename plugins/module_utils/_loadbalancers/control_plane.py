@@ -14,8 +14,7 @@ import typing as t
 
 from .._values.addresses import parse_address, special_kind
 from .._values.refused import ValueRefused
-from .identities import CONTROL_PLANE_NAMESPACE, PROVIDER_PREFIXES, external_service_name, parse_provider_id
-from .reservations import REFUSE, Assignment, Reservation
+from .reservations import CONTROL_PLANE_NAMESPACE, PROVIDER_PREFIXES, REFUSE, Assignment, Reservation, external_service_name, parse_provider_id
 
 LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 RESYNC, ADD, UPDATE, REMOVE = "resync", "add", "update", "delete"

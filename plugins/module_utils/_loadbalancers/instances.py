@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
-from .identities import PROVIDER_PREFIXES, parse_provider_id, provider_id
+from .reservations import PROVIDER_PREFIXES, parse_provider_id, provider_id
 
 UNINITIALIZED, SHUTDOWN = "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown"
 PROVIDED_IP = "alpha.kubernetes.io/provided-node-ip"

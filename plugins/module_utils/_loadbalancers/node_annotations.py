@@ -13,7 +13,7 @@ from .._plan.plan import Plan
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused
 from .bgp.values import NodeBgp
-from .identities import DEFAULT_DOMAIN
+from .reservations import DEFAULT_DOMAIN
 
 LEGACY, INDEXED, BOTH = "legacy", "indexed", "both"
 MARK = "{{n}}"

@@ -15,9 +15,8 @@ import typing as t
 from .._plan.pending import Pending
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused, quoted
-from .identities import DEFAULT_DOMAIN
 from .pools import Pool
-from .reservations import DENIED, REFUSE, Owner, Reservation, is_ours, reservation_of, service_tag, service_tags
+from .reservations import DEFAULT_DOMAIN, DENIED, REFUSE, Owner, Reservation, is_ours, reservation_of, service_tag, service_tags
 from .services import Service, address_of, addresses_in_use, annotates, counts, left_alone, opted_out, retains
 
 METRO, FACILITY = "metro", "facility"

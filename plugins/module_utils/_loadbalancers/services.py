@@ -8,8 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.ascii_text import lower
-from .identities import DEFAULT_DOMAIN, is_control_plane_service
-from .reservations import CREATED, PENDING, Reservation
+from .reservations import CREATED, DEFAULT_DOMAIN, PENDING, Reservation, is_control_plane_service
 from .settings import EMPTY, KUBE_VIP, METALLB
 
 LOAD_BALANCER = "LoadBalancer"

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.addresses import parse_network
 from .._values.refused import ValueRefused, quoted
-from .bgp.values import BgpGrants, NodeBgp
-from .identities import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, parse_identity
+from .bgp.values import BgpGrants, NodeBgp, parse_grants
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
 from .node_annotations import BOTH, Scheme
 from .pools import Pool, Reserved, parse_pool, readable_spans, shared
-from .reservations import REFUSE, Owner
+from .reservations import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, REFUSE, Owner, parse_identity
 from .service_plan import DELETE, Context, Places
 from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
 
@@ -171,15 +169,11 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     tracking = given.get("metallb_peer_tracking") or metallb_config.NODE
     passwords = metallb_config.PLAIN if given.get("publish_bgp_password") else metallb_config.WITHHOLD
     label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
-    grants = given.get("bgp_grants") or {}
     pool, speakers = parse_pool(given.get("pool") or ()), given.get("bgp_speakers")
     return Setup(
         str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or DEFAULT_IDENTITY), pool,
         tuple(_node(row, settings) for row in given.get("bgp_nodes") or ()),
-        BgpGrants(frozenset(grants.get("local_asns") or ()), frozenset(grants.get("peer_asns") or ()),
-                  tuple(parse_network(text) for text in grants.get("peers") or ()),
-                  tuple(parse_network(text) for text in grants.get("sources") or ())),
-        scheme, settings,
+        parse_grants(given.get("bgp_grants")), scheme, settings,
         metallb_config.Options(tracking, given.get("metallb_source_address"), passwords, domain),
         metallb_resources.Options(balancer.namespace, tracking, given.get("metallb_peer_mode") or metallb_resources.NATIVE, metallb_resources.SECRETS,
                                   (label, value), given.get("advertisement") or "equinix-metal-bgp-adv", domain),

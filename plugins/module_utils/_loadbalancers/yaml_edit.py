@@ -241,16 +241,13 @@ def _from_empty(
 ) -> t.Optional[t.List[t.Tuple[int, int, t.List[str]]]]:
     """``peers: []`` and ``peers:`` become a list of lines; a list in brackets is written anew, alone."""
     line = key.start_mark.line
+    head, tail = lines[line].rstrip("\r\n"), ""
     if value.start_mark.line != line or value.end_mark.line != line or getattr(value, "anchor", None):
         if old or value.start_mark.index != value.end_mark.index:
             return None
-        tail = ""
-        head = lines[line].rstrip("\r\n")
-    else:
-        head, tail = lines[line].rstrip("\r\n"), ""
-        if value.end_mark.column > value.start_mark.column:
-            tail = head[value.end_mark.column :]
-            head = head[: value.start_mark.column].rstrip()
+    elif value.end_mark.column > value.start_mark.column:
+        tail = head[value.end_mark.column :]
+        head = head[: value.start_mark.column].rstrip()
     rows = [row for item in new for row in _item_lines(item, key.start_mark.column, newline)]
     return [(line, line + 1, [head + tail + newline] + rows if new else [head + " []" + tail + newline])]
 

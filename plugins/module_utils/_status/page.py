@@ -63,7 +63,8 @@ def _why(document: Data) -> str:
     rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]]
     rows += [[_pill(FAIR, UNPROVEN), _text(text, "long wide")] for text in given["unproven"]]
     parts = ", ".join("{0}: {1}".format(name, part["value"]) for name, part in given["parts"].items())
-    return _table("Why", "why", _heads("Verdict|Reason"), rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
+    columns = "Verdict|Reason"
+    return _table("Why", "why", columns, rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
 
 
 def _history(document: Data) -> str:
@@ -76,8 +77,8 @@ def _history(document: Data) -> str:
             _text("{0} of {1}".format(r["nodes_answered"], r["nodes"])), _text("{0} of {1}".format(r["tunnels_up"], r["tunnels"])),
             _text(r["drift"]), _text(r["refused"]), _text(r["cause"], "long"),
         ])  # fmt: skip
-    heads = _heads("From|To|#Runs|Verdict|Nodes|Tunnels up|Drifted|Refused|First reason")
-    return _table("Earlier runs", "history", heads, rows, len(document["history"]), note="One row for as long as nothing changed.")
+    columns = "From|To|#Runs|Verdict|Nodes|Tunnels up|Drifted|Refused|First reason"
+    return _table("Earlier runs", "history", columns, rows, len(document["history"]), note="One row for as long as nothing changed.")
 
 
 def _hash(text: str) -> str:
@@ -153,13 +154,13 @@ def _map(document: Data) -> str:
 Cell = t.Tuple[str, str]  # (class, HTML)
 
 
-def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "",
-           merged: bool = False) -> str:  # fmt: skip
-    """A section with a table; heads: (class, text). Nothing at all for no rows."""
+def _table(title: str, key: str, columns: str, rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "", merged: bool = False) -> str:
+    """A section with a table; columns: their heads, those of numbers with a #. Nothing at all for no rows."""
     if not total:
         return ""
     if total > len(rows) and not merged:
         note = (note + " " if note else "") + "Shown are {0:,} of {1:,}, troubled ones first.".format(len(rows), total)
+    heads = [("num", text[1:]) if text.startswith("#") else ("", text) for text in columns.split("|")]
     head = "".join('<th scope="col" class="{0}">{1}</th>'.format(css, escape(text)) for css, text in heads)
     body = "".join(
         "<tr>{0}</tr>".format(
@@ -177,11 +178,6 @@ def _table(title: str, key: str, heads: t.Sequence[t.Tuple[str, str]], rows: t.S
         key, " open" if total <= UNFOLDED else "", escape(title), number("count." + key, total),
         note and '<p class="note">{0}</p>'.format(escape(note)), head, body,
     )  # fmt: skip
-
-
-def _heads(texts: str) -> t.List[t.Tuple[str, str]]:
-    """Heads of columns, those of numbers with a #."""
-    return [("num", text[1:]) if text.startswith("#") else ("", text) for text in texts.split("|")]
 
 
 def _pill(css: str, text: t.Any) -> Cell:
@@ -216,7 +212,7 @@ def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> t.Li
 def _failures(document: Data) -> str:
     merged = _merged(document["failures"], "cluster", ("operation", "reason", "message"))
     rows = [[_text(r["places"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in merged]
-    return _table("Could not be read", "failures", _heads("Cluster|Doing|Reason|Message"), rows, len(document["failures"]), merged=True)
+    return _table("Could not be read", "failures", "Cluster|Doing|Reason|Message", rows, len(document["failures"]), merged=True)
 
 
 def _drift(document: Data) -> str:
@@ -233,14 +229,14 @@ def _drift(document: Data) -> str:
         rows.append(
             [_text(r["places"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")]
         )
-    heads = _heads("Where|Kind|Name|Difference|Who has it now|Since")
-    return _table("Drift from the inventory", "drift", heads, rows, len(document["drift"]), note=note, merged=len(rows) < ROWS)
+    columns = "Where|Kind|Name|Difference|Who has it now|Since"
+    return _table("Drift from the inventory", "drift", columns, rows, len(document["drift"]), note=note, merged=len(rows) < ROWS)
 
 
 def _refused(document: Data) -> str:
     merged = _merged(document["refused"], "where", ("object", "reason", "message"))[:ROWS]
     rows = [[_text(r["places"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in merged]
-    return _table("Refused", "refused", _heads("Where|Object|Reason|Message"), rows, len(document["refused"]), merged=len(rows) < ROWS)
+    return _table("Refused", "refused", "Where|Object|Reason|Message", rows, len(document["refused"]), merged=len(rows) < ROWS)
 
 
 def _links(document: Data) -> str:
@@ -260,8 +256,8 @@ def _links(document: Data) -> str:
             _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(_causes(r), "long"),
         ])  # fmt: skip
-    heads = _heads("Clusters|State|#Up|#Ends|#Stale|#Never|#Unknown|#Oldest handshake|#Slowest ping|#Received|#Sent|Cause")
-    return _table("Between clusters", "links", heads, rows, len(rows), note="Each tunnel has two ends, of which each node tells its own.")
+    columns = "Clusters|State|#Up|#Ends|#Stale|#Never|#Unknown|#Oldest handshake|#Slowest ping|#Received|#Sent|Cause"
+    return _table("Between clusters", "links", columns, rows, len(rows), note="Each tunnel has two ends, of which each node tells its own.")
 
 
 def _causes(link: Data) -> str:
@@ -298,8 +294,8 @@ def _nodes(document: Data) -> str:
             _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
             _text(n["why"], "long"),
         ])  # fmt: skip
-    heads = _heads("Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding")
-    return _table("Nodes", "nodes", heads, rows, len(document["nodes"]))
+    columns = "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding"
+    return _table("Nodes", "nodes", columns, rows, len(document["nodes"]))
 
 
 def _tunnels(document: Data) -> str:
@@ -320,8 +316,8 @@ def _tunnels(document: Data) -> str:
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
             _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
         ])  # fmt: skip
-    heads = _heads("Node|Peer|State|#Handshake|#Ping|#Received|#Sent|Endpoint|Allowed IPs|Device")
-    return _table("Tunnels", "tunnels", heads, rows, len(document["tunnels"]))
+    columns = "Node|Peer|State|#Handshake|#Ping|#Received|#Sent|Endpoint|Allowed IPs|Device"
+    return _table("Tunnels", "tunnels", columns, rows, len(document["tunnels"]))
 
 
 def _services(document: Data) -> str:
@@ -332,8 +328,8 @@ def _services(document: Data) -> str:
             _text(r["name"], "name"), _text(r["namespace"]), _text(r["cluster"]), _text(r["source"]), _text(r["kind"]), _text(r["cluster_ip"], "mono"),
             _text(", ".join(r["ports"]), "mono"), _num(key + "ready", r["ready"]), _num(key + "endpoints", r["endpoints"]),
         ])  # fmt: skip
-    heads = _heads("Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints")
-    return _table("Services from other clusters", "services", heads, rows, len(document["services"]))
+    columns = "Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints"
+    return _table("Services from other clusters", "services", columns, rows, len(document["services"]))
 
 
 def _sets(document: Data) -> str:
@@ -343,7 +339,8 @@ def _sets(document: Data) -> str:
          _text(", ".join(r["shown"]), "mono")]
         for r in merged
     ]  # fmt: skip
-    return _table("Network sets", "sets", _heads("Set|In cluster|From|#Networks|First of them"), rows, len(document["sets"]), merged=len(rows) < ROWS)
+    columns = "Set|In cluster|From|#Networks|First of them"
+    return _table("Network sets", "sets", columns, rows, len(document["sets"]), merged=len(rows) < ROWS)
 
 
 def _addresses(document: Data) -> str:
@@ -355,14 +352,14 @@ def _addresses(document: Data) -> str:
         key = "address.{0}.{1}".format(r["cluster"], r["address"])
         rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _pill(*state),
                      _num(key, len(r["announced_by"])), _text(by)])  # fmt: skip
-    heads = _heads("Address|Service|Cluster|Recorded for|State|#Announcers|Announced by")
-    return _table("Addresses of Services", "addresses", heads, rows, len(document["addresses"]))
+    columns = "Address|Service|Cluster|Recorded for|State|#Announcers|Announced by"
+    return _table("Addresses of Services", "addresses", columns, rows, len(document["addresses"]))
 
 
 def _kilo(document: Data) -> str:
     given = document["kilo_peers"]
     rows = _plain(given[:ROWS], ("name", "name"), ("cluster", ""), ("endpoint", "mono"), ("allowed_ips", "mono"), ("owner", ""))
-    return _table("Kilo peers", "kilo", _heads("Peer|In cluster|Endpoint|Allowed IPs|Written by"), rows, len(given))
+    return _table("Kilo peers", "kilo", "Peer|In cluster|Endpoint|Allowed IPs|Written by", rows, len(given))
 
 
 def _tenants(document: Data) -> str:
@@ -370,4 +367,4 @@ def _tenants(document: Data) -> str:
     named = [dict(r, name=r["source"] or r["name"]) for r in given[:ROWS]]
     rows = _plain(named, ("name", "name"), ("network", ""), ("node", ""), ("state", ""), ("ips", "mono"), ("public_ips", "mono"))
     note = "{0} objects without an owner on the other side.".format(orphans) if orphans else ""
-    return _table("Tenants", "tenants", _heads("Interface|Network|Node|State|Addresses|Public addresses"), rows, len(given), note=note)
+    return _table("Tenants", "tenants", "Interface|Network|Node|State|Addresses|Public addresses", rows, len(given), note=note)

@@ -23,7 +23,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     equinix_records,
-    identities,
     instances,
     node_annotations,
     pools,
@@ -96,7 +95,7 @@ def lb_setting_parse(data: Input) -> Answer:
 
 
 def eip_tags(data: Input) -> Answer:
-    owner = reservations.Owner(identities.parse_identity(data.get("identity") or identities.DEFAULT_IDENTITY), data.get("cluster_uid") or "")
+    owner = reservations.Owner(reservations.parse_identity(data.get("identity") or reservations.DEFAULT_IDENTITY), data.get("cluster_uid") or "")
     tags = reservations.service_tags(owner, data["namespace"], data["name"])
     return {"tags": tags, "load_balancer_name": reservations.load_balancer_name(tags)}
 
@@ -111,7 +110,7 @@ def node_selector(data: Input) -> Answer:
 
 
 def provider_id(data: Input) -> Answer:
-    return {"device_id": identities.parse_provider_id(data["provider_id"])}
+    return {"device_id": reservations.parse_provider_id(data["provider_id"])}
 
 
 def bgp_project(data: Input) -> Answer:
@@ -160,7 +159,7 @@ def annotations(data: Input) -> Answer:
         _overrides(config),
         config.get("annotation_legacy_singular", True),
         config.get("publish_bgp_password", True),
-        config.get("annotation_domain") or identities.DEFAULT_DOMAIN,
+        config.get("annotation_domain") or reservations.DEFAULT_DOMAIN,
     )
     if config.get("annotation_network_ipv4_private"):
         scheme = scheme._replace(private_network=config["annotation_network_ipv4_private"])

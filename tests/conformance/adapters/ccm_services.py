@@ -14,7 +14,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._io import js
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     control_plane,
     equinix_records,
-    identities,
     provider,
     reservations,
     service_plan,
@@ -54,8 +53,8 @@ def failure(status: t.Any, ordering: bool = False) -> str:
 
 def owner(config: Input) -> reservations.Owner:
     adopted = config.get("adopt_identities")
-    return reservations.Owner(config.get("identity") or identities.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
-                              tuple(identities.IDENTITIES if adopted is None else adopted))  # fmt: skip
+    return reservations.Owner(config.get("identity") or reservations.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
+                              tuple(reservations.IDENTITIES if adopted is None else adopted))  # fmt: skip
 
 
 def context(data: Input) -> service_plan.Context:
@@ -235,7 +234,7 @@ def _drive(run: control_plane.Probes, health: Input, probes: t.List[str]) -> con
 
 def external(data: Input) -> Answer:
     config = data["config"]
-    identity = identities.parse_identity(data.get("identity") or identities.DEFAULT_IDENTITY)
+    identity = reservations.parse_identity(data.get("identity") or reservations.DEFAULT_IDENTITY)
     ports = (data.get("kubernetes_service") or {}).get("ports") or []
     source = data.get("kubernetes_endpoints") or {}
     subsets = [{"addresses": [{"ip": ip} for ip in source.get("addresses") or ()], "ports": source.get("ports") or []}]

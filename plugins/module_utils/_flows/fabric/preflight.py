@@ -8,7 +8,7 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import KubeError, NotFound
+from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
@@ -105,9 +105,8 @@ def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t
             client.get("/api/v1/namespaces/" + segment(namespace))
         except NotFound:
             return True
-        except KubeError as error:
-            if error.status != 403:  # without the right to look, the run will tell
-                raise
+        except Forbidden:
+            pass  # without the right to look, the run will tell
         return False
 
     failed = {row["cluster"] for row in clusters.failures}

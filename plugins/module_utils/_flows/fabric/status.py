@@ -11,7 +11,7 @@ import typing as t
 from ..._kilo.values import API_VERSION as KILO
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import KubeError, NotFound
+from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
 from ..._plan.objects import field_manager
@@ -177,11 +177,7 @@ def _get(client: Client, kind: str, short: str) -> t.Any:
         if resource is not None:
             try:
                 return client.get(resource.path(namespace if slash else None, name))
-            except (NotFound, ValueError):
-                return None
-            except KubeError as error:
-                if error.status != 403:
-                    raise
+            except (Forbidden, NotFound, ValueError):
                 return None
     return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.argspec import clusters_spec, owner_spec
-from ..._loadbalancers.identities import DEFAULT_IDENTITY, IDENTITIES
+from ..._loadbalancers.reservations import DEFAULT_IDENTITY, IDENTITIES
 from ..._loadbalancers.services import OTHER, SPEAKER
 from ..._loadbalancers.setup import PROVIDERS
 from ..._module import fail_on_refused_spec

@@ -10,8 +10,8 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers import provider as interface
 from ..._loadbalancers.bgp.values import NodeBgp, check_bgp_claims, prefix_limit, project_bgp, selected_nodes
-from ..._loadbalancers.identities import parse_provider_id
 from ..._loadbalancers.node_annotations import password_keys, plan_node_annotations
+from ..._loadbalancers.reservations import parse_provider_id
 from ..._loadbalancers.setup import Setup
 from ..._plan.plan import Change, Plan, Refusal
 from ..._values.keys import fingerprint
@@ -71,13 +71,10 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
 
 
 def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:
-    if setup.static:
-        facts = provider.node_bgp_info(device, name)
-        if facts is not None and not facts.source_ip:
-            raise ValueRefused("no_ipv4_neighbor", "the inventory names no source address")
-        return facts
     facts = provider.node_bgp_info(device, name)
-    if facts is None:
+    if setup.static and facts is not None and not facts.source_ip:
+        raise ValueRefused("no_ipv4_neighbor", "the inventory names no source address")
+    if facts is None and not setup.static:
         # first asked, then opened: an open session is never asked for again (decision 42)
         plan.create("BgpSession", "{0}/{1}".format(setup.cluster, name), {"address_family": "ipv4"})
         if dry or not switched_on:

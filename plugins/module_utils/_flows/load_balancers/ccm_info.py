@@ -8,9 +8,8 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._loadbalancers import provider as interface
-from ..._loadbalancers.identities import parse_provider_id
 from ..._loadbalancers.instances import region_of, zone_of
-from ..._loadbalancers.reservations import Owner, is_ours, load_balancer_name, service_tags
+from ..._loadbalancers.reservations import Owner, is_ours, load_balancer_name, parse_provider_id, service_tags
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
 from ..._values.refused import ValueRefused

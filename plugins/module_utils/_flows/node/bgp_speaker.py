@@ -13,9 +13,9 @@ from ..._linux.files import FileState
 from ..._linux.host import systemd
 from ..._linux.netlink.routes import look_up
 from ..._loadbalancers.bgp.frr_config import commands, established, parse_speaker, read_prefixes, render, shown, without_prefixes
-from ..._loadbalancers.bgp.values import BgpGrants
+from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
-from ..._values.addresses import parse_address, parse_network
+from ..._values.addresses import parse_address
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
 
@@ -41,13 +41,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     if request.get("state") == "absent":
         _absent(plan, check)
         return _result(plan, {}, False)
-    grants = request.get("grants") or {}
-    speaker = parse_speaker(
-        dict(request, source_ip=request.get("source_ip") or _source(request["neighbors"])),
-        BgpGrants(frozenset(grants.get("local_asns") or ()), frozenset(grants.get("peer_asns") or ()),
-                  tuple(parse_network(text) for text in grants.get("peers") or ()),
-                  tuple(parse_network(text) for text in grants.get("sources") or ())),
-    )  # fmt: skip
+    source = request.get("source_ip") or _source(request["neighbors"])
+    speaker = parse_speaker(dict(request, source_ip=source), parse_grants(request.get("grants")))
     _no_rival(speaker.neighbours, request.get("beside_frr"))
     group = frr.group()
     wanted = {CONFIG: FileState("file", 0o640, render(speaker).encode("ascii")), UNIT: FileState("file", 0o644, frr.unit_text(CONFIG).encode("ascii"))}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.plan import Refusal
-from ..._values.addresses import Network, parse_address, special_kind
+from ..._values.addresses import Network, parse_address, parse_network, special_kind
 from ..._values.ascii_text import lower
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
@@ -122,6 +122,13 @@ class BgpGrants(t.NamedTuple):
     peer_asns: t.FrozenSet[int] = frozenset()
     peers: t.Tuple[Network, ...] = ()
     sources: t.Tuple[Network, ...] = ()
+
+
+def parse_grants(given: t.Optional[t.Mapping[str, t.Any]]) -> BgpGrants:
+    """From a module's options or the inventory. Raises ValueRefused ``bad_cidr``."""
+    numbers = [frozenset((given or {}).get(name) or ()) for name in ("local_asns", "peer_asns")]
+    networks = [tuple(parse_network(text) for text in (given or {}).get(name) or ()) for name in ("peers", "sources")]
+    return BgpGrants(*numbers, *networks)
 
 
 def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> t.Tuple[t.List[NodeBgp], t.List[Refusal]]:

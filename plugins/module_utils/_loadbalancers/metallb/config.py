@@ -14,8 +14,8 @@ import typing as t
 from ..._values.addresses import parse_network
 from ..._values.refused import ValueRefused
 from ..bgp.values import NodeBgp
-from ..identities import DEFAULT_DOMAIN
 from ..pools import readable_spans
+from ..reservations import DEFAULT_DOMAIN
 
 HOSTNAME = "kubernetes.io/hostname"
 Selector = t.Dict[str, t.Any]

@@ -16,7 +16,7 @@ import typing as t
 from ..._values.addresses import parse_network
 from ..._values.refused import ValueRefused
 from ..bgp.values import NodeBgp
-from ..identities import DEFAULT_DOMAIN
+from ..reservations import DEFAULT_DOMAIN
 from .config import NODE, SERVICE, ServiceKey, Spelling, covers
 
 POOL, ADVERTISEMENT, PEER, SECRET = "IPAddressPool", "BGPAdvertisement", "BGPPeer", "Secret"

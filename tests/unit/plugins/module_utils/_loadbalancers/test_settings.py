@@ -9,12 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
-    identities,
-    pools,
-    service_plan,
-    settings,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import pools, reservations, service_plan, settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
@@ -144,7 +139,7 @@ def test_any_load_balancer(text):
 @given(st.text(max_size=20) | st.builds("{0}://{1}".format, st.sampled_from(["equinixmetal", "packet", "aws"]), st.text(max_size=10)))
 def test_any_provider_id(text):
     try:
-        device = identities.parse_provider_id(text)
+        device = reservations.parse_provider_id(text)
     except ValueRefused as refused:
         assert refused.reason in ("empty_provider_id", "wrong_provider", "bad_format")
         return
