@@ -268,16 +268,21 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
                 found.append(Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {}))
             continue
         if action.action == REPORT:
-            body = {"status": {"loadBalancer": {"ingress": [{"ip": str(action.address)}]}}}
-            before = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-            change = Change("update", "Service status", ident, {"ingress": before}, {"ingress": [{"ip": str(action.address)}]})
-            found.append(Put(change, path + "/status", body, stage=1, again=lambda dummy, same=body: same))
+            found.append(_report(obj, ident, path, str(action.address)))
             continue
         found.append(_address(setup, obj, ident, path, str(action.address) if action.action == SET_ADDRESS else ""))
         if action.action == CLEAR_ADDRESS and setup.balancer.type not in ANNOTATIONS and (obj.get("status") or {}).get("loadBalancer"):
             change = Change("update", "Service status", ident, {"ingress": obj["status"]["loadBalancer"].get("ingress")}, {"ingress": []})
             found.append(Put(change, path + "/status", {"status": {"loadBalancer": {"ingress": None}}}, stage=1, again=lambda now: None))
     return found
+
+
+def _report(obj: Object, ident: str, path: str, address: str) -> Put:
+    after = [{"ip": address}]
+    before = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    body = {"status": {"loadBalancer": {"ingress": after}}}
+    change = Change("update", "Service status", ident, {"ingress": before}, {"ingress": after})
+    return Put(change, path + "/status", body, stage=1, again=lambda now: body)
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:

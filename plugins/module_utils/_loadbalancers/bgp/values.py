@@ -126,9 +126,10 @@ class BgpGrants(t.NamedTuple):
 
 def parse_grants(given: t.Optional[t.Mapping[str, t.Any]]) -> BgpGrants:
     """From a module's options or the inventory. Raises ValueRefused ``bad_cidr``."""
-    numbers = [frozenset((given or {}).get(name) or ()) for name in ("local_asns", "peer_asns")]
-    networks = [tuple(parse_network(text) for text in (given or {}).get(name) or ()) for name in ("peers", "sources")]
-    return BgpGrants(*numbers, *networks)
+    given = given or {}
+    local, remote = (frozenset(given.get(name) or ()) for name in ("local_asns", "peer_asns"))
+    peers, sources = (tuple(parse_network(text) for text in given.get(name) or ()) for name in ("peers", "sources"))
+    return BgpGrants(local, remote, peers, sources)
 
 
 def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> t.Tuple[t.List[NodeBgp], t.List[Refusal]]:
