@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 import typing as t
 
 Data = t.Dict[str, t.Any]
@@ -173,8 +172,3 @@ def _live(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], w
 def is_supported() -> bool:
     """What tells one process from a later one of its number is read the way of Linux."""
     return sys.platform.startswith("linux")
-
-
-def moment() -> str:
-    """Now, for people."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -282,6 +282,12 @@ class CostPlan(t.NamedTuple):
     refused: t.List[t.Tuple[str, str, str]]
     outcomes: t.Dict[str, Outcome]
 
+    @property
+    def networks(self) -> t.Dict[str, str]:
+        """``namespace/name`` -> network, for all that are to be in the back end; Pending ones are left out."""
+        steps = ((key, action) for key, outcome in self.outcomes.items() for action in outcome.actions)
+        return {key: action.address for key, action in steps if action.action == MAP and isinstance(action.address, str)}
+
 
 def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservation], context: Context) -> CostPlan:
     """For all Services of a cluster: one that fails does not stop the others, all failures are told.
@@ -302,13 +308,3 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
         orders += [Order(service.key, action.request or {}) for action in outcomes[service.key].actions if action.action == RESERVE]
     before = len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
     return CostPlan(orders, before, before + len(orders), context.max_prefixes, refused, outcomes)
-
-
-def mapped_networks(plan: CostPlan) -> t.Dict[str, str]:
-    """``namespace/name`` -> network, for all that are to be in the back end; Pending ones are left out."""
-    return {
-        key: action.address
-        for key, outcome in plan.outcomes.items()
-        for action in outcome.actions
-        if action.action == MAP and isinstance(action.address, str)
-    }

@@ -44,7 +44,8 @@ def check_claims(view: View) -> Claims:
             try:
                 _check(lookup, kind, source, holders, result)
             except ValueRefused as error:
-                _leave_out(result, kind, source, error.reason, error.message)
+                result.left_out.add((kind, namespace(source), name(source)))
+                result.refused.append(Refusal(_label(kind, source), error.reason, error.message))
             except NotRead:
                 continue  # the mapping fails this object by name; nothing is concluded here
     return result
@@ -82,11 +83,6 @@ class _Lookup:
             parts = {"name": name(twin), "uid": uid(twin), "id": text(twin, "spec", "id")}
             found.update({part: name(twin) for part in parts.items() if part[1]})
         return found
-
-
-def _leave_out(result: Claims, kind: str, source: Object, reason: str, message: str) -> None:
-    result.left_out.add((kind, namespace(source), name(source)))
-    result.refused.append(Refusal(_label(kind, source), reason, message))
 
 
 def _label(kind: str, source: Object) -> str:

@@ -118,6 +118,26 @@ class Options(t.NamedTuple):
     profile: Profile = ONMETAL
 
 
+#: Kind -> what is read besides it, of the source and of the network side.
+_READ_WITH = {
+    NETWORK: ((), (NETWORK,)),
+    VIRTUAL_IP: ((), (IP,)),
+    LOAD_BALANCER: ((NETWORK, LOAD_BALANCER_ROUTING, PREFIX), (LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK_INTERFACE)),
+    NAT_GATEWAY: ((NETWORK,), (NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER)),
+    NETWORK_INTERFACE: ((NETWORK, VIRTUAL_IP, PREFIX), (NETWORK_INTERFACE,)),
+}
+
+
+def needed(options: Options) -> t.List[t.Tuple[str, str]]:
+    """(side, kind) of the lists that a run reads, each once."""
+    found = {(SOURCE, kind) for kind in options.kinds}
+    for kind in options.kinds:
+        found.update((side, other) for side, others in zip((SOURCE, APINET), _READ_WITH[kind]) for other in others)
+    if NETWORK in options.kinds and PEERING in options.switches:
+        found.add((SOURCE, PREFIX))
+    return sorted(found)
+
+
 def parse_options(given: t.Mapping[str, t.Any]) -> Options:
     """Options from plain data. Raises ValueRefused before anything is done."""
     known = {key: value for key, value in given.items() if key in Options._fields and value is not None}

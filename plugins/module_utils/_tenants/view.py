@@ -10,22 +10,7 @@ import typing as t
 from .._plan.object_plan import Key
 from .fields import Object, addresses, controller, get, items, name, namespace, text, uid
 from .links import claimer
-from .options import (
-    APINET,
-    IP,
-    LOAD_BALANCER,
-    LOAD_BALANCER_ROUTING,
-    NAT_GATEWAY,
-    NAT_GATEWAY_AUTOSCALER,
-    NETWORK,
-    NETWORK_INTERFACE,
-    PEERING,
-    PREFIX,
-    SOURCE,
-    VIRTUAL_IP,
-    Options,
-    selected,
-)
+from .options import APINET, NETWORK_INTERFACE, PREFIX, SOURCE, VIRTUAL_IP, Options, selected
 from .store import key_of
 
 Sides = t.Dict[t.Tuple[str, str], t.Dict[t.Tuple[str, str], t.Dict[str, t.Any]]]
@@ -37,29 +22,6 @@ class NotRead(Exception):
     def __init__(self, side: str, kind: str) -> None:
         self.side, self.kind = side, kind
         super().__init__("the {0} server's list of {1} is incomplete".format(side, kind))
-
-
-def needed(options: Options) -> t.List[t.Tuple[str, str]]:
-    """(side, kind) of the lists that a run reads, each once."""
-    source: t.Set[str] = set(options.kinds)
-    apinet: t.Set[str] = set()
-    if NETWORK in options.kinds:
-        apinet.add(NETWORK)
-        if PEERING in options.switches:
-            source.add(PREFIX)
-    if VIRTUAL_IP in options.kinds:
-        apinet.add(IP)
-    if LOAD_BALANCER in options.kinds:
-        source |= {NETWORK, LOAD_BALANCER_ROUTING, PREFIX}
-        apinet |= {LOAD_BALANCER, LOAD_BALANCER_ROUTING}
-    if NAT_GATEWAY in options.kinds:
-        source.add(NETWORK)
-        apinet |= {NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER}
-    if NETWORK_INTERFACE in options.kinds:
-        source |= {NETWORK, VIRTUAL_IP, PREFIX}
-    if options.kinds & {NETWORK_INTERFACE, LOAD_BALANCER}:
-        apinet.add(NETWORK_INTERFACE)
-    return sorted([(SOURCE, kind) for kind in source] + [(APINET, kind) for kind in apinet])
 
 
 class View:

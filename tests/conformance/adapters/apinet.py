@@ -11,9 +11,9 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, links, nat_blocks, placement
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, one_by_one
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, needed, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View, needed
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..compare import merge_patch, without_empty

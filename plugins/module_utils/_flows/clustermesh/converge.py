@@ -29,22 +29,12 @@ from .objects import Management
 NODES = "/api/v1/nodes"
 #: When a cluster failed for one of these, its other list is not tried.
 _GONE = frozenset(("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused"))
-_OPTIONS = (
-    "endpoint_policy", "internal_ip_routes", "own_endpoint_routes", "roaming_keepalive", "all_pod_cidrs", "group_locations", "anchor_choice",
-    "learnt_endpoints", "kilo_endpoints", "node_keepalive", "force_internal_ip", "strict_keys", "strict_endpoints", "keep_transient", "state",
-    "adopt", "max_deletes", "purge_meshes",
-)  # fmt: skip
 
 
 def settings_of(request: t.Mapping[str, t.Any]) -> Settings:
     """The planner's options from a module's; what is not given has its default. Raises ValueError for a bad fabric name."""
-    given = {name: request[name] for name in _OPTIONS if request.get(name) is not None}
-    return Settings(
-        field_manager(request["fabric"]),
-        confirm_empty=frozenset(request.get("confirm_empty") or ()),
-        node_cidrs=request.get("node_cidrs") or {},
-        **given,
-    )
+    given = {name: request[name] for name in Settings._fields if request.get(name) is not None}
+    return Settings(**dict(given, manager=field_manager(request["fabric"]), confirm_empty=frozenset(request.get("confirm_empty") or ())))
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:

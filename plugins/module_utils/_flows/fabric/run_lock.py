@@ -126,7 +126,8 @@ class LockHolder:
         self._file: t.Optional[LockFile] = None
         self._former: t.Optional[local_lock.FormerName] = None
         self._info: Data = {
-            "holder": request["holder"], "since": local_lock.moment(), "at": time.time(), "pid": request["pid"], "born": request["born"],
+            "holder": request["holder"], "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "at": time.time(),
+            "pid": request["pid"], "born": request["born"],
             "keeper": os.getpid(), "keeper_born": processes.birth(os.getpid()), "scope": request["scope"], "leases": [], "unlocked": [], "lost": "",
         }  # fmt: skip
 

@@ -257,7 +257,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
         actual, after = before.get((kind, name)), resources.objects.get((kind, name))
         put = difference(setup.cluster, resource, options.namespace, name, actual, after)
         mine = actual is None or _written_by(actual, manager)
-        if actual is not None and after is not None and resources.labelled(kind, name) and (mine or request.adopt):
+        if actual is not None and after is not None and resources.is_ours(kind, name) and (mine or request.adopt):
             put = _alone(put, setup.cluster, resource.path(options.namespace, name), actual, manager)
         if put is None:
             continue

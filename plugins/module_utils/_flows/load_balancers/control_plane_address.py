@@ -187,21 +187,6 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return result
 
 
-def reach(entry: t.Mapping[str, t.Any], urls: t.Sequence[str], timeout: float) -> t.Tuple[Client, t.List[t.Any]]:
-    """A client of the first API server that answers, and the Nodes that it listed. Raises the first failure."""
-    failures: t.List[KubeError] = []
-    # a server that only takes connections must not use up the time of the others
-    bounds = limits(timeout)._replace(tries=1, connect_seconds=min(5.0, timeout), request_seconds=min(10.0, timeout))
-    # the single servers first: connections to the address break when it moves
-    for url in [*urls, ""]:
-        client = Client(parse_access(dict(entry, api_url=url) if url else entry), bounds)
-        try:
-            return client, client.list("/api/v1/nodes").items
-        except KubeError as error:
-            failures.append(error)
-    raise failures[0]
-
-
 class RunOptions(t.NamedTuple):
     """What the user asks of a run. ``address`` is the inventory's, for one's own pool; ``lock_seconds`` to wait for another run."""
 
@@ -246,8 +231,20 @@ class Reconcile:
         self.eip = Reservation("", "")
 
     def gather(self) -> None:
-        """A client of the first API server that answers, and the cluster's Nodes. Raises KubeErrors, AccessRefused."""
-        self.client, self.nodes = reach(self.entry, self.options.api_urls, self.options.timeout)
+        """A client of the first API server that answers, and the cluster's Nodes. Raises the first failure, AccessRefused."""
+        failures: t.List[KubeError] = []
+        seconds = self.options.timeout
+        # a server that only takes connections must not use up the time of the others
+        bounds = limits(seconds)._replace(tries=1, connect_seconds=min(5.0, seconds), request_seconds=min(10.0, seconds))
+        # the single servers first: connections to the address break when it moves
+        for url in [*self.options.api_urls, ""]:
+            self.client = Client(parse_access(dict(self.entry, api_url=url) if url else self.entry), bounds)
+            try:
+                self.nodes = self.client.list("/api/v1/nodes").items
+                return
+            except KubeError as error:
+                failures.append(error)
+        raise failures[0]
 
     def keep(self) -> None:
         """Probe, choose, move, then the Service that makes nodes accept the address. Raises ValueRefused, KubeErrors."""

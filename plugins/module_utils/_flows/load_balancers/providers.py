@@ -223,15 +223,8 @@ class StaticProvider:
         self._taken = [Reservation("", address) for address in taken]
 
     def capabilities(self) -> t.FrozenSet[str]:
-        """No project, no devices: only addresses and what the inventory says of sessions."""
-        return frozenset((interface.RESERVE, interface.TAGS, interface.NODE_BGP, interface.ASSIGN, interface.MOVE))
-
-    def read_project_bgp(self) -> t.Mapping[str, t.Any]:
-        return {}
-
-    def ensure_node_bgp(self, device: str) -> bool:
-        """Sessions are the business of the module bgp_speaker."""
-        return False
+        """No project, no devices: only addresses and what the inventory says of sessions, which the module bgp_speaker opens."""
+        return frozenset((interface.RESERVE, interface.TAGS, interface.NODE_BGP, interface.MOVE))
 
     def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
         return next((node for node in self.setup.nodes if node.name == name), None)
@@ -250,25 +243,13 @@ class StaticProvider:
     def release_address(self, ident: str) -> bool:
         return self.ledger.pop(ident, None) is not None
 
-    def assign(self, address: str, device: str) -> Assignment:
+    def move(self, address: str, device: str) -> Assignment:
         """Note who holds the address; what makes it so is a hook of the user's."""
         for entry in self.ledger.values():
             if entry.address == address:
                 self.ledger[entry.id] = entry._replace(device=device)
                 return Assignment(entry.id + "-assignment", address, device)
         raise ValueRefused("eip_not_found", "{0} is not reserved".format(address))
-
-    move = assign
-
-    def unassign(self, assignment: str) -> bool:
-        for entry in self.ledger.values():
-            if entry.id + "-assignment" == assignment and entry.device:
-                self.ledger[entry.id] = entry._replace(device="")
-                return True
-        return False
-
-    def list_devices(self) -> t.List[t.Any]:
-        return []
 
     def warnings(self) -> t.List[str]:
         return []

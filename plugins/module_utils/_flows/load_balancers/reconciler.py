@@ -13,20 +13,7 @@ from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
-from ..._loadbalancers.service_plan import (
-    CLEAR_ADDRESS,
-    RELEASE,
-    RESERVE,
-    RETAIN,
-    UNMAP,
-    Action,
-    Context,
-    CostPlan,
-    cost_plan,
-    mapped_networks,
-    orphans,
-    removal_of,
-)
+from ..._loadbalancers.service_plan import CLEAR_ADDRESS, RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, CostPlan, cost_plan, orphans, removal_of
 from ..._loadbalancers.services import NAMED, Row, Service, address_of, counts, left_alone, retains, sentences, silence, states, unannounced
 from ..._loadbalancers.settings import EMPTY
 from ..._loadbalancers.setup import Setup
@@ -326,7 +313,7 @@ class ServiceAddressReconciler:
 
     def _backend(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
         options = self.options
-        named = {key: network for key, network in mapped_networks(cost).items() if options.mode == SYNC or options.handles(key)}
+        named = {key: network for key, network in cost.networks.items() if options.mode == SYNC or options.handles(key)}
         networks = {service_key(key): network for key, network in named.items()} if options.gives else {}
         gone = tuple(service_key(key) for key in options.services) if options.mode == REMOVE else ()
         request = backends.BackendRequest(
@@ -441,12 +428,12 @@ class ServiceAddressReconciler:
         if self.options.mode == ABSENT:
             return set()
         gone = self.options.services if self.options.mode == REMOVE else ()
-        return {network for key, network in mapped_networks(cost).items() if key not in gone}
+        return {network for key, network in cost.networks.items() if key not in gone}
 
     def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
         setup, rows, served = self.setup, [], t.cast(t.List[Row], [])
         owner, balancer = setup.owner(self.state.uid), setup.balancer.type
-        mapped = mapped_networks(cost) if self.options.gives else {}
+        mapped = cost.networks if self.options.gives else {}
         why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
         planned = {change.id: change for change in self.outcome.changes if change.kind == "Service"}
         for service in sorted(self.state.services) if setup.balancer.enabled else ():

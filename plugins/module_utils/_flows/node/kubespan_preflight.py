@@ -50,8 +50,3 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
 def find(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> t.List[Conflict]:
     """What stands in the way of a mesh on this host, errors first. Raises LinuxError."""
     return conflicts(gather(layout, owner, gen), layout, gen)
-
-
-def run(layout: t.Mapping[str, t.Any], owner: str) -> Data:
-    """As find, plain: ``{"conflicts": [{level, word, message}]}``."""
-    return {"conflicts": [found._asdict() for found in find(Layout(**layout), owner)]}

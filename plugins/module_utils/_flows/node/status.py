@@ -116,8 +116,9 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("sources", _sources),
         ]
         if request.get("kubespan") is not None:
+            layout = Layout(**dict(Layout()._asdict(), **request["kubespan"]))
             owner = "{0}/{1}".format(OWNER, fabric)
-            sections.append(("conflicts", lambda: kubespan_preflight.run(dict(Layout()._asdict(), **request["kubespan"]), owner)["conflicts"]))
+            sections.append(("conflicts", lambda: [found._asdict() for found in kubespan_preflight.find(layout, owner)]))
         if request.get("controller_time"):
             node["skew"] = round(node["now"] - float(request["controller_time"]), 3)
     if request.get("support"):

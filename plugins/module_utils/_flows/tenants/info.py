@@ -12,8 +12,8 @@ from ..._tenants.claims import apply_claims
 from ..._tenants.converge import predict
 from ..._tenants.fields import address_or_none, addresses, items, name, text, uid
 from ..._tenants.links import ADOPTABLE, foreign, linked
-from ..._tenants.options import APINET, IP, IP_ADDRESS, KINDS, NETWORK, NETWORK_ID, NETWORK_INTERFACE, SOURCE, TWIN_KINDS
-from ..._tenants.view import NotRead, View, needed
+from ..._tenants.options import APINET, IP, IP_ADDRESS, KINDS, NETWORK, NETWORK_ID, NETWORK_INTERFACE, SOURCE, TWIN_KINDS, needed
+from ..._tenants.view import NotRead, View
 from .converge import mapped, now, open_run, report
 from .store import gather
 

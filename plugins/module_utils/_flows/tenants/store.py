@@ -17,9 +17,9 @@ from ..._plan.object_plan import Key
 from ..._tenants.converge import perform_step
 from ..._tenants.fields import deleting, items
 from ..._tenants.object_turn import Step
-from ..._tenants.options import APINET, CLUSTER_KINDS, SOURCE, Options, plural
+from ..._tenants.options import APINET, CLUSTER_KINDS, SOURCE, Options, needed, plural
 from ..._tenants.store import CONFLICT, EXISTS, FORBIDDEN, INVALID, NOT_FOUND, StoreError, key_of
-from ..._tenants.view import View, needed
+from ..._tenants.view import View
 from ..._values.gc_pause import gc_paused
 
 Object = t.Mapping[str, t.Any]

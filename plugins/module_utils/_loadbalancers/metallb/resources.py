@@ -36,25 +36,16 @@ class PoolNames(t.NamedTuple):
 
 def pool_names(key: ServiceKey) -> PoolNames:
     """For a Service (namespace, name)."""
-    namespace, name = key
-    pool = "{0}.{1}".format(_DROPPED.sub("", namespace), _DROPPED.sub("", name))
-    label_key, label_value = "service-" + name, "namespace-" + namespace
-    if len(label_key) > LONGEST or len(label_value) > LONGEST:
-        return hashed_names(key)
-    return PoolNames(pool, label_key, label_value, False)
+    label_key, label_value = "service-" + key[1], "namespace-" + key[0]
+    hashed = hashed_names(key)
+    return hashed if len(label_key) > LONGEST or len(label_value) > LONGEST else PoolNames(hashed.pool, label_key, label_value, False)
 
 
 def hashed_names(key: ServiceKey) -> PoolNames:
     """The same with a digest for a label, for names that are too long and names that meet."""
-    namespace, name = key
-    pool = "{0}.{1}".format(_DROPPED.sub("", namespace), _DROPPED.sub("", name))
+    pool = ".".join(_DROPPED.sub("", part) for part in key)
     digest = hashlib.sha256("/".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return PoolNames(pool, "service-" + digest, "hashed", True)
-
-
-def peer_name(node: str, index: int) -> str:
-    """Of a node's peer towards its router of this index."""
-    return "{0}-{1}".format(node, index)
 
 
 def shared_peer_name(router: str) -> str:
@@ -109,7 +100,7 @@ class Resources:
         wanted = parse_network(network)
         own = pool_names(key).pool
         name = next((other for other in self._ours(POOL) if self._addresses(other) == [network]), own)
-        foreign = [other for kind, other in self.objects if kind == POOL and not self._is_ours(POOL, other)]
+        foreign = [other for kind, other in self.objects if kind == POOL and not self.is_ours(POOL, other)]
         if any(covers(self._spec(POOL, other), wanted) for other in foreign):
             # MetalLB refuses pools that overlap; the user's serves the address
             self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
@@ -181,7 +172,7 @@ class Resources:
 
     def _withdraw(self, pool: str) -> None:
         default = self.options.advertisement
-        if not self._is_ours(ADVERTISEMENT, default):
+        if not self.is_ours(ADVERTISEMENT, default):
             return
         spec = self._spec(ADVERTISEMENT, default)
         names = list(spec.get("ipAddressPools") or ())
@@ -317,24 +308,21 @@ class Resources:
             made = self._make(SECRET, secret)
             del made["spec"]
             made.update(type="kubernetes.io/basic-auth", data={"password": base64.b64encode(node.password.encode()).decode("ascii")})
-        elif self._is_ours(SECRET, secret):
+        elif self.is_ours(SECRET, secret):
             del self.objects[SECRET, secret]
         if node.password and self.options.passwords == PLAIN:
             spec["password"] = node.password
 
     def _delete_peer(self, name: str) -> None:
         del self.objects[PEER, name]
-        if self._is_ours(SECRET, secret_name(name)):
+        if self.is_ours(SECRET, secret_name(name)):
             del self.objects[SECRET, secret_name(name)]
 
     def _ours(self, kind: str) -> t.List[str]:
-        return sorted(name for other, name in self.objects if other == kind and self._is_ours(kind, name))
+        return sorted(name for other, name in self.objects if other == kind and self.is_ours(kind, name))
 
-    def labelled(self, kind: str, name: str) -> bool:
+    def is_ours(self, kind: str, name: str) -> bool:
         """True for an object with the label of the cloud controller, which we and the original write."""
-        return self._is_ours(kind, name)
-
-    def _is_ours(self, kind: str, name: str) -> bool:
         key, value = self.options.label
         meta = self.objects.get((kind, name), {}).get("metadata") or {}
         return (meta.get("labels") or {}).get(key) == value
@@ -343,7 +331,7 @@ class Resources:
         return self.objects[kind, name].setdefault("spec", {})
 
     def _check(self, kind: str, name: str) -> None:
-        if (kind, name) in self.objects and not self._is_ours(kind, name):
+        if (kind, name) in self.objects and not self.is_ours(kind, name):
             raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
 
     def _make(self, kind: str, name: str) -> Object:
@@ -361,7 +349,7 @@ Row = t.Tuple[str, NodeBgp, str, t.List[str]]
 
 def _own(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:
     """(peer's name, facts, router, nodes) with one peer for each node and router."""
-    return [(peer_name(node.name, index), node, router, [node.name]) for node in nodes for index, router in enumerate(node.peers)]
+    return [("{0}-{1}".format(node.name, index), node, router, [node.name]) for node in nodes for index, router in enumerate(node.peers)]
 
 
 def _shared(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:

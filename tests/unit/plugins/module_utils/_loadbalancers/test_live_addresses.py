@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_claims as live, reservations, service_plan, services
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan, mapped_networks
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 
@@ -137,7 +137,7 @@ def test_no_option_but_renumber_changes_an_address_in_use(rows, held, backend, a
     kept, dummy = check_address_claims(known, held, rules)
     plan = cost_plan(kept, held, context._replace(gc_orphans=False))
     by_key = {row.key: row for row in rows}
-    mapped = mapped_networks(plan)
+    mapped = plan.networks
     for key, outcome in plan.outcomes.items():
         before = by_key[key]
         in_use = [services.address_of(before, backend)] if services.address_of(before, backend) else list(before.ingress + before.hosts)

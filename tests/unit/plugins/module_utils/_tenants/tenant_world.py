@@ -19,9 +19,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
     run_passes,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.object_turn import ObjectTurn
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, Options, needed, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, Store, StoreError
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View, needed
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 
 NOW = "2026-01-02T03:04:05Z"
 NAMESPACE = "apinet-system"

@@ -15,9 +15,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.object_
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import predict
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, needed, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import needed
 from hypothesis import given, settings, strategies as st
 
 from .tenant_world import NAMESPACE, NOW, OPTIONS, World, converged, interface, interface_twin, machines, read, source, tenant
