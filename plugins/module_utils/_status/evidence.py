@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from . import mesh_verdict, scope
-from .verdict import PROVEN, Verdict, combine, of_capability, report_lines, unannounced
+from . import mesh_verdict
+from .verdict import PROVEN, Verdict, capabilities_unasked, combine, cut_clusters, nodes_outside, of_capability, report_lines, scope_of, unannounced
 
 Facts = t.Mapping[str, t.Any]
 
@@ -22,12 +22,12 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
 
     facts: ``mesh`` (of mesh_plan), ``found`` {host: {drift, probe}} (see mesh_verdict.judge), ``declared`` [host], ``capabilities``
     [name], ``plans`` {capability: a module's result}, ``applied`` {name of a plan whose changes were carried out: ["kind id"], or None}
-    (see verdict.of_capability), ``limit``, ``outside`` and ``unasked`` (see scope.shown).
+    (see verdict.of_capability), ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """
     mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
     declared, capabilities = facts.get("declared") or (), list(facts.get("capabilities") or ())
     plans, applied = facts.get("plans") or {}, facts.get("applied") or {}
-    outside, unasked = scope.outside(facts), scope.unasked(facts)
+    outside, unasked = nodes_outside(facts), capabilities_unasked(facts)
     parts: t.Dict[str, Verdict] = {}
     if set(declared or mesh.get("nodes") or ()) - outside:
         if mesh.get("nodes"):
@@ -41,10 +41,10 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
             continue
         parts[name] = of_capability(name, plans.get(name), applied.get(name))
         if name == LOAD_BALANCERS:
-            silent = unannounced(name, plans.get(name), announcing(mesh, found), scope.cut_clusters(facts))
+            silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
             parts[name] = combine({name: parts[name], "announced": silent})
     if not parts and facts.get("limit"):
-        parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope.shown(facts)["limit"]),))
+        parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope_of(facts)["limit"]),))
     return parts
 
 
@@ -71,7 +71,7 @@ def announced(bgp: t.Any) -> t.List[str]:
 
 def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:
     """{value, broken, unproven, parts: {name: {value, reasons: count}}, scope, lines: for people}: a verdict as data."""
-    asked = scope.shown(facts)
+    asked = scope_of(facts)
     whole = combine(parts)
     return {
         "value": whole.value,

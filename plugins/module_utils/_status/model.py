@@ -14,9 +14,9 @@ import datetime
 import operator
 import typing as t
 
-from . import ends, evidence, mesh_verdict, scope
+from . import ends, evidence, mesh_verdict
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP
-from .verdict import Verdict, combine, refusal_text
+from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, refusal_text
 
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -35,9 +35,9 @@ def build(facts: Facts) -> Data:
     of node_probe}, ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
     ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
-    ``limit``, ``outside`` and ``unasked`` (see scope.shown).
+    ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """
-    mesh, now, outside = facts["mesh"], float(facts["now"]), scope.outside(facts)
+    mesh, now, outside = facts["mesh"], float(facts["now"]), nodes_outside(facts)
     names = peer_names(mesh, facts["nodes"])
     found = gathered(facts, now)
     parts = evidence.judge({
@@ -53,7 +53,7 @@ def build(facts: Facts) -> Data:
     nodes = [
         _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone, outside), found[host].get("why"))
         if host not in outside
-        else dict(_node(host, mesh, None, tunnels_of, Verdict(), scope.OUTSIDE), asked=False, verdict=scope.NOT_ASKED)
+        else dict(_node(host, mesh, None, tunnels_of, Verdict(), OUTSIDE), asked=False, verdict=NOT_ASKED)
         for host, tunnels_of in _by_host(facts["nodes"], tunnels)
     ]
     clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
@@ -76,7 +76,8 @@ def build(facts: Facts) -> Data:
         "refused": sorted(refused, key=operator.itemgetter("where", "object", "reason", "message")),
         "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
     }
-    drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now), outside | (set(facts["clusters"]) if scope.unasked(facts) else set()))
+    not_seen = outside | (set(facts["clusters"]) if capabilities_unasked(facts) else set())
+    drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now), not_seen)
     document.update(drift=drift, since_last_run=since)
     document["summary"] = summary(document)
     document["scope"] = verdict["scope"]
@@ -93,7 +94,7 @@ def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
     found: t.Dict[str, Data] = {}
     probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
     for host, node in facts["nodes"].items():
-        if host in scope.outside(facts):
+        if host in nodes_outside(facts):
             continue
         if node is None:
             found[host] = {"why": cut(silent.get(host)) or "it did not answer"}

@@ -13,9 +13,8 @@ import typing as t
 
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
-from .scope import behind, line
 from .style import SCRIPT, STYLE
-from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN
+from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
 
 Data = t.Mapping[str, t.Any]
 #: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
@@ -44,7 +43,7 @@ def render(document: Data) -> str:
         '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
             escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), css, escape(text)
         ),
-        '<p class="scope">{0}</p>\n'.format(escape(line(document["scope"]))) if document["scope"]["limit"] else "",
+        '<p class="scope">{0}</p>\n'.format(escape(scope_line(document["scope"]))) if document["scope"]["limit"] else "",
         _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
         "</main>\n<footer>Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.</footer>\n",
         "<script>{0}</script>\n</body>\n</html>\n".format(SCRIPT),

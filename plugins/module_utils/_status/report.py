@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from . import evidence, scope
+from . import evidence
 from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names
-from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted
+from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
 Found = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -26,7 +26,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     """Judge one verification. ``facts``: of evidence.judge.
 
     Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others,
-    "parts": {name: {value, reasons}}, "scope": of scope.shown, "text": bounded tables and the verdict, "full": the same with
+    "parts": {name: {value, reasons}}, "scope": of verdict.scope_of, "text": bounded tables and the verdict, "full": the same with
     every row, or once more the bounded ones unless ``full``}.
     """
     parts = evidence.judge(facts)
@@ -40,7 +40,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
         tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows)] if mesh.get("nodes") else []
-        texts.append("\n\n".join([part for part in (scope.line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])]))
+        texts.append("\n\n".join([part for part in (scope_line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])]))
     return {
         "verdict": whole.value,
         "ok": ok,

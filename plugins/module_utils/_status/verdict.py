@@ -3,14 +3,74 @@
 """What a fabric is: proven, not proven (why), or broken. The one place that decides, for verify, status and their exit codes. Pure.
 
 Proven means that everything was looked at and is as the inventory asks. What nobody could look at, and what was left out, is
-no proof of anything: it makes the whole not proven, however green the rest is.
+no proof of anything: it makes the whole not proven, however green the rest is. With ``--limit`` a verdict speaks of a part of the fabric, and the rest
+is named as not asked.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from .scope import behind
+Facts = t.Mapping[str, t.Any]
+
+#: A pattern of hosts may be as long as a list of them.
+LONGEST = 60
+#: So many names are shown; the counts are complete.
+NAMED = 10
+#: Of a node that nobody asked, in place of a verdict and of the first finding.
+NOT_ASKED, OUTSIDE = "not asked", "outside --limit"
+
+
+def nodes_outside(facts: Facts) -> t.FrozenSet[str]:
+    """The nodes that ``--limit`` left out; none without one, since then nobody asked for a part."""
+    return frozenset(facts.get("outside") or ()) if facts.get("limit") else frozenset()
+
+
+def capabilities_unasked(facts: Facts) -> t.FrozenSet[str]:
+    return frozenset(facts.get("unasked") or ()) if facts.get("limit") else frozenset()
+
+
+def cut_clusters(facts: Facts) -> t.FrozenSet[str]:
+    """The clusters of which a node was left out: what only all of their nodes could tell is not known."""
+    nodes = (facts.get("mesh") or {}).get("nodes") or {}
+    return frozenset(str(nodes[host]["cluster"]) for host in nodes_outside(facts) if host in nodes)
+
+
+def scope_of(facts: Facts) -> t.Dict[str, t.Any]:
+    """{limit, nodes: how many there are, judged: how many of them, not_asked: {nodes: [host], capabilities: [name]}}."""
+    left, declared = nodes_outside(facts), set(facts.get("declared") or ())
+    return {
+        "limit": _short(str(facts.get("limit") or "")),
+        "nodes": len(declared | left),
+        "judged": len(declared - left),
+        "not_asked": {"nodes": sorted(left), "capabilities": sorted(capabilities_unasked(facts))},
+    }
+
+
+def scope_line(scope: Facts) -> str:
+    """The first line of a report; nothing without a limit."""
+    if not scope["limit"]:
+        return ""
+    left = scope["not_asked"]
+    missing = [_listed("node", "nodes", left["nodes"]), _listed("capability", "capabilities", left["capabilities"])]
+    text = "scope: --limit {0}: {1:,} of {2:,} nodes judged".format(scope["limit"], scope["judged"], scope["nodes"])
+    return text + ("; not asked (outside --limit): " + "; ".join(filter(None, missing)) if any(missing) else "")
+
+
+def _listed(single: str, several: str, names: t.Sequence[str]) -> str:
+    more = " and {0:,} more".format(len(names) - NAMED) if len(names) > NAMED else ""
+    return "{0} {1}{2}".format(single if len(names) == 1 else several, ", ".join(names[:NAMED]), more) if names else ""
+
+
+def behind(headline: str, scope: Facts) -> str:
+    """A headline that says no more than was asked."""
+    return "{0} inside --limit {1}".format(headline, scope["limit"]) if scope["limit"] else headline
+
+
+def _short(text: str) -> str:
+    plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 4] + " ..."
+
 
 PROVEN, UNPROVEN, BROKEN = "proven", "not proven", "broken"
 #: The words that people read first.
@@ -95,7 +155,7 @@ def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) ->
 
 
 def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
-    """The headline and the reasons, as lines for people. ``scope``: of scope.shown."""
+    """The headline and the reasons, as lines for people. ``scope``: of verdict.scope_of."""
     headline = behind(HEADLINES[verdict.value], scope)
     if verdict.value == BROKEN:
         headline += ": {0}".format(counted(len(verdict.broken), "problem"))
