@@ -44,7 +44,7 @@ class Cluster:
 
 def plan(record: t.Any, address: t.Optional[str], monkeypatch: t.Any) -> t.Any:
     client = Cluster(record)
-    monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
+    monkeypatch.setattr(control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE]))
     monkeypatch.setattr(control_plane_address, "HealthProbe", Probe)
     reserved = dict(HOSTILE["reserved_ranges"], **{"node_cidrs of cluster aws": ["10.66.0.0/24"]})
     own = {"cluster": "aws", "eip_tag": TAG, "reserved_ranges": reserved}
@@ -81,7 +81,7 @@ def test_a_record_does_not_make_another_address_the_control_planes(row: t.Any, m
 def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> None:
     """Its address went between reading and moving: the next pass looks again, and the run goes on."""
     client = Cluster({"address": "10.66.0.100"})
-    monkeypatch.setattr(control_plane_address, "reach", lambda entry, urls, timeout: (client, [NODE]))
+    monkeypatch.setattr(control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE]))
     settings = {"cluster": "aws", "eip_tag": TAG}
     request = {"settings": [settings], "clusters": [{"name": "aws"}]}
     setup = control_plane_address.read_setups(request)[0]["aws"]
