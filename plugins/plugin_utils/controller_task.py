@@ -29,6 +29,9 @@ try:  # here once for a play, instead of once for each of its tasks; where it is
 except ImportError:
     pass
 
+#: Of the play that notes options for the reconciler: a folder that only its user can enter.
+OPTIONS_TO = "__multicluster_options_to"
+
 
 class Finished(Exception):
     """The module left, with ``result``."""
@@ -86,17 +89,35 @@ class ControllerAction(ActionBase):
     TRANSFERS_FILES = False
     _supports_async = True
     module: t.Optional[types.ModuleType] = None
+    #: Whether the module has ``run(module)``. One that has not only notes its options here, where the reconciler asks for them.
+    runs_here = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
-        if self.module is None or not self._is_here(task_vars or {}):
+        folder = (task_vars or {}).get(OPTIONS_TO)
+        if folder and self.module is not None:
+            return merge_hash(result, self._note(str(folder)))
+        if self.module is None or not self.runs_here or not self._is_here(task_vars or {}):
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
             self.module.run(InProcessModule(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))
         except Finished as finished:
             return merge_hash(result, finished.result)
         raise AssertionError("{0} did not finish".format(self._task.action))
+
+    def _note(self, folder: str) -> t.Dict[str, t.Any]:
+        """Write down the options, with secrets, as the module would have them; the module does not run."""
+        name = self._task.action.rpartition(".")[2]
+        module = t.cast(types.ModuleType, self.module)
+        try:
+            params = InProcessModule(self._task.action, module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff).params
+        except Finished as finished:
+            return finished.result
+        handle = os.open(os.path.join(folder, name + ".json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as target:
+            json.dump(params, target)
+        return {"changed": False}
 
     def _is_here(self, task_vars: t.Mapping[str, t.Any]) -> bool:
         """Whether the module's process would be this user's, on this machine, in this very Python."""

@@ -136,5 +136,5 @@ def test_the_boot_program_and_the_watcher_are_reached_through_their_units(tree: 
     """Were they not, everything that only nodes run would stand in the list above, or the walk would be blind to it."""
     reached = tree.reached()
     assert Name(UTILS + "_flows/node/node_agent.py", "main") in reached
-    assert Name(UTILS + "_flows/fabric/reconciler.py", "main") in reached
+    assert Name(UTILS + "_flows/reconciler/program.py", "main") in reached
     assert Name(UTILS + "_plan/runs.py", "Runs") in reached  # by the name of its file, in a string of the event source

@@ -49,6 +49,7 @@ FLOW_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_flows/load_balancers": (*_API, "_flows/fabric"),
     "_flows/tenants": (*_API, "_flows/fabric"),
     "_flows/clustermesh": (*_API, "_flows/fabric"),
+    "_flows/reconciler": (*_API, "_flows/fabric", "_flows/services", "_flows/load_balancers"),
 }
 ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}
 PURE = tuple(sorted({room.split("/")[0] for room in PURE_ROOMS}))

@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import pathlib
+import tempfile
 import typing as t
 
 from .._values.refused import ValueRefused
@@ -29,3 +33,38 @@ def read_text(path: str) -> str:
 def environment(prefixes: t.Sequence[str]) -> t.Dict[str, str]:
     """The variables of this process that begin like one of these."""
     return {name: value for name, value in os.environ.items() if name.startswith(tuple(prefixes))}
+
+
+#: What files look like from outside: (path, time of change, size) of each.
+States = t.Tuple[t.Tuple[str, int, int], ...]
+
+
+def inventory_states(inventory: str) -> States:
+    """The files of an inventory: all of a folder, or one with the variables of groups and hosts beside it."""
+    if not inventory:
+        return ()
+    path = pathlib.Path(inventory)
+    found = []
+    for root in [path] if path.is_dir() else [path, path.parent / "group_vars", path.parent / "host_vars"]:
+        for one in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            with contextlib.suppress(OSError):
+                seen = one.stat()
+                if not one.is_dir():
+                    found.append((str(one), seen.st_mtime_ns, seen.st_size))
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def private_folder() -> t.Iterator[str]:
+    """A folder that only this user can enter and that goes with all that is in it; where systemd gave the service one, below that."""
+    with tempfile.TemporaryDirectory(prefix="multicluster-", dir=os.environ.get("RUNTIME_DIRECTORY")) as folder:
+        yield folder
+
+
+def read_json(folder: str, name: str) -> t.Any:
+    """What a program of ours wrote there; None where it wrote nothing."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as source:
+            return json.load(source)
+    except FileNotFoundError:
+        return None

@@ -137,7 +137,7 @@ class Client(Session):
             if not all(isinstance(item, dict) and isinstance(item.get("metadata"), dict) for item in found):
                 raise self.error(errors.BadAnswer, operation, "the list holds something that is no object")
             for item in found:
-                self._check_form(item, operation)
+                self.check_form(item, operation)
             items.extend(found)
             if len(items) > self.limits.objects:
                 raise self.error(errors.TooLarge, operation, "more than {0} objects".format(self.limits.objects))
@@ -260,12 +260,12 @@ class Client(Session):
         if not isinstance(answer, dict):
             raise self.error(errors.BadAnswer, operation, "the answer is no object")
         if "metadata" in answer:
-            self._check_form(answer, operation)
+            self.check_form(answer, operation)
         return answer
 
-    def _check_form(self, obj: t.Mapping[str, t.Any], operation: str) -> None:
+    def check_form(self, obj: t.Mapping[str, t.Any], operation: str) -> None:
         """What every object of Kubernetes is made of: who reads them later, often those of all clusters together, goes by it."""
-        meta = obj["metadata"]
+        meta = obj.get("metadata")
         if not isinstance(meta, dict):
             raise self.error(errors.BadAnswer, operation, "an object's metadata is no object")
         for part, name in ((obj, "spec"), (obj, "status"), (meta, "labels"), (meta, "annotations")):

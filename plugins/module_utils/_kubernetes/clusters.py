@@ -37,10 +37,7 @@ class Clusters:
     """Clients by name. ``failures`` rows {cluster, operation, reason, message, status}; a failed cluster is left out."""
 
     def __init__(self, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float = 120.0) -> None:
-        self.timeout = timeout
-        self.clients: t.Dict[str, Client] = {}
-        self.failures: t.List[t.Dict[str, t.Any]] = []
-        self._started = time.monotonic()
+        self._begin(timeout)
         for entry in given:
             name = str(entry.get("name"))
             if name in self.clients:
@@ -49,6 +46,20 @@ class Clusters:
                 self.clients[name] = Client(parse_access(entry), limits(timeout))
             except AccessRefused as refused:
                 self.fail_for(name, "use the access", refused.reason, refused.message)
+
+    @classmethod
+    def of(cls, clients: t.Mapping[str, Client], timeout: float = 120.0) -> "Clusters":
+        """The same over clients that live longer than one call."""
+        self = cls.__new__(cls)
+        self._begin(timeout)
+        self.clients.update(clients)
+        return self
+
+    def _begin(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.clients: t.Dict[str, Client] = {}
+        self.failures: t.List[t.Dict[str, t.Any]] = []
+        self._started = time.monotonic()
 
     def read(
         self, what: str, function: t.Callable[[str, Client], t.Any], names: t.Optional[t.Iterable[str]] = None

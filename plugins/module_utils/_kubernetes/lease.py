@@ -40,10 +40,16 @@ class LeaseLost(KubeError):
 
 
 class Lease:
-    """A lock on one API server. ``acquire`` once, ``check`` before each write, ``release`` at the end."""
+    """A lock on one API server. ``acquire`` once, ``check`` before each write, ``release`` at the end.
 
-    def __init__(self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS) -> None:
-        self._client, self._manager, self._seconds = client, manager, seconds
+    ``is_dead(holder)``: whether that holder is surely no more, so that its Lease is taken over at once.
+    """
+
+    def __init__(
+        self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS,
+        is_dead: t.Callable[[str], bool] = lambda holder: False,
+    ) -> None:  # fmt: skip
+        self._client, self._manager, self._seconds, self._is_dead = client, manager, seconds, is_dead
         self.namespace, self._name = namespace, name
         self._base = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(segment(namespace))
         self._path = "{0}/{1}".format(self._base, segment(name))
@@ -64,10 +70,10 @@ class Lease:
         """Take the Lease, waiting at most so many seconds and until ``stop`` is set. Raises LeaseHeld and other KubeErrors."""
         stop = stop or threading.Event()
         deadline = time.monotonic() + wait
-        seen, since, nowhere = "", 0.0, 0
+        seen, since, nowhere, dead = "", 0.0, 0, False
         while True:
             begun = time.monotonic()
-            lease = self._take(seen if seen and begun - since >= self._seconds else "")
+            lease = self._take(seen if seen and (dead or begun - since >= self._seconds) else "")
             if lease is not None:
                 break
             found = self._read()
@@ -81,6 +87,10 @@ class Lease:
             version = found.get("metadata", {}).get("resourceVersion", "") if found else ""
             if version != seen:
                 seen, since = version, time.monotonic()
+            if found is not None and not dead and self._is_dead(str((found.get("spec") or {}).get("holderIdentity"))):
+                dead = True
+                continue
+            dead = False
             if found is not None and (stop.is_set() or time.monotonic() >= deadline):
                 raise LeaseHeld(self._client.cluster, self._operation, "another run is at work: " + holder_of(found))
             if found is not None:

@@ -16,7 +16,7 @@ import typing as t
 
 from .._values.refused import quoted
 from .access import AccessRefused, parse_access
-from .client import Client
+from .client import Client, Listing
 from .decode import decode
 from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
 from .session import Limits, Request
@@ -36,40 +36,46 @@ RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
 }
 #: Resources that most clusters do not define; where they are missing, they are asked for again after a while.
 _OPTIONAL = frozenset(("clustermeshes",))
-#: How long until then, in seconds.
-_UNDEFINED = 60.0
 ROW_BYTES = 16 * 1024 * 1024
 #: A server that answers, but ends every watch at once, is asked no more often than this.
 _SHORT = 1.0
 
 
 class Settings(t.NamedTuple):
-    """``seconds`` that one WATCH lasts, pauses after failures, limits of lists."""
+    """``seconds`` that one WATCH lasts, pauses after failures and for what the server does not have, limits of lists."""
 
     seconds: float = 540.0
     first_pause: float = 0.5
     longest_pause: float = 10.0
     timeout: float = 60.0
+    undefined_pause: float = 60.0
 
 
 class Follower:
     """Follows one resource of one cluster in a thread of its own until ``stop`` is set.
 
-    ``listed(kind, objects)`` gets every complete list, ``heard(kind, type, object)`` every row of a watch that has an object, and
-    ``status(text)`` a line when something stops working or works again. They are called from the thread, one at a time.
+    ``places`` are rows of RESOURCES; ``selector`` chooses by labels, ``fields`` by fields. ``listed(kind, listing)`` gets every complete
+    list, ``heard(kind, type, object)`` every row of a watch that has an object, ``status(text)`` a line when something stops working or
+    works again, and ``state`` None when what was told is whole and followed, or the error that ended that. They are called from the thread,
+    one at a time.
     """
 
     def __init__(
-        self, given: t.Mapping[str, t.Any], resource: str, selector: str, listed: t.Callable[[str, t.List[Data]], None],
+        self, given: t.Mapping[str, t.Any], places: t.Sequence[t.Tuple[str, str]], selector: str, listed: t.Callable[[str, Listing], None],
         heard: t.Callable[[str, str, Data], None], status: t.Callable[[str], None], stop: threading.Event, settings: Settings,
+        state: t.Callable[[t.Optional[KubeError]], None] = lambda problem: None, fields: str = "",
     ) -> None:  # fmt: skip
-        self._given, self._resource, self._selector = given, resource, selector
-        self._listed, self._heard, self._status = listed, heard, status
+        self._given, self._all_places, self._selector, self._fields = given, tuple(places), selector, fields
+        self._resource = places[0][1].rsplit("/", 1)[-1]
+        self._listed, self._heard, self._status, self._state = listed, heard, status, state
         self._stop, self._settings = stop, settings
         self._client: t.Optional[Client] = None
         self._places: t.List[t.Tuple[str, str]] = []
         self._version = ""
         self._told = ""
+        #: requests by (verb, code or reason), and when the server was heard last
+        self.requests: t.Dict[t.Tuple[str, str], int] = {}
+        self.heard_at = time.monotonic()
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -83,9 +89,10 @@ class Follower:
             try:
                 self._once()
                 pauses = pauses + 1 if time.monotonic() - begun < _SHORT else 0
-            except Expired:
+            except Expired as error:
                 # the server's history is shorter than our absence
                 self._version = ""
+                self._state(error)
                 pauses += 1
                 if pauses == 1:
                     continue
@@ -93,10 +100,19 @@ class Follower:
                 if isinstance(error, AccessRefused) or error.status == 401:
                     self._client = None  # a token may have been replaced in its file meanwhile
                 pauses = pauses + 1 if time.monotonic() - begun < self._settings.longest_pause else 1
+                if isinstance(error, BadAnswer):
+                    self._version = ""  # a row that nobody could read is missing: all of it is listed again
+                if isinstance(error, KubeError):
+                    self._count("watch" if self._version else "list", str(error.status or error.reason))
+                self._state(error if isinstance(error, KubeError) else BadAnswer(str(self._given.get("name")), "follow", str(error)))
                 self._tell("{0} [{1}]".format(error, error.reason))
+                if isinstance(error, KubeError) and error.status == 404:
+                    self._stop.wait(self._settings.undefined_pause)  # the server does not have it
+                    continue
             except Exception as error:  # a thread that ends would be missed by nobody
                 self._version = ""
                 pauses += 1
+                self._state(BadAnswer(str(self._given.get("name")), "follow " + self._resource, repr(error)))
                 self._tell("cluster {0}: following {1}: {2!r}".format(self._given.get("name"), self._resource, error))
             if pauses:
                 length = min(self._settings.longest_pause, self._settings.first_pause * 2 ** min(pauses - 1, 16))
@@ -109,15 +125,18 @@ class Follower:
             limits = limits._replace(run_bytes=None, run_memory=None)
             self._client = Client(parse_access(self._given), limits, connections=2)
         if not self._version and not self._list():
-            self._stop.wait(_UNDEFINED)
+            self._stop.wait(self._settings.undefined_pause)
             return
         kind, path = self._places[0]
-        for row in rows(self._client, path, self._selector, self._version, self._settings.seconds):
+        for row in rows(self._client, path, self._selector, self._version, self._settings.seconds, self._fields):
             if self._stop.is_set():
                 return
             if not row:
+                self._count("watch", "200")
+                self._state(None)
                 self._tell("")  # it answers
                 continue
+            self.heard_at = time.monotonic()
             obj, event = row.get("object"), row.get("type")
             if not isinstance(obj, dict):
                 raise BadAnswer(self._client.cluster, "watch " + path, "a row without an object")
@@ -131,22 +150,27 @@ class Follower:
     def _list(self) -> bool:
         """False for a resource that the cluster does not define and need not."""
         client = t.cast(Client, self._client)
-        self._places = list(RESOURCES[self._resource])
+        self._places = list(self._all_places)
         while True:
             kind, path = self._places[0]
             try:
-                listing = client.list(path, label_selector=self._selector or None)
+                listing = client.list(path, self._selector or None, self._fields or None)
                 break
             except KubeError as error:
                 if error.status == 404 and self._resource in _OPTIONAL:
-                    self._listed(kind, [])
+                    self._listed(kind, Listing([], ""))
                     return False
                 if error.status != 404 or len(self._places) == 1:
                     raise
                 self._places.pop(0)
-        self._listed(kind, listing.items)
-        self._version = listing.resource_version
+        self._count("list", "200")
+        self._listed(kind, listing)
+        self._version, self.heard_at = listing.resource_version, time.monotonic()
+        self._state(None)
         return True
+
+    def _count(self, verb: str, code: str) -> None:
+        self.requests[verb, code] = self.requests.get((verb, code), 0) + 1
 
     def _tell(self, problem: str) -> None:
         if problem != self._told:
@@ -154,7 +178,7 @@ class Follower:
             self._status(problem or "cluster {0}: following {1} again".format(self._given.get("name"), self._resource))
 
 
-def rows(client: Client, path: str, selector: str, version: str, seconds: float) -> t.Iterator[Data]:
+def rows(client: Client, path: str, selector: str, version: str, seconds: float, fields: str = "") -> t.Iterator[Data]:
     """The rows of one WATCH from a resource version on, after an empty one as soon as the server answers; ends when the server
     ends it. Raises KubeErrors, Expired for 410."""
     query = {
@@ -163,6 +187,8 @@ def rows(client: Client, path: str, selector: str, version: str, seconds: float)
     }  # fmt: skip
     if selector:
         query["labelSelector"] = selector
+    if fields:
+        query["fieldSelector"] = fields
     request = Request("watch", "GET", path, query)
     with contextlib.closing(client.stream(request, seconds + 15.0)) as parts:
         next(parts, b"")

@@ -13,7 +13,7 @@ REASONS = [
     ("kubernetes", "the Python library kubernetes is not installed for this Python (reconciler_python)"),
     ("netaddr", "the Python library netaddr is not installed for this Python (reconciler_python)"),
     (
-        "ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.reconciler",
+        "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.program",
         "the collection is not below reconciler_collections_path, or the user may not read it",
     ),
 ]

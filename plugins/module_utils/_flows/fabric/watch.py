@@ -9,6 +9,7 @@ import threading
 import time
 import typing as t
 
+from ..._kubernetes.client import Listing
 from ..._kubernetes.watch import RESOURCES, Follower, Settings
 from ..._plan.changes import Change, ChangeTracker
 from ..._plan.debounce import Debounce
@@ -51,9 +52,9 @@ class Watch:
         trackers: t.Dict[str, ChangeTracker] = {}
         first = [True]
 
-        def listed(kind: str, objects: t.List[Data]) -> None:
+        def listed(kind: str, listing: Listing) -> None:
             tracker = trackers.setdefault(kind, ChangeTracker(kind))
-            changes = tracker.replace(objects)
+            changes = tracker.replace(listing.items)
             if first[0]:
                 first[0], changes = False, []
                 self._queue.put((name, None))
@@ -65,7 +66,7 @@ class Watch:
             if change is not None:
                 self._queue.put((name, change))
 
-        return Follower(cluster, resource, selector, listed, heard, self._status, self._stop, settings)
+        return Follower(cluster, RESOURCES[resource], selector, listed, heard, self._status, self._stop, settings)
 
     def start(self) -> None:
         """Begin to follow; returns at once."""

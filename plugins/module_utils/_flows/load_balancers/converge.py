@@ -37,11 +37,16 @@ class Failed(KubeError):
     """A provider or ledger error that fails one cluster."""
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+def run(
+    request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None, only: t.Optional[t.Collection[str]] = None
+) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
+
+    ``clusters``: those of a caller that stays, instead of new ones. ``only``: the clusters to look after; of the others nothing is known.
+    """
     manager = field_manager(request["fabric"])
-    setups, clusters = open_clusters(request)
-    setups = with_servers(setups, clusters)
+    setups, clusters = open_clusters(request, clusters)
+    setups = with_servers({name: setup for name, setup in setups.items() if only is None or name in only}, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
     def planned(one: ServiceAddressReconciler) -> Report:
@@ -76,10 +81,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return result
 
 
-def open_clusters(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], Clusters]:
+def open_clusters(request: t.Mapping[str, t.Any], clusters: t.Optional[Clusters] = None) -> t.Tuple[t.Dict[str, Setup], Clusters]:
     """The settings and the clients; both kinds of failures stand in the clusters."""
     setups, failed = read_setups(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
     clusters.failures += failed
     return setups, clusters
 

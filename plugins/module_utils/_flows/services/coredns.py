@@ -30,13 +30,16 @@ class Edit(t.NamedTuple):
     version: t.Optional[str]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
+
+    ``clusters``: those of a caller that stays, instead of new ones.
+    """
     manager = field_manager(request["fabric"])
     markers(request["fabric"])
     namespace, name = (parse_subdomain(request[option]) for option in ("namespace", "name"))
     options = options_of(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
     maps = "/api/v1/namespaces/{0}/configmaps".format(segment(namespace))
     path = "{0}/{1}".format(maps, segment(name))
     read = clusters.read("get " + path, lambda name, client: _get(client, path))

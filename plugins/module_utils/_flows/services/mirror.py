@@ -25,6 +25,7 @@ from ..._services.names import check_prefixes
 from ..._services.service_annotations import PREFIX as CHOICE_PREFIX
 from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as SLICES_OF_OURS
 from ..._services.sweeps import MARKS
+from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
 from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
@@ -40,6 +41,10 @@ DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 _CONCERNED = GRANTS + ("inventory_hostname", "name")
 
 
+#: Cuts complete lists down to what a change touches.
+Cut = t.Callable[[t.Mapping[str, Listed]], t.Dict[str, Listed]]
+
+
 def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
 
@@ -47,18 +52,29 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
     """
     # the collector would look at every object of every cluster again, and there is no garbage among them
     with gc_paused():
-        return _run(request, check, diff)
+        clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+        return t.cast(t.Dict[str, t.Any], converge(request, clusters, check, diff))
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool, diff: bool) -> t.Dict[str, t.Any]:
+def converge(
+    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: t.Optional[Cut] = None
+) -> t.Optional[t.Dict[str, t.Any]]:
+    """As run, over clusters of the caller.
+
+    With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
+    """
     manager = field_manager(request["fabric"])
     fabric = load(request)
     options = read_options(request, fabric)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     sources, destinations = chosen(request, fabric, clusters)
     listed = gather(clusters, request, options, sources, destinations)
-    exports = read_all_exports(clusters, fabric, listed, options, request)
-    whole, writes = plan(clusters, request, listed, exports, options, manager, sources, destinations)
+    if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
+        return None  # what an outage means is a question of everything
+    planned = listed if cut is None else cut(listed)
+    exports = read_all_exports(clusters, fabric, planned, options, request)
+    whole, writes = plan(clusters, request, planned, exports, options, manager, sources, destinations)
+    if cut is not None and not decided(whole, [one for todo in writes.values() for one in todo]):
+        return None
     whole.refused = sorted(set(whole.refused))
     if request.get("state") == "released":
         done = whole if check else hand_back(clusters, whole, writes, manager)

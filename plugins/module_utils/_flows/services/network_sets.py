@@ -40,14 +40,17 @@ class Read(t.NamedTuple):
     refused: t.List[Refusal]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None) -> t.Dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
+
+    ``clusters``: those of a caller that stays, instead of new ones.
+    """
     # the collector would look at every pod of every cluster again, and there is no garbage among them
     with gc_paused():
-        return _run(request, check)
+        return _run(request, check, clusters)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool, clusters: t.Optional[Clusters]) -> t.Dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     absent = request.get("state") in ("absent", "released")
     grants = {} if absent else read_grants(request.get("grants") or {})
@@ -59,7 +62,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     into = list(request.get("targets") or names)
     if set(into) - set(names):
         raise ValueRefused("unknown_cluster", "targets names {0}, which clusters does not have".format(sorted(set(into) - set(names))[0]))
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
     read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
     outages = _outages(clusters, request, read, sources, manager)

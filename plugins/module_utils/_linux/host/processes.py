@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
+import socket
 import threading
 import typing as t
 
@@ -33,6 +35,27 @@ def birth(pid: int) -> str:
 def lives(pid: t.Any, born: t.Any) -> bool:
     """Whether that very process still runs. Takes what a file says of it, whatever that is."""
     return isinstance(pid, int) and pid > 0 and isinstance(born, str) and bool(born) and birth(pid) == born
+
+
+def identity() -> str:
+    """This process among all of all machines: the host, the boot and the namespace that its number is of, number and start time."""
+    return "{0} {1} {2} {3}".format(socket.gethostname()[:100], _numbered_by(), os.getpid(), birth(os.getpid()))
+
+
+def has_ended(shown: str) -> bool:
+    """Whether what ``identity`` once said is of a process of this very machine and namespace that is no more. Takes any text."""
+    words = shown.split(" ")
+    number = len(words) == 4 and re.match(r"[0-9]{1,9}\Z", words[2])
+    return bool(number) and words[1] == _numbered_by() != "?" and not lives(int(words[2]), words[3])
+
+
+def _numbered_by() -> str:
+    try:
+        with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as source:
+            boot = source.read().strip()
+        return "{0}/{1}".format(boot, os.stat(_PROC + "/self/ns/pid").st_ino)
+    except OSError:
+        return "?"
 
 
 def outlive(pid: int, born: str, stop: threading.Event, pause: float = 0.25) -> None:

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import reconciler
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import playbooks, program
 from ansible_collections.multicluster.network.plugins.module_utils._io.commands import run_playbook
 
 REPO = pathlib.Path(__file__).resolve().parents[5]
@@ -33,7 +33,7 @@ def taken(pending, now):
 
 
 def test_changes_choose_playbooks_in_the_order_of_the_configuration():
-    pending = reconciler.Pending(WATCH)
+    pending = playbooks.Pending(WATCH)
     assert taken(pending, 0) == [] and pending.wait(0, 5) == 5
     pending.add([{"kind": "Endpoints"}, {"kind": "Node"}, {"kind": "Service"}, {"kind": "EndpointSlice"}], 0)
     assert pending.wait(0, 5) == 0
@@ -45,13 +45,13 @@ def test_changes_choose_playbooks_in_the_order_of_the_configuration():
 def test_a_new_node_speaks_bgp_right_after_its_mesh(capability, books):
     """The rows that the role ships, as it hands them over."""
     rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))["reconciler_watch"]
-    pending = reconciler.Pending([row for row in rows if row.get("capability", capability) == capability])
+    pending = playbooks.Pending([row for row in rows if row.get("capability", capability) == capability])
     pending.add([{"kind": "Node"}], 0)
     assert taken(pending, 0) == books
 
 
 def test_a_failed_run_comes_again_later_each_time_and_at_once_after_a_change():
-    pending = reconciler.Pending(WATCH, first=5, longest=60)
+    pending = playbooks.Pending(WATCH, first=5, longest=60)
     pending.add([{"kind": "Node"}], 0)
     now = 0
     for pause in (5, 10, 20, 40, 60, 60):
@@ -77,6 +77,6 @@ def test_a_playbook_is_ended_with_its_workers(tmp_path):
 @pytest.mark.parametrize("text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")])
 def test_a_configuration_that_is_wrong_is_told(tmp_path, capsys, text, word):
     (tmp_path / "config").write_text(text)
-    assert reconciler.main([str(tmp_path / "config")]) == 1
+    assert program.main([str(tmp_path / "config")]) == 1
     assert word in capsys.readouterr().out
-    assert reconciler.main([]) == 2
+    assert program.main([]) == 2

@@ -71,12 +71,14 @@ def follower(monkeypatch, outcomes, **more):
     class Lists:
         cluster = "aws"
 
-        def list(self, path, label_selector=None):
+        def list(self, *unused):
             told.append("LIST")
             return Listing
 
     monkeypatch.setattr(watch, "rows", rows)
-    one = watch.Follower({"name": "aws"}, "nodes", "", lambda *unused: None, lambda *row: heard.append(row), told.append, Stop(), watch.Settings(**more))
+    one = watch.Follower(
+        {"name": "aws"}, watch.RESOURCES["nodes"], "", lambda *unused: None, lambda *row: heard.append(row), told.append, Stop(), watch.Settings(**more)
+    )
     one._client = Lists()
     one.run()
     return told, pauses, heard

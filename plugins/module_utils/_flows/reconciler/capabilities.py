@@ -1,0 +1,178 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The capabilities that need API servers only, as the reconciler runs them: the flows of the modules, over clients that watch."""
+
+from __future__ import annotations
+
+import abc
+import threading
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.watched import Heard
+from ..._policy.targets import TARGETS
+from ..._services import touched
+from ..._services.exports import Listed
+from ..load_balancers import converge as load_balancers
+from ..services import coredns, mirror, network_sets
+
+Data = t.Dict[str, t.Any]
+#: The key of a plan of everything.
+EVERYTHING = ""
+
+
+class Capability(abc.ABC):
+    """One capability with its settings: which keys a change touches, and a run of some keys or of everything.
+
+    ``leads``: the clusters that may be written; the others are read.
+    """
+
+    #: Last parts of the paths that it reads.
+    plurals: t.Collection[str] = ()
+
+    def __init__(self, request: t.Mapping[str, t.Any]) -> None:
+        self.request = request
+        self.timeout = float(request.get("timeout") or 120.0)
+
+    def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
+        """What has to be planned after a change; called for every object from the first list on, in order for each object."""
+        return (EVERYTHING,) if heard.news and heard.plural in self.plurals else ()
+
+    def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> Data:
+        """The result of the module. Raises ValueError for settings that make no sense."""
+        request = self._led(leads)
+        if request is None:
+            return {"plan": {"changes": []}, "refused": [], "failures": [], "load_balancers": {}}
+        return self._run(request, keys, Clusters.of(clients, self.timeout))
+
+    def playbooks(self, result: Data) -> t.Collection[str]:
+        """What only a playbook can do after a run with this result, since it needs nodes."""
+        return ()
+
+    #: The option that says into which clusters it writes.
+    into = "clusters"
+
+    def _led(self, leads: t.Collection[str]) -> t.Optional[Data]:
+        """The request, which writes to no other clusters than those; None where it would write nowhere."""
+        if self.into == "clusters":
+            rows = [row for row in self.request["clusters"] if str(row["name"]) in leads]
+            return dict(self.request, clusters=rows) if rows else None
+        wanted = self.request.get(self.into) or [str(entry["name"]) for entry in self.request["clusters"]]
+        led = [name for name in wanted if name in leads]
+        return dict(self.request, **{self.into: led}) if led else None
+
+    @abc.abstractmethod
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+        """A run of the keys, or of everything."""
+
+
+class NetworkSets(Capability):
+    """Pods of clusters as network sets of others."""
+
+    plurals = frozenset(("pods", *(target.plural for targets in TARGETS.values() for target in targets)))
+
+    into = "targets"
+
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+        return network_sets.run(request, clusters=clusters)
+
+
+class CorednsRewrite(Capability):
+    """Blocks of Corefiles, which depend on the inventory alone: nothing that is followed is read, the timer puts edits of others right."""
+
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+        for name in set(clusters.clients) - {str(row["name"]) for row in request["clusters"]}:
+            del clusters.clients[name]
+        return coredns.run(request, clusters=clusters)
+
+
+class LoadBalancers(Capability):
+    """Addresses of Services of type LoadBalancer. Nodes announce them and stop announcing them by the playbook, which then releases."""
+
+    plurals = frozenset(("services", "nodes", "configmaps"))
+
+    def __init__(self, request: t.Mapping[str, t.Any]) -> None:
+        super().__init__(dict(request, release=False))
+        self._lock = threading.Lock()
+        self._balanced: t.Set[t.Tuple[str, str, str]] = set()
+        self._announced: t.Optional[t.Dict[str, t.Any]] = None
+
+    def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
+        """Of Services only those count that have, had or want an address."""
+        if heard.plural == "services" and heard.name:
+            place = cluster, heard.namespace, heard.name
+            spec = (heard.after or {}).get("spec") or {}
+            with self._lock:
+                before = place in self._balanced
+                if spec.get("type") == "LoadBalancer":
+                    self._balanced.add(place)
+                elif not before:
+                    return ()
+                else:
+                    self._balanced.discard(place)
+        return super().keys(cluster, heard)
+
+    def playbooks(self, result: Data) -> t.Collection[str]:
+        """That of the capability, where nodes have to announce something else, or something waits to be released."""
+        shown = {name: row for name, row in result["load_balancers"].items() if row}
+        announced = {name: [row.get("announce"), row.get("nodes")] for name, row in shown.items()}
+        before, self._announced = self._announced, announced
+        changed = before is not None and any(name in before and before[name] != now for name, now in announced.items())
+        return ("load_balancers",) if changed or any(row.get("releases") for row in shown.values()) else ()
+
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+        led = [str(row["name"]) for row in request["clusters"]]
+        return load_balancers.run(dict(request, clusters=self.request["clusters"]), clusters=clusters, only=led)
+
+
+class ServiceMirror(Capability):
+    """Mirrors and global Services, by the names that they have in the mirror namespace."""
+
+    into = "destinations"
+    plurals = frozenset((touched.SERVICES, touched.ENDPOINTS, touched.SLICES))
+
+    def __init__(self, request: t.Mapping[str, t.Any]) -> None:
+        super().__init__(request)
+        options = mirror.read_options(request, mirror.load(request))
+        self._lock = threading.Lock()
+        self._indices = {str(entry["name"]): touched.Index(str(entry["name"]), options) for entry in request["clusters"]}
+        #: Something waits that only a plan of everything decides.
+        self._waiting = True
+
+    def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
+        """Targets, see _services/touched.py."""
+        kind, place = heard.plural, (heard.namespace, heard.name)
+        if kind not in self.plurals or cluster not in self._indices:
+            return ()
+        if not heard.name:
+            return (EVERYTHING,)
+        with self._lock:
+            found = self._indices[cluster].put(kind, place, heard.after)
+        if not heard.news:
+            return ()
+        return (EVERYTHING,) if touched.everything(kind, place) else found
+
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+        """Only what the keys touch, where that decides."""
+        if EVERYTHING not in keys and not self._waiting:
+            result = mirror.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
+            if result is not None:
+                return result
+        result = t.cast(Data, mirror.converge(request, clusters, diff=False))
+        self._waiting = touched.counted(result["refused"])
+        return result
+
+    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, Listed]) -> t.Dict[str, Listed]:
+        with self._lock:
+            targets = touched.closed(self._indices.values(), keys)
+            return {name: self._indices[name].cut(one, targets) for name, one in listed.items()}
+
+
+#: By the capability's name.
+CAPABILITIES: t.Dict[str, t.Type[Capability]] = {
+    "service_mirror": ServiceMirror,
+    "coredns_rewrite": CorednsRewrite,
+    "network_sets": NetworkSets,
+    "load_balancers": LoadBalancers,
+}

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a play is at work that writes what the reconciler writes, too: then it waits for its end.
+
+The lock of such a play is followed, not taken: a change would cost three requests more in every cluster. A play that begins reads
+everything after it has its lock, and by then the reconciler has heard of the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+
+from ..._kubernetes.client import Listing
+from ..._kubernetes.lease import holder_of
+from ..._kubernetes.watch import Follower, Settings
+from ..fabric import run_lock
+
+Data = t.Dict[str, t.Any]
+#: Playbooks that write nothing of what the reconciler writes: it goes on beside them.
+ELSEWHERE = frozenset(
+    (
+        "mesh", "awx_mesh", "clustermesh", "clustermesh_migrate", "clustermesh_teardown", "tenants", "tenants_teardown", "control_plane_address",
+        "ccm_nodes", "preflight", "validate", "verify", "status", "support_bundle", "reconciler",
+    )
+)  # fmt: skip
+
+
+def concerns(holder: str) -> bool:
+    """Whether the holder of a lock may write what the reconciler writes, by the playbooks that it names; who names none may."""
+    books = [word for word in holder.split(" ")[1:] if word.endswith((".yml", ".yaml")) or word.startswith("multicluster.network.")]
+    return not books or any(_name(book) not in ELSEWHERE for book in books)
+
+
+def _name(book: str) -> str:
+    for end in (".yml", ".yaml"):
+        book = book[: -len(end)] if book.endswith(end) else book
+    return book.rsplit(".", 1)[-1]
+
+
+class OtherRuns:
+    """``turned`` is called when a play has ended. ``namespace``: of the locks."""
+
+    def __init__(
+        self, entries: t.Sequence[t.Mapping[str, t.Any]], fabric: str, namespace: str, status: t.Callable[[str], None],
+        turned: t.Callable[[], None], stop: threading.Event,
+    ) -> None:  # fmt: skip
+        self._key, self._turned = run_lock.key_of(fabric, entries), turned
+        self._lock = threading.Lock()
+        #: by cluster: the lock as it was last seen, and when
+        self._locks: t.Dict[str, t.Tuple[Data, float]] = {}
+        place = ("leases", "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(namespace))
+        self._names = [str(entry["name"]) for entry in entries]
+        self._followers = [
+            Follower(entry, [place], "", self._listed(name), self._heard(name), status, stop, Settings(), fields="metadata.name=" + run_lock.lease_name(fabric))
+            for name, entry in zip(self._names, entries)
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        for follower in self._followers:
+            follower.start()
+
+    def at_work(self) -> str:
+        """Who is at work; "" when nobody is. As for plays, fewer than half of the clusters cannot say that somebody is."""
+        told = run_lock.ask(self._key)
+        if told and concerns(str(told.get("holder"))):
+            return run_lock.describe(told)
+        now = time.monotonic()
+        with self._lock:
+            live = {name: lease for name, (lease, since) in self._locks.items() if now - since < run_lock.LEASE_SECONDS and concerns(_holder(lease))}
+        if not live or run_lock.is_outnumbered(len(live), len(self._names)):
+            return ""
+        name = min(live)
+        return "cluster {0}: {1}".format(name, holder_of(live[name]))
+
+    def _listed(self, name: str) -> t.Callable[[str, Listing], None]:
+        def listed(kind: str, listing: Listing) -> None:
+            self._put(name, listing.items[0] if listing.items else None)
+
+        return listed
+
+    def _heard(self, name: str) -> t.Callable[[str, str, Data], None]:
+        def heard(kind: str, event: str, obj: Data) -> None:
+            self._put(name, None if event == "DELETED" else obj)
+
+        return heard
+
+    def _put(self, name: str, lease: t.Optional[Data]) -> None:
+        with self._lock:
+            ended = lease is None and self._locks.pop(name, None) is not None
+            if lease is not None:
+                self._locks[name] = (lease, time.monotonic())
+        if ended:
+            self._turned()
+
+
+def _holder(lease: Data) -> str:
+    spec = lease.get("spec")
+    return str(spec.get("holderIdentity", "")) if isinstance(spec, dict) else ""

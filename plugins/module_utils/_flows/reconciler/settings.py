@@ -1,0 +1,57 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of a reconciler, as its inventory says them now: the options that the roles would give their modules.
+
+Ansible alone knows what an inventory means, so a play of the roles themselves is run, whose modules note their options and do nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import typing as t
+
+from ..._io.commands import run_playbook
+from ..._io.settings_source import inventory_states, private_folder, read_json
+from ..._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+#: Of the play that notes the options: where to; plugins/plugin_utils/controller_task.py does it.
+VARIABLE = "__multicluster_options_to"
+_UP = (os.pardir,) * 5
+_BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "reconciler_settings.yml"))
+#: What Ansible would pass over in silence, and then find no hosts.
+_STRICT = ("env", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED=true", "ANSIBLE_INVENTORY_UNPARSED_FAILED=true", "ANSIBLE_STDOUT_CALLBACK=default")
+
+
+class SettingsReader:
+    """Reads the settings of ``capabilities`` by ``command``, and knows when the files of ``inventory`` changed since."""
+
+    def __init__(self, command: t.Sequence[str], inventory: str, capabilities: t.Sequence[str], seconds: float, stop: threading.Event) -> None:
+        self._command, self._capabilities, self._seconds, self._stop = list(command), list(capabilities), seconds, stop
+        self._inventory = inventory
+        self._seen = self._before = inventory_states(inventory)
+
+    def read(self) -> t.Dict[str, Data]:
+        """{capability: options of its module}. Raises ValueRefused when the inventory does not say them."""
+        self._seen = self._before = inventory_states(self._inventory)
+        if not self._capabilities:
+            return {}
+        with private_folder() as folder:
+            more = {VARIABLE: folder, "__reconciler_capabilities": self._capabilities}
+            result = run_playbook([*_STRICT, *self._command, "-e", json.dumps(more), _BOOK], self._seconds, self._stop)
+            if result:
+                raise ValueRefused("inventory_invalid", "the play that reads the settings ended with {0}; see its output above".format(result))
+            found = {name: read_json(folder, name + ".json") for name in self._capabilities}
+        for name, options in found.items():
+            if options is None:
+                raise ValueRefused("inventory_invalid", "the inventory has no settings of {0}: has it clusters?".format(name))
+        # taking addresses back is a matter of nodes first, which the playbook knows
+        return {name: options for name, options in found.items() if name != "load_balancers" or options.get("state") == "present"}
+
+    def changed(self) -> bool:
+        """Whether a file changed since the settings were read, and not in this very moment: somebody may be writing still."""
+        now = inventory_states(self._inventory)
+        quiet, self._before = now == self._before, now
+        return quiet and now != self._seen

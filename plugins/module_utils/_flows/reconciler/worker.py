@@ -1,0 +1,158 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One capability that is kept: what changed collects in its queue, and a thread of its own plans and writes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+import typing as t
+
+from ..._io.structured_log import Log
+from ..._kubernetes.client import Client
+from ..._kubernetes.watched import Heard
+from ..._plan.work_queue import Due, WorkQueue
+from .capabilities import EVERYTHING, Capability
+from .metrics import Metrics
+
+Data = t.Dict[str, t.Any]
+#: So often somebody who may not write looks whether he may, in seconds.
+_PAUSE = 0.2
+
+
+class Worker:
+    """``heard`` may be called from any thread. ``every``: seconds between plans of everything. ``led()``: the clusters that may be written
+    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes."""
+
+    def __init__(
+        self, name: str, capability: Capability, clients: t.Mapping[str, Client], log: Log, metrics: Metrics, every: float,
+        led: t.Callable[[], t.FrozenSet[str]], playbook: t.Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
+        self._every, self._led, self._playbook = every, led, playbook
+        self._queue = WorkQueue()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._turning = 0
+        self._whole_at = float("-inf")
+        self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
+
+    def start(self) -> None:
+        """Begin with a plan of everything."""
+        self.ask_everything()
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still works."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """After the turn that is under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def ask_everything(self) -> None:
+        """Plan everything."""
+        with self._changed:
+            self._queue.add(EVERYTHING, time.monotonic())
+            self._changed.notify()
+
+    def heard(self, cluster: str, heard: Heard) -> None:
+        """A change of an object."""
+        keys = self._capability.keys(cluster, heard)
+        if not keys:
+            return
+        self._metrics.count("events_total", capability=self.name, cluster=cluster)
+        now = time.monotonic()
+        with self._changed:
+            for key in keys:
+                self._queue.add(key, now)
+            self._changed.notify()
+
+    def look(self) -> Data:
+        """For metrics and health: {length, oldest (seconds), whole (seconds since the last plan of everything, or None)}."""
+        now = time.monotonic()
+        with self._changed:
+            oldest = self._queue.oldest()
+            return {
+                "length": len(self._queue) + self._turning, "oldest": now - oldest if oldest is not None else 0.0,
+                "whole": now - self._whole_at if self._whole_at > float("-inf") else None,
+            }  # fmt: skip
+
+    # -- the thread
+
+    def _work(self) -> None:
+        while True:
+            turn = self._next()
+            if turn is None:
+                return
+            due, led = turn
+            try:
+                self._turn(due, led)
+            except Exception as error:  # a capability that ends would be missed by nobody
+                self._failed(due.keys, "{0!r} at {1}".format(error, traceback.extract_tb(error.__traceback__)[-1].name))
+            finally:
+                with self._changed:
+                    self._turning = 0
+
+    def _next(self) -> t.Optional[t.Tuple[Due, t.FrozenSet[str]]]:
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                if self._whole_at + self._every <= now and self._whole_at > float("-inf"):
+                    self._whole_at = now
+                    self._queue.add(EVERYTHING, now)
+                wait = self._queue.wait(now)
+                if wait == 0.0:
+                    led = self._led()
+                    due = self._queue.take(now) if led else None
+                    if due is not None:
+                        self._turning = len(due.keys)
+                        return due, led
+                    wait = _PAUSE
+                self._changed.wait(min(self._every, 1.0 if wait is None else wait))
+        return None
+
+    def _turn(self, due: Due, led: t.FrozenSet[str]) -> None:
+        begun = time.monotonic()
+        result = self._capability.run(due.keys, self._clients, led)
+        ended = time.monotonic()
+        if EVERYTHING in due.keys:
+            self._whole_at = ended
+        for change in result["plan"]["changes"]:
+            self._log.say(
+                self.name, "wrote", action=change["action"], kind=change["kind"], object=change["id"], after=round(ended - due.since, 3)
+            )  # fmt: skip
+        for refusal in result["refused"]:
+            self._log.once(self.name, "refused", object=refusal["object"], reason=refusal["reason"], message=refusal["message"])
+        for warning in result.get("warnings") or ():
+            self._log.once(self.name, "warning", message=warning)
+        for book in self._capability.playbooks(result):
+            self._playbook(book)
+        self._metrics.turn(self.name, ended - begun, ended - due.since, _writes(result["plan"]), EVERYTHING in due.keys)
+        broken = due.keys if result["failures"] else frozenset()
+        if EVERYTHING in broken:
+            broken = frozenset((EVERYTHING,))  # the others are a part of it
+        with self._changed:
+            for key in due.keys - broken:
+                self._queue.done(key)
+        if broken:
+            first = result["failures"][0]
+            self._failed(broken, "cluster {0}: cannot {1}: {2}".format(first["cluster"], first["operation"], first["message"]))
+
+    def _failed(self, keys: t.Collection[str], why: str) -> None:
+        now = time.monotonic()
+        with self._changed:
+            pauses = [self._queue.failed(key, now) for key in keys]
+        self._metrics.count("errors_total", capability=self.name)
+        self._log.say(self.name, "failed", error=why, objects=sorted(keys)[:5], again_in=round(max(pauses), 1))
+
+
+def _writes(plan: t.Mapping[str, t.Any]) -> int:
+    """How many there were; the list of changes ends after the first few hundred."""
+    return sum(plan.get(action, 0) for action in ("create", "update", "delete"))
