@@ -12,7 +12,7 @@ from .._values.addresses import parse_address
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
 from .device_spec import Device
-from .key_file import ERROR, GENERATE, key_action
+from .key_plan import ERROR, GENERATE, key_action
 from .peer_plan import plan_peers
 from .peer_spec import Dump, Key, LivePeer, PeerStep, settle_peers
 

@@ -10,9 +10,17 @@ from .._plan.pending import Pending
 from .._plan.plan import Plan
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
-from .key_file import ERROR, GENERATE, key_action
 
 Data = t.Dict[str, t.Any]
+#: Where the original keeps its keys; an installation of it is adopted in place.
+KEY_DIRECTORY = "/var/lib/semaphore-wireguard"
+
+GENERATE, USE, ERROR = "generate", "use", "error"
+
+
+def key_action(state: str) -> str:
+    """What to do with a key file that is ``absent``, a ``key`` or ``unusable``: a file that exists is never written."""
+    return {"absent": GENERATE, "key": USE}.get(state, ERROR)
 
 
 class KeyPlan(Plan):

@@ -4,7 +4,7 @@
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
 a chain of another hook or a set of another type is replaced within the same transaction. Addresses that stay in a set whose
-ranges move are kept apart while they move, see nft_guard.
+ranges move are kept apart while they move, see Guard.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Plan
-from .._values.prefix_sets import Span, range_text
+from .._values.prefix_sets import Span, Spans, intersection, merged, range_text
 from .constants import is_our_alias
-from .nft_guard import Guard
-from .nft_statements import rule_text
-from .set_delta import Delta, set_delta
 
 Data = t.Dict[str, t.Any]
 Step = t.Dict[str, t.Any]
+#: A list of statements.
+Rule = t.List[Data]
 #: A diff shows so many elements of a set; the counts are always complete.
 SHOWN_ELEMENTS = 100
 _BASE = ("type", "hook", "priority")
@@ -163,7 +162,7 @@ class _Difference:
         else:
             current = there["elements"] or ()
         goal = item.get("elements") or ()
-        delta = _delta(current, goal)
+        delta = set_delta(current, goal)
         if self.guarding and delta.delete and delta.add:
             self.guard.keep(form, delta)
         if delta.delete:
@@ -209,11 +208,29 @@ class _Difference:
         parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"]))
 
 
-def _delta(current: t.Sequence[Span], goal: t.Sequence[Span]) -> Delta:
-    """As set_delta; that nothing differs, or that nothing is there, needs no sets of a hundred thousand pairs."""
+class Delta(t.NamedTuple):
+    """Elements to delete, then elements to add, in one transaction; both are ranges as the kernel has them."""
+
+    delete: t.List[Span]
+    add: t.List[Span]
+
+    def __bool__(self) -> bool:
+        return bool(self.delete or self.add)
+
+
+def set_delta(current: t.Sequence[Span], wanted: t.Sequence[Span]) -> Delta:
+    """From a set's elements as they are, adjacent and foreign ones included, to the wanted ranges.
+
+    Elements are whole: one that only overlaps a wanted range is deleted and the wanted one added. Nothing is merged, so
+    that every element can be named again.
+    """
+    # that nothing is there, or nothing differs, needs no sets of a hundred thousand pairs
     if not current:
-        return Delta([], list(goal))
-    return Delta([], []) if list(current) == list(goal) else set_delta(current, tuple(goal))
+        return Delta([], list(wanted))
+    if list(current) == list(wanted):
+        return Delta([], [])
+    have, want = set(current), set(wanted)
+    return Delta(sorted(have - want), sorted(want - have))
 
 
 def _same_set(item: t.Mapping[str, t.Any], there: t.Mapping[str, t.Any]) -> bool:
@@ -258,3 +275,114 @@ def _shown(spans: t.Sequence[t.Tuple[int, int]], kind: str) -> t.List[str]:
     if len(spans) > SHOWN_ELEMENTS:
         texts.append("and {0} more".format(len(spans) - SHOWN_ELEMENTS))
     return texts
+
+
+def rule_text(rule: Rule) -> str:
+    """One rule in nft's own spelling."""
+    return " ".join(_statement(item) for item in rule)
+
+
+def _statement(item: Data) -> str:
+    if "unknown" in item:  # what a rule of somebody else's has and ours never have
+        return "[{unknown} {data}]".format(**item)
+    kind = item.get("match")
+    if kind == "mark":
+        return "meta mark & 0x{0:08x} == 0x{1:08x}".format(item["mask"], item["value"])
+    if kind == "oifname":
+        return 'oifname "{0}"'.format(item["value"])
+    if kind == "daddr":
+        return "{0} daddr @{1}".format("ip" if item["family"] == 4 else "ip6", item["set"])
+    if kind == "tcp_flags":
+        return "tcp flags syn / syn,rst"
+    if kind == "mss_above":
+        return "tcp option maxseg size > {0}".format(item["value"])
+    if item.get("set") == "mss":
+        return "tcp option maxseg size set {0}".format(item["value"])
+    if item.get("set") == "mark":
+        # nft prints the and-mask with the bits of the or-value set; the kernel's expression is the same
+        return "meta mark set meta mark & 0x{0:08x} | 0x{1:08x}".format(item["mask"] | item["xor"], item["xor"])
+    return str(item["verdict"])
+
+
+def guard_name(name: str) -> str:
+    """The guard of a set; one that is found is left over from a run that was killed, and goes like any set too many."""
+    return name + "_kept"
+
+
+class Guard:
+    """Addresses that stay in a set while the range that holds them is exchanged for another (kubespan 17.2).
+
+    Linux up to 6.18 looks an address up in a set of ranges by the nearest start at or below it, and sees starts that are being
+    added or removed: while a transaction commits, an address whose range gets another start is in neither. The transaction is
+    atomic for rules, not for such a lookup, and a packet to that address would miss its mark. Hence three transactions: the
+    addresses that stay go into a small set of their own, asked right after the first by copies of the rules; the ranges change;
+    the guard goes. Each alone is safe, since none changes a range that covers an address which only it covers.
+    Where nothing has to be guarded, its steps are none.
+    """
+
+    def __init__(self) -> None:
+        self._kept: t.Dict[str, t.Tuple[t.Mapping[str, t.Any], Spans]] = {}
+
+    def keep(self, form: t.Mapping[str, t.Any], delta: Delta) -> None:
+        """Note what of a set (``{name, type, flags}``) is deleted as one range and added as another."""
+        kept = intersection(merged(delta.delete), merged(delta.add))
+        if kept:
+            self._kept[form["name"]] = (form, kept)
+
+    def names(self) -> t.List[str]:
+        """Names of the sets that ``before`` makes."""
+        return [guard_name(name) for name in self._kept]
+
+    def rules(self, rules: t.Iterable[Rule]) -> t.List[Rule]:
+        """Rules, each that asks a guarded set followed by a copy that asks its guard. The rules must bear being run twice."""
+        if not self._kept:
+            return list(rules)
+        result: t.List[Rule] = []
+        for rule in rules:
+            result.append(rule)
+            if self._asks(rule):
+                result.append([dict(item, set=guard_name(item["set"])) if self._is_question(item) else item for item in rule])
+        return result
+
+    def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+        """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
+
+        A chain with rules that are not ours to encode stays; it differs from the wanted one and is made anew in the second.
+        """
+        if not self._kept:
+            return []
+        old = [name for name in self.names() if name in sets]
+        flush: t.List[Step] = []
+        fill: t.List[Step] = []
+        for chain in chains:
+            rules = [rule for rule in chain["rules"] if not any(_asked(item) in old for item in rule)]
+            touched = len(rules) < len(chain["rules"]) or any(self._asks(rule) for rule in rules)
+            if touched and not any("unknown" in item for rule in rules for item in rule):
+                flush.append({"op": "flush_chain", "chain": chain["name"]})
+                fill.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in self.rules(rules))
+        make: t.List[Step] = []
+        for name, (form, kept) in self._kept.items():
+            guard = dict(form, name=guard_name(name))
+            make.extend([{"op": "new_set", "set": guard}, {"op": "add_elements", "set": guard, "spans": list(kept)}])
+        return [*flush, *({"op": "delete_set", "set": name} for name in old), *make, *fill]
+
+    def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+        """The last transaction: nobody asks the guards any more, and they go. chains: the wanted ones."""
+        if not self._kept:
+            return []
+        steps: t.List[Step] = []
+        for chain in chains:
+            if any(self._asks(rule) for rule in chain["rules"]):
+                steps.append({"op": "flush_chain", "chain": chain["name"]})
+                steps.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in chain["rules"])
+        return [*steps, *({"op": "delete_set", "set": name} for name in self.names())]
+
+    def _asks(self, rule: Rule) -> bool:
+        return any(self._is_question(item) for item in rule)
+
+    def _is_question(self, item: t.Mapping[str, t.Any]) -> bool:
+        return _asked(item) in self._kept
+
+
+def _asked(item: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    return item.get("set") if item.get("match") == "daddr" else None

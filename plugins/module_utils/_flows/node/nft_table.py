@@ -43,7 +43,7 @@ def plan(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Table
 
 
 def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
-    """Do what was planned, one transaction or three (see nft_guard); nothing planned, nothing written. Returns stats.
+    """Do what was planned, one transaction or three (see nft_plan.Guard); nothing planned, nothing written. Returns stats.
 
     Where anybody changed nftables since gather (kube-proxy does so all day), the table is read and planned again, and what
     is sent is what it takes then. A table that became somebody else's meanwhile is left alone. Raises LinuxError.

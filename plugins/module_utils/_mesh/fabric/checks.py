@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.key_file import KEY_DIRECTORY
+from ..._dataplane.key_plan import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_network
 from ..._values.names import check_interface_name, parse_cluster_name, parse_subdomain
 from ..._values.prefix_sets import overlapping_pairs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_statements
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import messages as netlink
 from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import (
@@ -175,7 +175,7 @@ def test_what_is_not_understood_equals_nothing():
     counter = nft_codec.nest(1, netlink.attribute(1, b"counter\0") + nft_codec.nest(2, netlink.attribute(1, bytes(8))))
     found = nft_rules.decode_rule(nft_codec.nest(nft_rules.RULE_EXPRESSIONS, counter))
     assert found["rule"] == [{"unknown": "counter", "data": netlink.attribute(1, bytes(8)).hex()}]
-    assert nft_statements.rule_text(found["rule"]).startswith("[counter ")
+    assert nft_plan.rule_text(found["rule"]).startswith("[counter ")
     # a comparison that no statement has
     odd = [("cmp", {"sreg": 9, "op": 0, "data": b"x"})]
     assert nft_rules.decompile(odd)[0]["unknown"] == "cmp"

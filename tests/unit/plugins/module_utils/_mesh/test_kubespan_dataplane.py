@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_statements
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import mtu, nft, routing
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
@@ -38,7 +38,7 @@ MARKING = [
 
 
 def rule_texts(table: t.Mapping[str, t.Any]) -> t.Dict[str, t.List[str]]:
-    return {chain["name"]: [nft_statements.rule_text(row) for row in chain["rules"]] for chain in table["chains"]}
+    return {chain["name"]: [nft_plan.rule_text(row) for row in chain["rules"]] for chain in table["chains"]}
 
 
 def test_the_table_of_the_example() -> None:

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 import netaddr
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane import set_delta
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values import prefix_sets as ranges
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import contains, overlaps, parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet, RangeOwners, overlapping_pairs
@@ -112,14 +112,14 @@ def test_prefixes_are_minimal(nets: t.Any) -> None:
 @given(SPANS, SPANS)
 def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
     have, want = ranges.merged(first), ranges.merged(second)
-    delta = set_delta.set_delta(have, want)
+    delta = nft_plan.set_delta(have, want)
     assert tuple(sorted((set(have) - set(delta.delete)) | set(delta.add))) == want
     assert bool(delta) == (have != want)
 
 
 def test_a_delta_names_whole_elements() -> None:
     # somebody else's set without merging: both halves go, the whole comes
-    delta = set_delta.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
+    delta = nft_plan.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
     assert delta == ([(0, 9), (10, 19)], [(0, 19)])
 
 
