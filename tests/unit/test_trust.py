@@ -47,7 +47,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.s
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import LockFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import key_files as secret_files  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import keys as secret_files  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402

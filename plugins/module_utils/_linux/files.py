@@ -47,9 +47,7 @@ def read_state(path: str) -> t.Optional[FileState]:
     """The state of a path, None when nothing is there. Links are read, never followed."""
     try:
         info = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(info.st_mode):
         return FileState("link", 0o777, os.fsencode(os.readlink(path)))
@@ -77,10 +75,10 @@ def read_folder(path: str) -> t.Optional[t.Tuple[int, int]]:
     return (stat.S_IMODE(info.st_mode), info.st_uid) if stat.S_ISDIR(info.st_mode) else None
 
 
-def set_folder_mode(path: str, mode: int) -> None:
-    """Through a handle, so that a link put in its place meanwhile is not followed. Raises LinuxError."""
+def set_mode(path: str, mode: int, folder: bool = False) -> None:
+    """Of a file or a folder, through a handle, so that a link put in its place meanwhile is not followed. Raises LinuxError."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if folder else os.O_NONBLOCK))
         try:
             os.fchmod(handle, mode)
         finally:
@@ -161,7 +159,7 @@ def remove_empty_folders(path: str, stop: str) -> None:
         try:
             os.rmdir(path)
         except OSError as err:
-            if err.errno not in (errno.ENOENT,):
+            if err.errno != errno.ENOENT:
                 return
         path = os.path.dirname(path)
 

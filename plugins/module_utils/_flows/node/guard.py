@@ -54,7 +54,7 @@ class Folders(Part):
 
     def apply(self) -> Data:
         for path, mode in self._modes:
-            files.set_folder_mode(path, mode)
+            files.set_mode(path, mode)
         return {}
 
     def verify(self) -> t.List[str]:

@@ -15,9 +15,7 @@ import typing as t
 
 from ..._linux import files
 from ..._linux.host.facts import read_host
-from ..._linux.wireguard.key_files import write_new
-from ..._linux.wireguard.keys import KeyFile
-from ..._linux.wireguard.values import preshared_fingerprint
+from ..._linux.wireguard.keys import KeyFile, preshared_fingerprint, write_new
 from ..._mesh.kubespan.annotations import encode
 from ..._mesh.kubespan.config import parse_config, parse_mesh
 from ..._mesh.kubespan.endpoints import received_endpoints

@@ -13,7 +13,7 @@ from ..._values.ascii_text import is_digits
 from ..._values.keys import fingerprint, key_bytes
 from ..._values.x25519 import public_key
 from ..errors import LinuxError, os_reason
-from .values import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
+from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
 SOCKET_DIRECTORY = "/var/run/wireguard"
 #: 5,000 peers take about two megabytes.

@@ -1,19 +1,113 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A device's private key file (semaphore 3.3). Only public keys leave this file, except towards the device."""
+"""WireGuard's keys on a host (semaphore 3.3): their files, and what both back ends tell a device of them and read from it.
+
+A file is read without following links, made in one step and never overwritten by chance. Only public keys leave this module, except
+towards the device.
+"""
 
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import stat
 import typing as t
 
-from ..._values.keys import decode_key_text
+from ..._dataplane.peer_spec import LivePeer, Preshared
+from ..._values.keys import decode_key_text, fingerprint
 from ..._values.refused import ValueRefused
 from ..._values.x25519 import clamp, public_key
+from .. import files
 from ..errors import LinuxError, os_reason
-from .key_files import read_secret, read_text, set_private, sync_folder, write_new
+
+#: A key's text has 45 bytes with its newline; nothing longer is one.
+_MAX_BYTES = 256
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NO_KEY = bytes(32)
+
+
+def read_secret(path: str) -> bytes:
+    """The 32 bytes of a key. Raises LinuxError; its text never contains any of the file."""
+    text = read_text(path)[0]
+    if text is None:
+        raise LinuxError("read", path, "there is no such file")
+    try:
+        return decode_key_text(text)
+    except ValueRefused as error:
+        raise LinuxError("read", path, error.message) from None
+
+
+def read_text(path: str) -> t.Tuple[t.Optional[str], t.Optional[os.stat_result]]:
+    """(text, file status) of a small regular file; (None, None) when there is none. Raises LinuxError."""
+    try:
+        handle = os.open(path, _READ)
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else os_reason(error)
+        raise LinuxError("read", path, reason) from None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise LinuxError("read", path, "it is not a regular file")
+        data = os.read(handle, _MAX_BYTES + 1)
+    except OSError as error:
+        raise LinuxError("read", path, os_reason(error)) from None
+    finally:
+        os.close(handle)
+    # Latin-1 takes every byte, and what is not base64 is refused by the caller.
+    return data.decode("latin-1"), status
+
+
+def write_new(path: str, text: str, replace: bool) -> None:
+    """Put a file of mode 0600 in place in one step, its content on disk before its name.
+
+    With ``replace`` an existing file gives way, else it is an error: a key that appeared meanwhile is somebody's.
+    """
+    folder = os.path.dirname(path)
+    make_folder(folder)
+    spare = "{0}/.{1}.{2}".format(folder, os.path.basename(path), os.urandom(8).hex())
+    try:
+        handle = os.open(spare, _CREATE, 0o600)
+        try:
+            os.fchmod(handle, 0o600)
+            os.write(handle, text.encode("ascii"))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        try:
+            if replace:
+                os.rename(spare, path)
+            else:
+                os.link(spare, path)
+        finally:
+            if os.path.lexists(spare):
+                os.unlink(spare)
+        sync_folder(folder)
+    except OSError as error:
+        raise LinuxError("write", path, os_reason(error)) from None
+
+
+def make_folder(folder: str) -> None:
+    """Make the folder with mode 0755 when it is missing, and refuse one in which others could swap our files."""
+    try:
+        files.make_folder(folder)
+        status = os.stat(folder)
+    except OSError as error:
+        raise LinuxError("make", folder, os_reason(error)) from None
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise LinuxError("use", folder, "other users than root may write into it")
+
+
+def sync_folder(folder: str) -> None:
+    """Make a change of names in a folder last."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class KeyFile:
@@ -33,11 +127,8 @@ class KeyFile:
             mode = "{0:04o}".format(stat.S_IMODE(status.st_mode))
             public = public_key(decode_key_text(text))
             return {"state": "key", "public_key": public, "mode": mode, "message": None}
-        except LinuxError as error:
-            message = error.message
-        except ValueRefused as error:
-            message = error.message
-        return {"state": "unusable", "public_key": None, "mode": None, "message": message}
+        except (LinuxError, ValueRefused) as error:
+            return {"state": "unusable", "public_key": None, "mode": None, "message": error.message}
 
     def private_key(self) -> bytes:
         """The 32 bytes, for the device's ``configure`` and nobody else."""
@@ -51,7 +142,7 @@ class KeyFile:
         if found["state"] == "absent":
             return self._write(replace=False)
         if found["mode"] != "0600":
-            set_private(self.path)
+            files.set_mode(self.path, 0o600)
         return found["public_key"]
 
     def rotate(self) -> str:
@@ -73,5 +164,47 @@ class KeyFile:
 
     def _write(self, replace: bool) -> str:
         private = clamp(os.urandom(32))
-        write_new(self.path, base64.b64encode(private).decode("ascii"), replace)
+        write_new(self.path, encode_key(private), replace)
         return public_key(private)
+
+
+def encode_key(raw: bytes) -> str:
+    """32 bytes as text."""
+    return base64.b64encode(raw).decode("ascii")
+
+
+class PeerReader:
+    """Peers in the order in which they come. One with thousands of allowed IPs comes in several parts."""
+
+    def __init__(self) -> None:
+        self._fields: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self._ranges: t.Dict[str, t.List[str]] = {}
+
+    def add(self, key: str, fields: t.Mapping[str, t.Any], ranges: t.Iterable[str]) -> None:
+        """A part of a peer: those of LivePeer's fields that it says, and allowed IPs; later parts say nothing but more of these."""
+        self._fields.setdefault(key, {}).update(fields)
+        self._ranges.setdefault(key, []).extend(ranges)
+
+    def peers(self) -> t.Dict[str, LivePeer]:
+        """All of them, by public key."""
+        return {key: LivePeer(allowed_ips=tuple(self._ranges[key]), **fields) for key, fields in self._fields.items()}
+
+
+def handshake_time(seconds: int, nanoseconds: int) -> float:
+    """One number; a whole second less would make a handshake older than the endpoint that was set just before it."""
+    return seconds + nanoseconds / 1e9 if seconds and nanoseconds else seconds
+
+
+def read_preshared_key(wanted: Preshared) -> bytes:
+    """The 32 bytes to send for a step; all zero makes the peer forget its key."""
+    if wanted.raw is not None:
+        return base64.b64decode(wanted.raw)
+    return NO_KEY if wanted.file is None else read_secret(wanted.file)
+
+
+def preshared_fingerprint(path: str) -> t.Optional[str]:
+    """The fingerprint of a preshared key's file; None when it holds no key that can be read."""
+    try:
+        return fingerprint(encode_key(read_secret(path)))
+    except LinuxError:
+        return None

@@ -13,8 +13,7 @@ import stat
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import wireguard_key
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.key_files import write_new
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile, write_new
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
