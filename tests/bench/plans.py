@@ -52,7 +52,7 @@ spent = time.process_time() - started
 assert len(planned["kubespan"]["affiliates"]) == count and not planned["refused"], planned["refused"][:3]
 """,
     "node": """
-Mesh, received, targets = load("kubespan.peers").Mesh, load("kubespan.endpoints").received_endpoints, load("kubespan.targets").targets
+Mesh, received, targets = load("kubespan.peers").Mesh, load("kubespan.endpoints").received_endpoints, load("kubespan.states").targets
 records = [record(number) for number in range(count)]
 started = time.process_time()
 peers = [(peer.allowed_ips, received(peer.endpoints, None)) for peer in Mesh(records).specs(records[0]["node_id"]).peers.values()]

@@ -21,16 +21,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
     annotations as kubespan_annotations,
     config as kubespan_config,
     endpoints as kubespan_endpoints,
-    filters as kubespan_filters,
     generations as kubespan_generations,
     identity as kubespan_identity,
-    mtu as kubespan_mtu,
     peers as kubespan_peers,
     routing as kubespan_routing,
     states as kubespan_states,
-    targets as kubespan_targets,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan_merge
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan
 from ansible_collections.multicluster.network.plugins.module_utils._values import keys, prefix_sets as kubespan_ranges, x25519
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -111,7 +108,7 @@ def endpoint_rotation_sequence(vector: Input) -> Answer:
 @refusing
 def endpoint_filters(vector: Input) -> Answer:
     candidates = [ipaddress.ip_address(text) for text in vector["candidates"]]
-    kept = kubespan_filters.apply_filters(kubespan_filters.parse_filters(vector.get("filters")), candidates)
+    kept = kubespan_endpoints.apply_filters(kubespan_endpoints.parse_filters(vector.get("filters")), candidates)
     return {"result": [kubespan_ranges.address_text(address.version, int(address)) for address in kept]}
 
 
@@ -140,7 +137,7 @@ def allowed_ips(vector: Input) -> Answer:
 def nft_targets(vector: Input) -> Answer:
     peers = [(peer["allowed_ips"] or (), peer["state"]) for peer in vector["peers"]]
     now, seed = (
-        kubespan_targets.targets(peers, vector["force_routing"], kubespan_generations.generation(name)) for name in ("current", "v1.3")
+        kubespan_states.targets(peers, vector["force_routing"], kubespan_generations.generation(name)) for name in ("current", "v1.3")
     )
     layout = kubespan_generations.Layout()
     answer: Answer = {"seed_sets": {layout.set_name(version): seed.ranges(version) for version in (4, 6)}}
@@ -169,7 +166,7 @@ def mss_clamp(vector: Input) -> Answer:
     if "syn_mss" in vector:
         return {"mss_after": packets("mss", vector)["mss"]}
     gen = kubespan_generations.generation("current")
-    return {"today_ipv{0}".format(version): kubespan_mtu.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
+    return {"today_ipv{0}".format(version): kubespan_generations.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
 
 
 def number(value: t.Any) -> t.Any:
@@ -242,7 +239,7 @@ def annotations(vector: Input) -> Answer:
 def affiliate_merge(vector: Input) -> Answer:
     """Records have their port inside of ``control_plane``, as affiliates do, or beside the rest; so have the merged ones."""
     nested = any("control_plane" in record for record in vector["raw"])
-    merged = kubespan_merge.merge({record["id"]: with_port(record) if nested else record for record in vector["raw"]})
+    merged = kubespan.merge({record["id"]: with_port(record) if nested else record for record in vector["raw"]})
     shown = [{name: value for name, value in record.items() if name != "sources"} for record in merged]
     for row in shown if nested else ():
         port = row.pop("api_server_port")

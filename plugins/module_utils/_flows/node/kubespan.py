@@ -27,8 +27,7 @@ from ..._mesh.kubespan.nft import FAMILY, table
 from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.preflight import Conflict, conflicts
 from ..._mesh.kubespan.routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
-from ..._mesh.kubespan.states import UNKNOWN
-from ..._mesh.kubespan.targets import targets
+from ..._mesh.kubespan.states import UNKNOWN, targets
 from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_network
 from ..._values.prefix_sets import PrefixSet

@@ -17,11 +17,10 @@ from ..._linux import files
 from ..._linux.host.facts import read_host
 from ..._linux.wireguard.keys import KeyFile, preshared_fingerprint, write_new
 from ..._mesh.kubespan.annotations import encode
-from ..._mesh.kubespan.config import parse_config, parse_mesh
+from ..._mesh.kubespan.config import Host, local_affiliate, parse_config, parse_mesh
 from ..._mesh.kubespan.endpoints import received_endpoints
 from ..._mesh.kubespan.generations import generation, make_layout
 from ..._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
-from ..._mesh.kubespan.local import Host, local_affiliate
 from ..._mesh.kubespan.peers import Mesh, Peer
 from ..._plan.pending import Pending
 from ..._plan.plan import Plan

@@ -29,9 +29,7 @@ from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.endpoints import harvest
 from ..._mesh.kubespan.generations import RECONCILE_INTERVAL
 from ..._mesh.kubespan.peers import peers_of
-from ..._mesh.kubespan.state_file import parse_state, render_state
-from ..._mesh.kubespan.states import Status, run_pass
-from ..._mesh.kubespan.status import metrics, status_rows
+from ..._mesh.kubespan.states import Status, metrics, parse_state, render_state, run_pass, status_rows
 from . import kubespan, persistence, transaction
 
 Data = t.Dict[str, t.Any]

@@ -1,19 +1,19 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator sets for KubeSpan, in the original's names, checked (kubespan 2)."""
+"""What an operator sets for KubeSpan, in the original's names, checked (kubespan 2), and what a host says about itself with it (4)."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import typing as t
 
 from ..._values.addresses import parse_network
+from ..._values.prefix_sets import address_text
 from ..._values.refused import ValueRefused, quoted
-from .endpoints import parse_endpoints
-from .filters import parse_filters
-from .generations import DEFAULT_MTU, GENERATIONS, Generation
-from .mtu import check_mtu
+from .annotations import Affiliate
+from .endpoints import additional_addresses, local_endpoints, node_addresses, parse_endpoints, parse_filters
+from .generations import DEFAULT_MTU, GENERATIONS, Generation, Layout, check_mtu
+from .identity import mesh_address
 
 _FLAGS = ("enabled", "advertiseKubernetesNetworks", "allowDownPeerBypass", "harvestExtraEndpoints")
 _LISTS = ("endpoints", "excludeAdvertisedNetworks", "peerEndpoints")
@@ -91,12 +91,72 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
     """
     if not isinstance(mesh_id, str) or not mesh_id or len(mesh_id.encode("utf-8", "surrogatepass")) > 256:
         raise ValueRefused("bad_mesh_id", "the mesh id is a text of 1 to 256 bytes")
-    raw = b""
-    if isinstance(secret, str):
-        try:
-            raw = base64.b64decode(secret, validate=True)
-        except (binascii.Error, ValueError):
-            raw = b""
+    try:
+        raw = base64.b64decode(secret, validate=True) if isinstance(secret, str) else b""
+    except ValueError:  # binascii.Error is one
+        raw = b""
     if len(raw) != 32 or raw == bytes(32):
         raise ValueRefused("bad_mesh_secret", "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one")
     return mesh_id, raw
+
+
+class Host(t.NamedTuple):
+    """Facts of a host. ``configured`` as node_addresses has it; ``cluster_networks``: pods and services of its cluster.
+
+    ``public``: addresses that others see it with. ``pod_cidrs``: of its own Node. ``more``: further networks to announce.
+    """
+
+    cluster: str
+    node: str
+    node_id: str
+    mac: str
+    public_key: t.Any
+    hostname: str = ""
+    machine_type: str = "worker"
+    operating_system: str = ""
+    api_server_port: t.Optional[int] = None
+    configured: t.Sequence[t.Mapping[str, t.Any]] = ()
+    cluster_networks: t.Sequence[str] = ()
+    pod_cidrs: t.Sequence[str] = ()
+    public: t.Sequence[str] = ()
+    more: t.Sequence[str] = ()
+    exclude_interfaces: t.Sequence[str] = ()
+    exclude: t.Sequence[str] = ()
+
+
+def local_affiliate(
+    host: Host, config: Config, mesh_id: str, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]
+) -> Affiliate:
+    """The affiliate that the host announces, as a record of the inventory (``declared``). The key may be Pending.
+
+    Raises what its parsers raise: invalid_mac, bad_cidr, bad_address.
+    """
+    own = mesh_address(mesh_id, host.mac)
+    ula = address_text(6, int(own))
+    addresses = node_addresses(host.configured, host.cluster_networks, host.exclude_interfaces, host.exclude)
+    extra = config.extra_announced_endpoints if gen.extra_endpoints else []
+    excluded = config.exclude_advertised_networks if gen.excluded_networks else []
+    return {
+        "cluster": host.cluster,
+        "node": host.node,
+        "declared": True,
+        "node_id": host.node_id,
+        "hostname": host.hostname,
+        "nodename": host.node,
+        "machine_type": host.machine_type,
+        "operating_system": host.operating_system,
+        "api_server_port": host.api_server_port if host.machine_type == "controlplane" else None,
+        "public_key": host.public_key,
+        "kubespan_address": ula,
+        "addresses": addresses,
+        "additional_addresses": additional_addresses(
+            config.advertise_kubernetes_networks,
+            gen,
+            host.pod_cidrs,
+            [str(item["address"]) for item in host.configured if item.get("up", True)],
+            host.cluster_networks,
+            host.more,
+        ),
+        "exclude_advertised_networks": list(excluded or ()),
+        "endpoints": local_endpoints(addresses, ula, host.public, config.endpoint_filters, extra, layout.port),
+    }

@@ -1,6 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which endpoints and prefixes a node announces, and which of received endpoints it tries (kubespan 4, 7)."""
+"""Which endpoints and prefixes a node announces, and which of received endpoints it tries (kubespan 4, 7).
+
+Filters are ordered lists of networks to take and, with ``!``, to leave (7.2).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,54 @@ import typing as t
 from ..._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
 from ..._values.prefix_sets import PrefixSet, address_text
 from ..._values.refused import ValueRefused, quoted
-from .filters import apply_filters, parse_filters
 from .generations import Generation
 from .identity import looks_like_ula
+
+#: More items than any operator writes; every item is compared with every candidate.
+MAX_FILTERS = 256
+
+
+class Filter(t.NamedTuple):
+    """One item of a filter."""
+
+    takes: bool
+    network: Network
+
+
+def parse_filters(texts: object) -> t.Optional[t.List[Filter]]:
+    """A filter, or None where none is configured. One bad item refuses the whole list (``invalid_filter``)."""
+    if texts is None:
+        return None
+    if not isinstance(texts, (list, tuple)) or len(texts) > MAX_FILTERS:
+        raise ValueRefused("invalid_filter", "endpoint filters are a list of at most {0} items".format(MAX_FILTERS))
+    return [_parse_item(text) for text in texts]
+
+
+def _parse_item(text: object) -> Filter:
+    if not isinstance(text, str):
+        raise ValueRefused("invalid_filter", "{0} is no endpoint filter".format(quoted(text)))
+    takes = not text.startswith("!")
+    rest = text if takes else text[1:]
+    if "/" in rest:
+        return Filter(takes, parse_network(rest, "invalid_filter"))
+    return Filter(takes, ipaddress.ip_network(parse_address(rest, "invalid_filter")))
+
+
+def apply_filters(filters: t.Optional[t.Sequence[Filter]], candidates: t.Iterable[Address]) -> t.List[Address]:
+    """Candidates in the order of the filter. Unset keeps all, an empty list keeps none; families never match each other."""
+    candidates = list(candidates)
+    if filters is None:
+        return candidates
+    result: t.Dict[Address, None] = {}
+    for item in filters:
+        for address in candidates:
+            if address.version != item.network.version or address not in item.network:
+                continue
+            if item.takes:
+                result.setdefault(address)
+            else:
+                result.pop(address, None)
+    return list(result)
 
 
 class AddrPort(t.NamedTuple):
@@ -66,11 +114,7 @@ def node_addresses(
             continue
         if address not in found or network.prefixlen > found[address].prefixlen:
             found[address] = network
-    return [address_text(address.version, int(address)) for address in sorted(found, key=_address_key)]
-
-
-def _address_key(address: Address) -> t.Tuple[int, int]:
-    return address.version, int(address)
+    return [address_text(address.version, int(address)) for address in sorted(found, key=lambda address: (address.version, int(address)))]
 
 
 def local_endpoints(

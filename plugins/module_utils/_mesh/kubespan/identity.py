@@ -57,11 +57,7 @@ def first_mac(links: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[str]:
     links: ``{name, type: "ether" or 1, kind: text or None, mac}``.
     """
     physical = [link for link in links if link.get("type") in ("ether", 1) and not link.get("kind") and link.get("mac")]
-    return min(physical, key=_name_bytes)["mac"] if physical else None
-
-
-def _name_bytes(link: t.Mapping[str, t.Any]) -> bytes:
-    return str(link["name"]).encode("utf-8", "surrogateescape")
+    return min(physical, key=lambda link: str(link["name"]).encode("utf-8", "surrogateescape"))["mac"] if physical else None
 
 
 def choose_mac(explicit: t.Optional[str], persisted: t.Optional[str], links: t.Iterable[t.Mapping[str, t.Any]]) -> str:

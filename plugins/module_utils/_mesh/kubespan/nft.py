@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .generations import DEFAULT_MTU, GENERATIONS, Generation, Layout
-from .mtu import clamp_to
+from .generations import DEFAULT_MTU, GENERATIONS, Generation, Layout, clamp_to
 
 Data = t.Dict[str, t.Any]
 Rule = t.List[Data]

@@ -92,7 +92,7 @@ class Mesh:
     def __init__(self, affiliates: t.Iterable[Affiliate]) -> None:
         self._rows: t.List[_Row] = []
         self._ignored: t.List[t.Tuple[str, ValueRefused]] = []
-        for affiliate in sorted(affiliates, key=_node_id):
+        for affiliate in sorted(affiliates, key=lambda row: str(row["node_id"])):
             if not affiliate.get("public_key"):
                 continue
             try:
@@ -115,10 +115,6 @@ class Mesh:
             overlaps = list(self._common[1])
         ignored = [item for item in self._ignored if item[0] != local_node_id]
         return PeerSpecs(peers, overlaps, ignored, [key for key, peer in peers.items() if not peer.allowed_ips])
-
-
-def _node_id(affiliate: Affiliate) -> str:
-    return affiliate["node_id"]
 
 
 def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:

@@ -150,12 +150,8 @@ def plan_routes(
     ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
     steps = [{"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)]
     # the fallback first: it closes the table before anything else in it moves
-    steps.sort(key=_fallback_first)
+    steps.sort(key=lambda step: bool(step["route"]["type"] != "unreachable"))
     return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in wanted]
-
-
-def _fallback_first(step: t.Mapping[str, t.Any]) -> bool:
-    return step["route"]["type"] != "unreachable"
 
 
 def _identity(route: t.Mapping[str, t.Any]) -> t.Tuple[t.Any, ...]:

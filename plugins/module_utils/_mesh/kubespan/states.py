@@ -1,19 +1,33 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Peer states and endpoint rotation: one pass as a function of what was, what WireGuard says, and the clock (kubespan 8, 9)."""
+"""Peer states and endpoint rotation: one pass as a function of what was, what WireGuard says, and the clock (kubespan 8, 9).
+
+And what follows from the states: the sets of destinations that must go through the tunnel (kubespan 11.6, 14, 17.4, 18.1), what the
+watcher keeps across restarts (16), and what people and Prometheus are shown (22.15).
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import math
 import typing as t
 
 from ..._dataplane.peer_spec import LivePeer
+from ..._values.addresses import parse_network
+from ..._values.keys import parse_key
+from ..._values.prefix_sets import PrefixSet
+from ..._values.refused import ValueRefused
 from .endpoints import parse_addr_port
-from .generations import ENDPOINT_TIMEOUT, PEER_DOWN_INTERVAL
+from .generations import ENDPOINT_TIMEOUT, GENERATIONS, PEER_DOWN_INTERVAL, Generation
+from .identity import looks_like_ula
 from .peers import Peer
 
 UNKNOWN, UP, DOWN = "unknown", "up", "down"
 Age = t.Optional[float]
+#: Of the file that the watcher keeps.
+VERSION = 1
+_METRIC = "multicluster_kubespan_peer"
 
 
 class Status(t.NamedTuple):
@@ -135,3 +149,117 @@ def run_pass(
         if decision.write is not None and decision.write != same_endpoint(live.endpoint):
             writes[key] = decision.write
     return RotationResult(after, writes, decisions, sorted(set(statuses) - set(peers)))
+
+
+def targets(
+    peers: t.Iterable[t.Tuple[t.Union[PrefixSet, t.Iterable[str]], str]],
+    force_routing: bool = True,
+    gen: Generation = GENERATIONS["current"],
+    subnet: t.Optional[ipaddress.IPv6Network] = None,
+) -> PrefixSet:
+    """The union over all contributing peers, given as (allowed IPs, state); adjacent prefixes become one range.
+
+    allowed IPs: texts, or their set. subnet: the mesh's own /64, whose addresses are no
+    targets in the current generation. Without it the original's test applies to each prefix, which leaves a site's
+    addresses out that only look alike: their traffic would then not be protected.
+    """
+    chosen = [allowed for allowed, state in peers if force_routing or state == UP]
+    if not gen.ulas_in_sets and subnet is None:
+        texts = (text for allowed in chosen for text in (allowed.cidrs() if isinstance(allowed, PrefixSet) else allowed))
+        networks = (parse_network(text) for text in texts)
+        return PrefixSet.of(network for network in networks if not looks_like_ula(network.network_address))
+    sets = [allowed for allowed in chosen if isinstance(allowed, PrefixSet)]
+    union = PrefixSet.union([*sets, PrefixSet.of_texts(text for allowed in chosen if not isinstance(allowed, PrefixSet) for text in allowed)])
+    return union if gen.ulas_in_sets or subnet is None else union - PrefixSet.of([subnet])
+
+
+def render_state(statuses: t.Mapping[str, Status]) -> str:
+    """The file's text; peers for which we never set an endpoint have no entry."""
+    peers = {
+        key: {"last_used": status.last_used, "changed_at": status.changed_at}
+        for key, status in statuses.items()
+        if status.last_used is not None
+    }
+    return json.dumps({"version": VERSION, "peers": peers}, indent=1, sort_keys=True) + "\n"
+
+
+def parse_state(text: t.Optional[str]) -> t.Dict[str, Status]:
+    """Statuses to start from. Whatever cannot be read counts as lost, which does no harm: working endpoints are adopted."""
+    try:
+        content = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict) or content.get("version") != VERSION or not isinstance(content.get("peers"), dict):
+        return {}
+    statuses = {}
+    for key, entry in content["peers"].items():
+        try:
+            last_used = str(parse_addr_port(entry["last_used"]))
+            statuses[parse_key(key)] = Status(last_used=last_used, changed_at=_time(entry.get("changed_at")))
+        except (ValueRefused, AttributeError, KeyError, TypeError):
+            continue
+    return statuses
+
+
+def _time(value: object) -> t.Optional[float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)
+
+
+def status_rows(statuses: t.Mapping[str, Status], now: float) -> t.List[t.Dict[str, t.Any]]:
+    """One plain map a peer, sorted by label and key; ages in whole seconds, None: never."""
+    return [
+        {
+            "public_key": key,
+            "label": status.label,
+            "endpoint": status.endpoint,
+            "state": status.state,
+            "rx_bytes": status.rx_bytes,
+            "tx_bytes": status.tx_bytes,
+            "handshake_age": _age(status.last_handshake, now),
+            "last_used_endpoint": status.last_used,
+            "endpoint_change_age": _age(status.changed_at, now),
+        }
+        for key, status in sorted(statuses.items(), key=_label)
+    ]
+
+
+def _label(item: t.Tuple[str, Status]) -> t.Tuple[str, str]:
+    return item[1].label, item[0]
+
+
+def _age(moment: t.Optional[float], now: float) -> t.Optional[int]:
+    return None if not moment else max(0, int(now - moment))
+
+
+def _plain(text: str) -> str:
+    """A label came from another node: nothing of it may move a terminal's cursor."""
+    return "".join(char if char.isprintable() else "?" for char in text[:63])
+
+
+def metrics(statuses: t.Mapping[str, Status]) -> str:
+    """Text for node-exporter's textfile collector."""
+    families = [
+        ("last_handshake_seconds", "gauge", "Time of the last handshake, 0 for never.", "last_handshake"),
+        ("receive_bytes_total", "counter", "Bytes received from the peer.", "rx_bytes"),
+        ("transmit_bytes_total", "counter", "Bytes sent to the peer.", "tx_bytes"),
+    ]
+    lines = ["# HELP {0}_state 1 for the state that the peer is in.".format(_METRIC), "# TYPE {0}_state gauge".format(_METRIC)]
+    ordered = sorted(statuses.items(), key=_label)
+    for key, status in ordered:
+        for state in (UP, DOWN, UNKNOWN):
+            lines.append('{0}_state{{{1},state="{2}"}} {3}'.format(_METRIC, _labels(key, status), state, int(status.state == state)))
+    for name, kind, text, field in families:
+        lines.append("# HELP {0}_{1} {2}".format(_METRIC, name, text))
+        lines.append("# TYPE {0}_{1} {2}".format(_METRIC, name, kind))
+        lines.extend("{0}_{1}{{{2}}} {3}".format(_METRIC, name, _labels(key, status), getattr(status, field) or 0) for key, status in ordered)
+    return "\n".join(lines) + "\n"
+
+
+def _labels(key: str, status: Status) -> str:
+    return 'peer="{0}",public_key="{1}"'.format(_escaped(_plain(status.label)), _escaped(_plain(key)))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -3,7 +3,8 @@
 """One KubeSpan mesh over the fabric: from Node listings and what hosts report to the affiliates that hold (kubespan 5, 6).
 
 Every node gets the same affiliates and takes its own peers from them, so that the fabric's part of the work is done once
-and results stay small.
+and results stay small. Endpoints at which nodes see their peers are one node's word about another (7.4, decision 16): they are
+added behind the other's own endpoints, so that they are tried last, and WireGuard's keys decide who answers there.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import typing as t
 
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
+from ..._values.addresses import special_kind
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, label_of
 from ..fabric.inventory import Fabric
 from ..fabric.node_listing import read_listing
-from ..kubespan.annotations import ENDPOINTS, KEYS, decode
+from ..kubespan.annotations import ENDPOINTS, KEYS, LISTS, SCALARS, Affiliate, decode
+from ..kubespan.endpoints import parse_addr_port
+from ..kubespan.generations import MAX_ENDPOINTS
 from ..kubespan.identity import mesh_subnet
 from ..semaphore.peers import pod_cidrs_of
 from .kubespan_claims import Checked, check_affiliates
-from .kubespan_harvest import gathered, with_harvested
-from .kubespan_merge import cluster_source, merge, raw_key
 
 Data = t.Dict[str, t.Any]
 MODE = "kubespan"
+#: How many one node may say of one other, and how many a node gets in all: addresses behind a NAT that changes are no use.
+PER_REPORTER, PER_NODE = 1, 8
 
 
 def plan_kubespan_mesh(
@@ -53,7 +58,7 @@ def plan_kubespan_mesh(
             record = decode(_with_annotations(objects.get(name) or {"metadata": {"name": name}}, said))
             if record is None:
                 continue
-            raw_record = {raw_key(cluster_source(cluster), record["node_id"]): record}
+            raw_record = {"k8s:{0}/{1}".format(cluster, record["node_id"]): record}
             affiliate = dict(merge(raw_record)[0], cluster=cluster, node=name, declared=host is not None)
             raw.append(dict(affiliate, host=host, reported=bool(said)) if host is not None else affiliate)
     grants = fabric.grants()
@@ -159,7 +164,7 @@ def annotations_to_publish(
 ) -> t.Dict[str, t.Dict[str, Data]]:
     """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
 
-    ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of kubespan_harvest.gathered.
+    ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered.
     """
     wanted: t.Dict[str, t.Dict[str, Data]] = {}
     harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
@@ -177,3 +182,75 @@ def annotations_to_publish(
         if values != node["published"]:
             wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
     return wanted
+
+
+def gathered(
+    topology: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]
+) -> t.Dict[t.Tuple[str, str], t.List[str]]:
+    """(cluster, node) to endpoints. reports: {host: [{affiliate_id, endpoint}], or None where it does not harvest}.
+
+    What is no endpoint, lies in overlay space or names no node of the mesh is dropped: nobody relies on it.
+    """
+    mesh = topology["kubespan"]
+    rows_of: t.Dict[str, t.List[t.Tuple[str, str]]] = {}
+    for row in [*mesh["affiliates"], *mesh.get("contested", ())]:
+        rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
+    # an id that several claim says nothing
+    seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
+    overlay = PrefixSet.of_texts([*topology["overlay"], topology["kubespan"]["subnet"]])
+    found: t.Dict[t.Tuple[str, str], t.Dict[str, None]] = {}
+    for host in sorted(reports):
+        rows = reports[host]
+        said: t.Dict[t.Tuple[str, str], int] = {}
+        for row in rows[:MAX_ENDPOINTS * len(seats)] if isinstance(rows, list) else ():
+            seat = seats.get(str(row["affiliate_id"])) if isinstance(row, dict) and isinstance(row.get("affiliate_id"), str) else None
+            text = None if seat is None else _usable(row.get("endpoint"), overlay)
+            if seat is None or text is None or said.get(seat, 0) >= PER_REPORTER:
+                continue
+            said[seat] = said.get(seat, 0) + 1
+            found.setdefault(seat, {})[text] = None
+    return {seat: sorted(texts) for seat, texts in found.items()}
+
+
+def _usable(text: t.Any, overlay: PrefixSet) -> t.Optional[str]:
+    try:
+        endpoint = parse_addr_port(text)
+    except ValueRefused:
+        return None
+    return str(endpoint) if special_kind(endpoint.address) is None and endpoint.address not in overlay else None
+
+
+def with_harvested(own: str, published: str, seen: t.Iterable[str], keep: bool) -> str:
+    """A node's annotation of endpoints: its own, then those seen by others.
+
+    keep: not every node took part in this run, so what was published before and is not its own may still be seen by others.
+    """
+    texts = own.split(",") if own else []
+    more = set(seen) | (set(published.split(",")) - {""} if keep else set())
+    return ",".join([*texts, *sorted(more - set(texts))[:PER_NODE]][:MAX_ENDPOINTS])
+
+
+def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Affiliate]:
+    """Affiliates of several sources as one list (kubespan 5.1, decision 36): one a node id, sorted by it.
+
+    Raw records, ``{source/node id: record}``, are merged in ascending order of their keys.
+
+    Lists are united in the order in which items are first seen; of scalars the later that is not empty wins. ``sources``
+    lists who knew the node.
+    """
+    merged: t.Dict[str, Affiliate] = {}
+    for key in sorted(raw):
+        record = raw[key]
+        target = merged.setdefault(record["node_id"], {"node_id": record["node_id"], "sources": []})
+        target["sources"].append(key.partition("/")[0])
+        for name in LISTS:
+            target[name] = list(dict.fromkeys([*target.get(name, ()), *(record.get(name) or ())]))
+        for name in SCALARS:
+            target[name] = record.get(name) or target.get(name)
+        kind = record.get("machine_type")
+        if kind and (kind != "unknown" or not target.get("machine_type")):
+            target["machine_type"] = kind
+        for name in ("cluster", "node", "declared"):
+            if record.get(name):
+                target.setdefault(name, record[name])
+    return [merged[node_id] for node_id in sorted(merged)]

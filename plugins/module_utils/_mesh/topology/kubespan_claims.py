@@ -155,7 +155,7 @@ def _check_addresses(
                 continue  # its own ULA again
             rank = (not claim.declared, claim.cluster, claim.node, place)
             wanted.append((rank, address, affiliate))
-    wanted.sort(key=_rank)
+    wanted.sort(key=lambda row: row[0])
     for dummy, address, affiliate in wanted:
         label = label_of(affiliate["cluster"], affiliate["node"])
         holder = routed.owner(host_network(address))
@@ -177,7 +177,3 @@ def _check_addresses(
     for row, unused in rows:
         row["addresses"] = [text for dummy, dummy2, text in sorted(row["addresses"])]
     return [str(address) for address, labels in taken.items() if len(labels) > 1]
-
-
-def _rank(row: t.Tuple[t.Any, ...]) -> t.Any:
-    return row[0]

@@ -10,11 +10,11 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import mtu, nft, routing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import generations, nft, routing
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.preflight import conflicts
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.targets import targets
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import targets
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -124,11 +124,11 @@ def test_unknown_generation() -> None:
 
 
 def test_mtu() -> None:
-    assert [mtu.clamp_to(1420, version, CURRENT) for version in (4, 6)] == [1368, 1348]
-    assert mtu.clamp_to(1420, 4, SEED) is None
+    assert [generations.clamp_to(1420, version, CURRENT) for version in (4, 6)] == [1368, 1348]
+    assert generations.clamp_to(1420, 4, SEED) is None
     for bad in (1279, 0, 65536, True, "1420", None):
         with pytest.raises(ValueRefused):
-            mtu.check_mtu(bad)
+            generations.check_mtu(bad)
 
 
 def rule(**changes: t.Any) -> t.Dict[str, t.Any]:

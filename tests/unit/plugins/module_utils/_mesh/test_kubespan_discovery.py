@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import annotations as notes, config, endpoints, filters
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import annotations as notes, config, endpoints
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan_merge as merging
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan as merging
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
@@ -36,14 +36,14 @@ PORT = st.integers(1, 65535)
     ],
 )
 def test_filters(items: t.Any, candidates: t.List[str], result: t.List[str]) -> None:
-    kept = filters.apply_filters(filters.parse_filters(items), [parse_address(text) for text in candidates])
+    kept = endpoints.apply_filters(endpoints.parse_filters(items), [parse_address(text) for text in candidates])
     assert kept == [parse_address(text) for text in result]
 
 
 @pytest.mark.parametrize("item", ["", "!", "!!10.0.0.0/8", " 10.0.0.0/8", "10.0.0.0/8 ", "! 10.0.0.0/8", "10.0.0.0/33", "10.0.0.0/8,::/0", "lan", 7, None])
 def test_bad_filters(item: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
-        filters.parse_filters(["0.0.0.0/0", item])
+        endpoints.parse_filters(["0.0.0.0/0", item])
     assert caught.value.reason == "invalid_filter"
 
 
@@ -52,7 +52,7 @@ def test_bad_filters(item: t.Any) -> None:
 def test_filter_parser_never_breaks(items: t.List[str], candidates: t.List[str]) -> None:
     parsed = [parse_address(text) for text in candidates]
     try:
-        kept = filters.apply_filters(filters.parse_filters(items), parsed)
+        kept = endpoints.apply_filters(endpoints.parse_filters(items), parsed)
     except ValueRefused as error:
         assert error.reason == "invalid_filter"
     else:

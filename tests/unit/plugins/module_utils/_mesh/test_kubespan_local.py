@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import parse_config
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import Host, local_affiliate, parse_config
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.local import Host, local_affiliate
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import state_file, states, status as status_texts
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import states
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Peer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import DOWN, UNKNOWN, UP, Status
 from hypothesis import given, settings, strategies as st
@@ -169,8 +169,8 @@ def test_passes_forget_and_begin() -> None:
 
 def test_state_file() -> None:
     known = {KEY: Status(last_used=E3, changed_at=T0), "x": Status()}
-    text = state_file.render_state(known)
-    assert state_file.parse_state(text) == {KEY: Status(last_used=E3, changed_at=T0)}
+    text = states.render_state(known)
+    assert states.parse_state(text) == {KEY: Status(last_used=E3, changed_at=T0)}
 
 
 @pytest.mark.parametrize(
@@ -179,17 +179,17 @@ def test_state_file() -> None:
      '{"version": 1, "peers": {"x": {"last_used": "10.0.0.1:1"}, "%s": {"last_used": "host:1"}, "%s": 7}}' % (KEY, KEY)],
 )
 def test_a_broken_state_file_is_a_lost_one(text: t.Any) -> None:
-    assert state_file.parse_state(text) == {}
+    assert states.parse_state(text) == {}
 
 
 @settings(deadline=None, max_examples=60)
 @given(JSON)
 def test_state_parser_never_breaks(value: t.Any) -> None:
     for content in (value, {"version": 1, "peers": value}, {"version": 1, "peers": {KEY: value}}):
-        for known in state_file.parse_state(json.dumps(content)).values():
+        for known in states.parse_state(json.dumps(content)).values():
             assert known.last_used is not None
     absurd = {"version": 1, "peers": {KEY: {"last_used": E1, "changed_at": value if isinstance(value, float) else None}}}
-    assert len(state_file.parse_state(json.dumps(absurd))) == 1
+    assert len(states.parse_state(json.dumps(absurd))) == 1
 
 
 def test_status_texts() -> None:
@@ -197,9 +197,9 @@ def test_status_texts() -> None:
         KEY: Status(UP, E1, T0 - 41, 1268777, 1004052, E1, T0 - 500, "beta"),
         "evil": Status(UNKNOWN, label='x\x1b[2J"\n\\'),
     }
-    rows = status_texts.status_rows(known, T0)
+    rows = states.status_rows(known, T0)
     assert [(row["label"], row["handshake_age"], row["endpoint_change_age"]) for row in rows] == [("beta", 41, 500), ('x\x1b[2J"\n\\', None, None)]
-    text = status_texts.metrics(known)
+    text = states.metrics(known)
     assert 'multicluster_kubespan_peer_state{peer="beta",public_key="%s",state="up"} 1' % KEY in text
     assert text.count("# TYPE") == 4 and 'peer="x?[2J\\"?\\\\"' in text
     assert text.endswith("\n") and all(line.isprintable() for line in text.splitlines())
