@@ -15,11 +15,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
     check_capabilities,
     check_groups,
     check_machines,
+    check_sources,
     placer,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.sources import check_sources
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.values import check_types
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names, check_types
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables

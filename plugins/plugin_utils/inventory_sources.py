@@ -12,7 +12,7 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.plugins.loader import inventory_loader
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.sources import Claim
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.groups import Claim
 
 _VARIABLE = "multicluster_cluster"
 #: Where kubespray and Ansible itself say how a host is reached, the first that is there counts.

@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import values as inventory_values
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names as inventory_names
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options, run_variables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -141,7 +141,7 @@ def test_every_row_is_complete():
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
         assert set(row) <= {"description", "default", "of", "command_line", "choices", "type"} and row["description"].endswith("."), name
-        assert row.get("type", "bool") in inventory_values._CHECKS, name
+        assert row.get("type", "bool") in inventory_names._TYPES, name
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
     assert not set(TABLE["foreign"]) & KNOWN.names and KNOWN.words_in <= KNOWN.names

@@ -18,13 +18,13 @@ UTILS = ROOT / "plugins" / "module_utils"
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_troubleshooting.rst").read_text("utf-8")
 SAID = "\n".join(re.findall(r"(?m)^   \* - (.*)$", GUIDE))
 MESH = (
-    "fabric/checks", "fabric/variables", "fabric/names", "fabric/groups", "fabric/sources", "fabric/claims",
+    "fabric/checks", "fabric/variables", "fabric/names", "fabric/groups", "fabric/claims",
     "topology/semaphore", "semaphore/peers",
 )
 #: Words of checks that people do not meet: another one comes first, or a module alone says them.
 INNER = {"name_invalid"}
 #: Names of calls whose reason word is an argument, and which one.
-CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "Problem": 0}
+CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "say": 3}
 
 
 def words(path: pathlib.Path) -> t.Set[str]:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every check of an inventory, all findings at once. The rules of one cluster's devices are semaphore_config's."""
+"""Every check of an inventory, all findings at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ..._values.addresses import overlaps, parse_network
 from ..._values.names import check_interface_name, parse_cluster_name, parse_subdomain
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
-from ..semaphore import config as semaphore_config
 from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
-from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of
+from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
 from .listen_ports import listen_ports
@@ -185,42 +184,38 @@ def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
 
 
 def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
-    """Check the devices of each cluster's nodes with the rules of semaphore_config.
+    """Check the devices of each cluster's nodes: ports and MTUs, and no port twice (semaphore 3.1).
 
     What hundreds of views say about one variable is said once.
     """
     said: t.Set[t.Tuple[str, str, str]] = set()
+
+    def say(local: str, remote: str, single: str, reason: str, message: str) -> None:
+        several = single + "s"
+        own = remote in clusters[local][several]
+        where, variable = "clusters/{0}".format(local if own else remote), several if own else single
+        if (where, variable, reason) not in said:
+            said.add((where, variable, reason))
+            hint = "write {0} for clusters/{1}, or {2}: {{{1}: ...}} for clusters/{3}".format(single, remote, several, local)
+            findings.append(Finding(where, variable, reason, "{0}; {1}".format(message, hint)))
+
     for local in sorted(clusters):
-        for problem in semaphore_config.problems(semaphore_view(clusters, local)):
-            remote = problem.remote
-            single, several = _VARIABLES[problem.key]
-            own = remote in clusters[local][several]
-            where = "clusters/{0}".format(local if own else remote)
-            variable = several if own else single
-            if (where, variable, problem.reason) in said:
-                continue
-            said.add((where, variable, problem.reason))
-            hint = "write {0} for clusters/{1}, or {2}: {{{1}: ...}} for clusters/{3}".format(
-                single, remote, several, local
+        seen: t.Dict[int, str] = {}
+        for remote, port in sorted(listen_ports(clusters, local).items()):
+            mtu = clusters[local]["wireguard_mtus"].get(remote, clusters[remote]["wireguard_mtu"])
+            checks: t.Tuple[t.Tuple[str, t.Callable[[object], int], int], ...] = (
+                ("wireguard_port", parse_listen_port, port),
+                ("wireguard_mtu", parse_mtu, mtu),
             )
-            findings.append(Finding(where, variable, problem.reason, "{0}; {1}".format(problem.message, hint)))
-
-
-#: Setting of the configuration -> variable of the remote, and of the local cluster per remote.
-_VARIABLES = {
-    "wgListenPort": ("wireguard_port", "wireguard_ports"),
-    "wgDeviceMTU": ("wireguard_mtu", "wireguard_mtus"),
-}
-
-
-def semaphore_view(clusters: Clusters, local: str) -> t.List[t.Dict[str, t.Any]]:
-    """The devices of this cluster's nodes, as semaphore_config has them."""
-    mine, ports = clusters[local], listen_ports(clusters, local)
-    return [
-        {"name": name, "wgListenPort": ports[name], "wgDeviceMTU": mine["wireguard_mtus"].get(name, clusters[name]["wireguard_mtu"])}
-        for name in sorted(clusters)
-        if name != local
-    ]
+            for variable, parse, value in checks:
+                try:
+                    parse(value)
+                except ValueRefused as error:
+                    say(local, remote, variable, error.reason, error.message)
+            if port in seen:
+                message = "the devices towards {0} and {1} would both listen on port {2}; each needs its own"
+                say(local, remote, "wireguard_port", "duplicate_listen_port", message.format(quoted(seen[port]), quoted(remote), port))
+            seen.setdefault(port, remote)
 
 
 def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[str, t.Dict[str, str]]:

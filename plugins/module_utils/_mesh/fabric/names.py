@@ -1,11 +1,16 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of the inventory's variables: what begins like one of ours and is none of ours would have no effect, silently."""
+"""Names and values of the inventory's variables.
+
+What begins like one of ours and is none of ours would have no effect, silently; an empty text or a number where there is a list
+would count as something else, silently.
+"""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
+import math
 import typing as t
 
 from ..._values.refused import quoted
@@ -20,6 +25,10 @@ _LONGEST = 64
 _MOST_SLIPS = 3
 
 Hosts = t.Sequence[str]
+#: What Ansible takes as yes or no.
+_BOOLS = frozenset("yes Yes YES no No NO y Y n N true True TRUE false False FALSE on On ON off Off OFF t T f F 1 0 1.0 0.0".split())
+
+Rows = t.Iterable[t.Tuple[str, t.Any, Hosts]]
 
 
 class Known(t.NamedTuple):
@@ -28,7 +37,7 @@ class Known(t.NamedTuple):
     ``names``: every variable; ``prefixes``: what our variables begin with; ``foreign``: names of others that begin so too;
     ``command_line``: variables that Ansible reads before it knows hosts;
     ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
-    ``types``: {variable: a key of inventory_values._CHECKS}; ``former``: {what a variable was called: its name now}; ``shared``: those
+    ``types``: {variable: a key of _TYPES}; ``former``: {what a variable was called: its name now}; ``shared``: those
     of them that others have too; ``former_words``: the same of capabilities and playbooks, which the variables ``words_in`` name.
     """
 
@@ -83,7 +92,7 @@ def check_names(
 
 
 def check_choices(
-    rows: t.Iterable[t.Tuple[str, t.Any, Hosts]], known: Known, place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
+    rows: Rows, known: Known, place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
 ) -> t.List[Finding]:
     """Values that are none of a variable's choices, or former names. rows: (variable, value, the hosts that have this value)."""
     found: t.List[Finding] = []
@@ -235,3 +244,49 @@ def _bounded(found: t.List[Finding]) -> t.List[Finding]:
         return found
     message = "{0} more of this kind".format(len(found) - MAX_FINDINGS)
     return [*found[:MAX_FINDINGS], found[MAX_FINDINGS]._replace(variable="", message=message)]
+
+
+def check_types(
+    rows: Rows, types: t.Mapping[str, str], groups: t.Collection[str], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
+) -> t.List[Finding]:
+    """What is wrong with values. rows: (variable, value, the hosts that have it); types: {variable: seconds, group, names or bool}.
+
+    groups: all that the inventory has. place: hosts to words. elsewhere: what was given on the command line.
+    """
+    found = []
+    for name, value, hosts in rows:
+        fits, advice = _TYPES[types[name]]
+        if not fits(value, groups):
+            where = "command line" if name in elsewhere else place(hosts)
+            shown = "empty" if value is None or value == "" else quoted(str(value))
+            found.append(Finding(where, name, "bad_type", "{0} is {1}; {2}, or leave it out".format(name, shown, advice.format(name))))
+    return found
+
+
+def _is_seconds(value: t.Any, dummy: t.Collection[str]) -> bool:
+    try:
+        return not isinstance(value, bool) and 0 <= float(value) < math.inf
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_group(value: t.Any, groups: t.Collection[str]) -> bool:
+    return isinstance(value, str) and value in groups
+
+
+def _are_names(value: t.Any, dummy: t.Collection[str]) -> bool:
+    rows = [value] if isinstance(value, str) else value
+    return isinstance(rows, (list, tuple)) and all(isinstance(row, str) and row for row in rows)
+
+
+def _is_bool(value: t.Any, dummy: t.Collection[str]) -> bool:
+    return isinstance(value, bool) or (value is not None and str(value) in _BOOLS)
+
+
+#: A type of values -> whether a value is one, and what to write.
+_TYPES: t.Dict[str, t.Tuple[t.Callable[[t.Any, t.Collection[str]], bool], str]] = {
+    "seconds": (_is_seconds, "write seconds, such as {0}: 600"),
+    "group": (_is_group, "write the name of a group that the inventory has, such as {0}: clusters"),
+    "names": (_are_names, "write a list of names, such as {0}: [status_page_url]"),
+    "bool": (_is_bool, "write {0}: true or {0}: false"),
+}
