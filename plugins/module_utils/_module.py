@@ -22,13 +22,8 @@ def name_of(module: t.Any) -> str:
     return str(getattr(module, "_name", ""))
 
 
-def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
-    """Leave the module with a flow's result; never returns.
-
-    ``result`` is plain JSON: ``changed``, ``plan``, ``refused`` and whatever the flow adds. ``warnings`` (texts) go
-    through the module, ``diff`` is kept in diff mode only. With the module's ``fail_on_refused`` any refusal fails the
-    task, after everything else was done and with the same result (decision 29, module contract 4).
-    """
+def with_warnings(module: t.Any, result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What of a result is shown: its warnings go through the module, its diff stays in diff mode, messages name the user's variables."""
     name, options = name_of(module), module.params
     shown = dict(result)
     diff = shown.pop("diff", None)
@@ -36,7 +31,19 @@ def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
         shown["diff"] = diff
     for text in shown.pop("warnings", ()):
         module.warn(named(name, text, options))
-    refused = shown["refused"] = named_rows(name, shown.get("refused"), options)
+    shown["refused"] = named_rows(name, shown.get("refused"), options)
+    return shown
+
+
+def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
+    """Leave the module with a flow's result; never returns.
+
+    ``result`` is plain JSON: ``changed``, ``plan``, ``refused`` and whatever the flow adds. ``warnings`` (texts) go
+    through the module, ``diff`` is kept in diff mode only. With the module's ``fail_on_refused`` any refusal fails the
+    task, after everything else was done and with the same result (decision 29, module contract 4).
+    """
+    shown = with_warnings(module, result)
+    refused = shown["refused"]
     for entry in refused[:SHOWN_REFUSALS]:
         module.warn("refused {object}: {message} [{reason}]".format(**entry))
     if len(refused) > SHOWN_REFUSALS:

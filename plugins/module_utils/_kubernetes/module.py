@@ -8,9 +8,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._module import exit_with, name_of
+from .._module import exit_with, name_of, with_warnings
 from .._values.variables import named, named_rows
 from .argspec import take_access
+
+_FAILURE = "cluster {cluster}: cannot {operation}: {message} [{reason}]"
 
 
 class KubeModule(AnsibleModule):
@@ -37,19 +39,8 @@ def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:
     failures = named_rows(name_of(module), result.get("failures"), module.params)
     result = dict(result, failures=failures) if failures else result
     if failures and module.params.get("fail_on_failures", True):
-        shown = dict(result)
-        diff = shown.pop("diff", None)
-        if diff is not None and module._diff:
-            shown["diff"] = diff
-        for text in shown.pop("warnings", ()):
-            module.warn(named(name_of(module), text, module.params))
-        shown["refused"] = named_rows(name_of(module), shown.get("refused"), module.params)
-        first = failures[0]
         more = "" if len(failures) == 1 else " (and {0} more, see failures)".format(len(failures) - 1)
-        message = "cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**first)
-        module.fail_json(msg=message + more, **shown)
+        module.fail_json(msg=_FAILURE.format(**failures[0]) + more, **with_warnings(module, result))
     if failures:
-        result = dict(result, warnings=list(result.get("warnings", ())))
-        for failure in failures[:20]:
-            result["warnings"].append("cluster {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
+        result = dict(result, warnings=[*result.get("warnings", ()), *(_FAILURE.format(**failure) for failure in failures[:20])])
     exit_with(module, result)

@@ -1,6 +1,11 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""WireGuard keys as text: 32 bytes in canonical base64, the private one as its file holds it (semaphore 3.3)."""
+"""WireGuard keys as text: 32 bytes in canonical base64, the private one as its file holds it (semaphore 3.3).
+
+The public key of a private key is computed here (X25519, RFC 7748), for hosts that have neither wireguard-tools nor cryptography.
+Python's integers do not run in constant time. That is fine here: a key is multiplied once or twice in its life, by root, on the host
+that owns it, and nobody else can time it.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,10 @@ _LOW_ORDER = (
 _LOW_ORDER_TEXTS = frozenset(
     base64.b64encode(raw[:31] + bytes((raw[31] | top,))).decode("ascii") for raw in map(bytes.fromhex, _LOW_ORDER) for top in (0, 0x80)
 )
+# of Curve25519
+_P = 2**255 - 19
+_A24 = 121665
+_BASE_POINT = (9).to_bytes(32, "little")
 
 
 def parse_key(text: object, reason: str = "bad_public_key") -> str:
@@ -39,6 +48,11 @@ def parse_key(text: object, reason: str = "bad_public_key") -> str:
 def key_bytes(text: str) -> bytes:
     """The 32 bytes of a key that parse_key accepted."""
     return base64.b64decode(text)
+
+
+def encode_key(raw: bytes) -> str:
+    """32 bytes as text."""
+    return base64.b64encode(raw).decode("ascii")
 
 
 def is_weak(text: str) -> bool:
@@ -68,3 +82,43 @@ def decode_key_text(text: str) -> bytes:
     if raw == bytes(32):
         raise ValueRefused("bad_private_key", "the file holds the all-zero key, which WireGuard takes as no key")
     return raw
+
+
+def clamp(private: bytes) -> bytes:
+    """The 32 bytes as every implementation uses them (RFC 7748 section 5, decodeScalar25519)."""
+    raw = bytearray(private)
+    if len(raw) != 32:
+        raise ValueError("a private key has 32 bytes, not {0}".format(len(raw)))
+    raw[0] &= 248
+    raw[31] &= 127
+    raw[31] |= 64
+    return bytes(raw)
+
+
+def x25519(private: bytes, point: bytes = _BASE_POINT) -> bytes:
+    """Scalar multiplication on Curve25519, by the Montgomery ladder of RFC 7748 section 5."""
+    scalar = int.from_bytes(clamp(private), "little")
+    if len(point) != 32:
+        raise ValueError("a point has 32 bytes, not {0}".format(len(point)))
+    x_1 = (int.from_bytes(point, "little") & (2**255 - 1)) % _P
+    x_2, z_2, x_3, z_3 = 1, 0, x_1, 1
+    swap = 0
+    for position in range(254, -1, -1):
+        bit = (scalar >> position) & 1
+        if swap != bit:
+            x_2, x_3, z_2, z_3 = x_3, x_2, z_3, z_2
+        swap = bit
+        a, b = x_2 + z_2, x_2 - z_2
+        aa, bb = a * a % _P, b * b % _P
+        e = aa - bb
+        da, cb = (x_3 - z_3) * a % _P, (x_3 + z_3) * b % _P
+        x_3, z_3 = (da + cb) ** 2 % _P, x_1 * (da - cb) ** 2 % _P
+        x_2, z_2 = aa * bb % _P, e * (aa + _A24 * e) % _P
+    if swap:
+        x_2, z_2 = x_3, z_3
+    return (x_2 * pow(z_2, _P - 2, _P) % _P).to_bytes(32, "little")
+
+
+def public_key(private: bytes) -> str:
+    """The public key of a private key's 32 bytes, as base64 text."""
+    return encode_key(x25519(private))

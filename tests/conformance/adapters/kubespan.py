@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
     states as kubespan_states,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan
-from ansible_collections.multicluster.network.plugins.module_utils._values import keys, prefix_sets as kubespan_ranges, x25519
+from ansible_collections.multicluster.network.plugins.module_utils._values import keys, prefix_sets as kubespan_ranges
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 from ..outcome import Unhandled
@@ -287,14 +287,14 @@ def first_mac(vector: Input) -> Answer:
 def wireguard_keys(vector: Input) -> Answer:
     """A private key's public key; with ``identity_file`` (fields of one node's identity), what holds when it is loaded."""
     if "identity_file" not in vector:
-        return {"public_key": x25519.public_key(keys.decode_key_text(vector["private_key"]))}
+        return {"public_key": keys.public_key(keys.decode_key_text(vector["private_key"]))}
     # of what is kept only the private key counts: address and subnet are computed in every run
     key_text = vector["identity_file"].get("privateKey") or ""
     loaded = {
         "address": "{0}/128".format(kubespan_identity.mesh_address(vector["cluster_id"], vector["mac"])),
         "subnet": str(kubespan_identity.mesh_subnet(vector["cluster_id"])),
         "privateKey": key_text,
-        "publicKey": x25519.public_key(keys.decode_key_text(key_text)),
+        "publicKey": keys.public_key(keys.decode_key_text(key_text)),
     }
     return {"loaded": loaded}
 
@@ -302,7 +302,7 @@ def wireguard_keys(vector: Input) -> Answer:
 def device_of(side: Input) -> t.Tuple[t.Any, Answer]:
     """(the dump of a device, its peers by key) from a side of a vector."""
     private = side.get("private_key")
-    public = x25519.public_key(keys.decode_key_text(private)) if private else None
+    public = keys.public_key(keys.decode_key_text(private)) if private else None
     peers = {peer["public_key"]: peer for peer in side.get("peers") or ()}
     return EMPTY._replace(listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public), peers
 

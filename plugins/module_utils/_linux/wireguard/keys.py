@@ -15,9 +15,8 @@ import stat
 import typing as t
 
 from ..._dataplane.peer_spec import LivePeer, Preshared
-from ..._values.keys import decode_key_text, fingerprint
+from ..._values.keys import encode_key, clamp, decode_key_text, fingerprint, public_key
 from ..._values.refused import ValueRefused
-from ..._values.x25519 import clamp, public_key
 from .. import files
 from ..errors import LinuxError, os_reason
 
@@ -166,11 +165,6 @@ class KeyFile:
         private = clamp(os.urandom(32))
         write_new(self.path, encode_key(private), replace)
         return public_key(private)
-
-
-def encode_key(raw: bytes) -> str:
-    """32 bytes as text."""
-    return base64.b64encode(raw).decode("ascii")
 
 
 class PeerReader:

@@ -36,22 +36,12 @@ class InventoryRefused(Exception):
         super().__init__("the inventory needs {0} correction(s):\n{1}".format(len(lines), "\n".join(lines)))
 
 
-class Fabric:
-    """A validated definition. ``clusters`` and ``nodes`` are plain data in normal form, see ``to_dict``."""
+class Fabric(t.NamedTuple):
+    """A validated definition in normal form. ``clusters``: {name: variables with defaults}, ``nodes``: {host: {cluster, node_name}}."""
 
-    def __init__(
-        self, name: str, clusters: t.Dict[str, t.Dict[str, t.Any]], nodes: t.Dict[str, t.Dict[str, str]]
-    ) -> None:
-        self.name, self.clusters, self.nodes = name, clusters, nodes
-
-    def to_dict(self) -> t.Dict[str, t.Any]:
-        """Plain JSON: {name, clusters: {name: variables with defaults}, nodes: {host: {cluster, node_name}}}."""
-        return {"name": self.name, "clusters": self.clusters, "nodes": self.nodes}
-
-    @classmethod
-    def from_dict(cls, data: t.Mapping[str, t.Any]) -> "Fabric":
-        """The inverse of to_dict. Nothing is checked again."""
-        return cls(data["name"], dict(data["clusters"]), dict(data["nodes"]))
+    name: str
+    clusters: t.Dict[str, t.Dict[str, t.Any]]
+    nodes: t.Dict[str, t.Dict[str, str]]
 
     def grants(self) -> t.Dict[str, t.Dict[str, t.List[str]]]:
         """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""

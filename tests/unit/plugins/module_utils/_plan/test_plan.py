@@ -11,14 +11,13 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget, why_refused
-from ansible_collections.multicluster.network.plugins.module_utils._plan.diff import render
 from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
     Pending,
     from_wire,
     is_pending,
     to_wire,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal, render
 from ansible_collections.multicluster.network.plugins.module_utils._plan.reconcile import reconcile
 from hypothesis import given, strategies as st
 

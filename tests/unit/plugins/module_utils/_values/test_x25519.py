@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._values.x25519 import clamp, public_key, x25519
+from ansible_collections.multicluster.network.plugins.module_utils._values.keys import clamp, public_key, x25519
 from cryptography.hazmat.primitives.asymmetric import x25519 as x25519_oracle
 from hypothesis import given, strategies as st
 
