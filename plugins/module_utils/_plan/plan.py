@@ -107,6 +107,21 @@ class Plan:
         return {side: "".join(line + "\n" for line in lines) for side, lines in sides.items()}
 
 
+def reconcile(kind: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Plan:
+    """From one map of id -> plain data of one kind to another; creations and updates come before deletions, each sorted by id."""
+    plan = Plan()
+    for ident in sorted(wanted):
+        if ident not in actual:
+            plan.create(kind, ident, wanted[ident])
+        elif actual[ident] == wanted[ident]:
+            plan.unchanged += 1
+        else:
+            plan.update(kind, ident, actual[ident], wanted[ident])
+    for ident in sorted(set(actual) - set(wanted)):
+        plan.delete(kind, ident, actual[ident])
+    return plan
+
+
 def render(value: t.Any, indent: int = 0) -> t.List[str]:
     """Plain data as indented ``key: value`` lines with sorted keys. Lists keep their order."""
     pad = "  " * indent

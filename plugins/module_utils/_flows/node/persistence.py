@@ -15,8 +15,7 @@ from ..._dataplane.journal import is_state
 from ..._dataplane.node_spec import NodeState
 from ..._linux import files
 from ..._linux.host import bundle, systemd
-from ..._plan.plan import Plan
-from ..._plan.reconcile import reconcile
+from ..._plan.plan import Plan, reconcile
 
 STATE_ROOT = "/var/lib/multicluster-network"
 RUN_ROOT = "/run/multicluster-network"

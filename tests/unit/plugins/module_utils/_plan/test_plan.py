@@ -17,8 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.pending
     is_pending,
     to_wire,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal, render
-from ansible_collections.multicluster.network.plugins.module_utils._plan.reconcile import reconcile
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal, reconcile, render
 from hypothesis import given, strategies as st
 
 PLAIN = st.recursive(
@@ -43,29 +42,20 @@ def test_rendered_lines_are_printable(value: t.Any) -> None:
     assert render(value) == render(value)
 
 
-@given(STATES, STATES, st.booleans())
-def test_reconcile_reaches_the_wanted_state(wanted: t.Dict[str, int], actual: t.Dict[str, int], purge: bool) -> None:
-    plan = reconcile("thing", wanted, actual, purge=purge)
+@given(STATES, STATES)
+def test_reconcile_reaches_the_wanted_state(wanted: t.Dict[str, int], actual: t.Dict[str, int]) -> None:
+    plan = reconcile("thing", wanted, actual)
     state = dict(actual)
     for change in plan.changes:
         if change.action == "delete":
             del state[change.id]
         else:
             state[change.id] = change.after
-    assert state == (wanted if purge else dict(actual, **wanted))
+    assert state == wanted
     assert plan.changed == (state != actual)
-    assert reconcile("thing", wanted, state, purge=purge).changes == []
+    assert reconcile("thing", wanted, state).changes == []
     actions = [change.action for change in plan.changes]
     assert "delete" not in actions[: len([a for a in actions if a != "delete"])]
-
-
-@given(STATES, STATES)
-def test_reconcile_leaves_what_is_not_ours(wanted: t.Dict[str, int], actual: t.Dict[str, int]) -> None:
-    plan = reconcile("thing", wanted, actual, owned=lambda ident: ident > "c")
-    assert all(change.action == "create" or change.id > "c" for change in plan.changes)
-    foreign = [ident for ident in wanted if ident in actual and ident <= "c" and wanted[ident] != actual[ident]]
-    assert [refusal.object for refusal in plan.refused] == ["thing {0}".format(ident) for ident in sorted(foreign)]
-    assert {refusal.reason for refusal in plan.refused} <= {"not_ours"}
 
 
 def test_results_and_diffs() -> None:
