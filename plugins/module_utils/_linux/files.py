@@ -57,6 +57,15 @@ def read_state(path: str) -> t.Optional[FileState]:
         return FileState("file", stat.S_IMODE(info.st_mode), source.read(MAX_BYTES))
 
 
+def read_lines(path: str) -> t.List[str]:
+    """The lines of a text of the host's, none where there is none to read. What is not UTF-8 is replaced."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as source:
+            return source.read(MAX_BYTES).splitlines()
+    except OSError:
+        return []
+
+
 def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
     """Something that differs after every replacement of a file; None when there is none."""
     try:

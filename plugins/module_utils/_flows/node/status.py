@@ -19,6 +19,7 @@ from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
 from ..._linux.netlink.rules import read_rules
 from ..._linux.nftables.table import read_table
+from ..._linux.programs import find_program
 from ..._linux.stats import now
 from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
@@ -222,7 +223,7 @@ def _wireguard() -> str:
     """``kernel``, ``userspace``, ``no_tun`` (wireguard-go is there and its device is not), or ``missing``."""
     if facts.read_kernel(["wireguard"])["parts"]["wireguard"] != "missing":
         return "kernel"
-    if not facts.has_program("wireguard-go"):
+    if find_program("wireguard-go") is None:
         return "missing"
     return "userspace" if facts.exists("/dev/net/tun") else "no_tun"
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..._dataplane.device_plan import DevicePlan, plan_device
@@ -34,11 +35,8 @@ def gather(desired: Device, secrets: t.Sequence[str] = ()) -> Data:
     stats.add("reads")
     dump = EMPTY
     if link and link["implementation"]:
-        device = open_device(desired.name, link["implementation"])
-        try:
+        with contextlib.closing(open_device(desired.name, link["implementation"])) as device:
             dump = device.dump()
-        finally:
-            device.close()
         stats.add("reads")
     peers = desired.peers.peers if desired.peers and desired.present else ()
     path = desired.private_key_file if desired.present else None
@@ -82,13 +80,10 @@ def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, l
         stats.add("netlink_writes")
     steps = [step for step in planned.steps if step not in later] if later else planned.steps
     if settings or steps:
-        device = open_device(name, implementation)
-        try:
+        with contextlib.closing(open_device(name, implementation)) as device:
             device.configure(**settings)
             device.apply(steps)
             stats.add("wireguard_writes", device.writes)
-        finally:
-            device.close()
     # a device goes up when it is complete, and has addresses (which make routes) when it is up; what must not be on it goes before
     late = bool(work.get("add_addresses"))
     if not late:
@@ -106,12 +101,9 @@ def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, l
 def send(name: str, actual: t.Mapping[str, t.Any], steps: t.Sequence[PeerStep]) -> Data:
     """Tell a device's peers. Returns stats. Raises LinuxError."""
     stats, link = Stats(), actual["link"]
-    device = open_device(name, link["implementation"] if link else None)
-    try:
+    with contextlib.closing(open_device(name, link["implementation"] if link else None)) as device:
         device.apply(steps)
         return stats.as_dict(wireguard_writes=device.writes)
-    finally:
-        device.close()
 
 
 def _change_addresses(name: str, work: Data, stats: Stats) -> None:

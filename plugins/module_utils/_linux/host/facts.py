@@ -8,6 +8,7 @@ import os
 import socket
 import typing as t
 
+from ..files import read_lines
 from ..netlink.links import ETHERNET, read_links
 from ..programs import FAILURES, MERGED, find_program, run
 from .systemd import running
@@ -39,14 +40,10 @@ def read_host() -> Data:
 
 
 def _system() -> str:
-    try:
-        with open("/etc/os-release", encoding="utf-8", errors="replace") as source:
-            for line in source:
-                name, _equals, value = line.strip().partition("=")
-                if name == "PRETTY_NAME":
-                    return value.strip("\"'")
-    except OSError:
-        pass
+    for line in read_lines("/etc/os-release"):
+        name, _equals, value = line.strip().partition("=")
+        if name == "PRETTY_NAME":
+            return value.strip("\"'")
     return ""
 
 
@@ -54,9 +51,9 @@ def read_kernel(parts: t.Sequence[str] = ()) -> Data:
     """``{"release", "machine", "parts": {name: loaded|builtin|available|missing}}``."""
     system = os.uname()
     folder = "/lib/modules/" + system.release
-    files = _lines(folder + "/modules.dep")
-    builtin = _lines(folder + "/modules.builtin")
-    loaded = {line.split(" ", 1)[0] for line in _lines("/proc/modules")}
+    files = read_lines(folder + "/modules.dep")
+    builtin = read_lines(folder + "/modules.builtin")
+    loaded = {line.split(" ", 1)[0] for line in read_lines("/proc/modules")}
     found = {}
     for name in parts:
         if name.replace("-", "_") in loaded or os.path.isdir("/sys/module/" + name.replace("-", "_")):
@@ -75,19 +72,6 @@ def _is_part(path: str, name: str) -> bool:
 def exists(path: str) -> bool:
     """Whether something is at a path."""
     return os.path.lexists(path)
-
-
-def has_program(name: str) -> bool:
-    """Whether a program is installed."""
-    return find_program(name) is not None
-
-
-def _lines(path: str) -> t.List[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read().splitlines()
-    except OSError:
-        return []
 
 
 def read_units(names: t.Sequence[str]) -> t.List[Data]:

@@ -173,9 +173,6 @@ def descends(pid: t.Any, ancestor: int) -> bool:
             return False
         if pid == ancestor:
             return True
-        try:
-            with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as stream:
-                pid = int(stream.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
+        found = stat_fields(pid)
+        pid = int(found[1][1]) if found is not None else None
     return False

@@ -9,13 +9,14 @@ import os
 import pwd
 import typing as t
 
+from ..files import read_lines
+
 _ROOT = "/proc/sys/"
 #: Where the host's settings and units are kept, as sysctl.d(5) and systemd.unit(5) have them.
 SETTING_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 SETTING_FILES = ("/etc/sysctl.conf",)
 UNIT_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system",
                 "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")  # fmt: skip
-_MAX_BYTES = 1 << 20
 
 
 def name_of(*parts: str) -> str:
@@ -56,12 +57,7 @@ def set_by(*parts: str) -> t.List[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
     wanted, found = "/".join(parts), []
     for path in _files():
-        try:
-            with open(path, "rb") as source:
-                lines = source.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
-        except OSError:
-            continue
-        for line in lines:
+        for line in read_lines(path):
             key, equals, value = line.strip().partition("=")
             if equals and not key.startswith(("#", ";")) and fnmatch.fnmatchcase(wanted, _path(key.strip().lstrip("-"))):
                 found.append("{0} sets {1}".format(path, value.strip()[:20]))
@@ -75,13 +71,15 @@ def _path(key: str) -> str:
 
 
 def _files() -> t.List[str]:
-    by_name: t.Dict[str, str] = {}
-    for folder in reversed(SETTING_FOLDERS):
-        try:
-            by_name.update((name, folder + "/" + name) for name in os.listdir(folder) if name.endswith(".conf"))
-        except OSError:
-            continue
+    by_name = {name: folder + "/" + name for folder in reversed(SETTING_FOLDERS) for name in _drop_ins(folder)}
     return [by_name[name] for name in sorted(by_name)] + list(SETTING_FILES)
+
+
+def _drop_ins(folder: str) -> t.List[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.endswith(".conf")]
+    except OSError:
+        return []
 
 
 def drop_ins(unit: str) -> t.List[t.Tuple[str, str]]:
@@ -95,14 +93,9 @@ def drop_ins(unit: str) -> t.List[t.Tuple[str, str]]:
     for folder in UNIT_FOLDERS:
         for prefix in prefixes:
             place = "{0}/{1}.d".format(folder, prefix)
-            try:
-                names = os.listdir(place)
-            except OSError:
-                continue
-            for name in names:
-                if name.endswith(".conf"):
-                    path = os.path.realpath(place) + "/" + name
-                    found[path] = _owner(path)
+            for name in _drop_ins(place):
+                path = os.path.realpath(place) + "/" + name
+                found[path] = _owner(path)
     return sorted(found.items())
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import typing as t
 
 from ..._dataplane.peer_plan import plan_peers
@@ -28,11 +29,8 @@ def take_device(name: str, link: t.Optional[t.Mapping[str, t.Any]], dump: Dump) 
         return None
     taken: Data = {"link": dict(link), "wireguard": dump.to_json(), "secrets": {"private_key": None, "preshared": {}}}
     if link["implementation"]:
-        device = open_device(name, link["implementation"])
-        try:
+        with contextlib.closing(open_device(name, link["implementation"])) as device:
             taken["secrets"] = device.secrets()
-        finally:
-            device.close()
     return taken
 
 
@@ -66,8 +64,7 @@ def restore_device(name: str, was: t.Optional[t.Mapping[str, t.Any]]) -> None:
 
 def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any]) -> None:
     old, secrets = Dump.of_json(was["wireguard"]), was["secrets"]
-    device = open_device(name, implementation)
-    try:
+    with contextlib.closing(open_device(name, implementation)) as device:
         live = device.dump()
         settings: Data = {key: getattr(old, key) for key in ("listen_port", "fwmark") if getattr(live, key) != getattr(old, key)}
         if secrets["private_key"] and live.public_key != old.public_key:
@@ -88,8 +85,6 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
         # no endpoint counts as the one configured last, so every one that differs is sent
         steps = plan_peers(name, wanted, peers, now(), dict.fromkeys(old.peers, "")).steps
         device.apply([*first, *steps])
-    finally:
-        device.close()
 
 
 def take_routes(routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]) -> t.List[Data]:

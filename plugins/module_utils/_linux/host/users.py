@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import typing as t
 
 from ..._values.ascii_text import lower
 from ..errors import LinuxError
+from ..files import read_lines
 from ..netlink.links import read_links
 from ..netlink.messages import NetlinkRefused
 from ..netlink.rules import read_rules
@@ -50,13 +52,11 @@ def read_mark_users() -> t.List[Data]:
     What eBPF programs or the old iptables do is not seen. Raises LinuxError.
     """
     found: t.Dict[t.Tuple[t.Any, ...], Data] = {}
-    netlink = NetfilterSocket()
     try:
-        answers = netlink.dump(codec.GETRULE)
+        with contextlib.closing(NetfilterSocket()) as netlink:
+            answers = netlink.dump(codec.GETRULE)
     except NetlinkRefused as error:
         raise LinuxError("read", "rules of nftables", str(error)) from None
-    finally:
-        netlink.close()
     names = {number: name for name, number in codec.FAMILIES.items()}
     for family, body in answers:
         parts = dict(codec.attributes(body))
@@ -117,12 +117,7 @@ def read_udp_ports() -> t.List[int]:
     """Local UDP ports that are taken, ascending. The kernel's own WireGuard sockets are not among them."""
     ports = set()
     for name in ("udp", "udp6"):
-        try:
-            with open("/proc/self/net/" + name, encoding="ascii") as file:
-                lines = file.read().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
+        for line in read_lines("/proc/self/net/" + name)[1:]:
             fields = line.split()
             if len(fields) > 2 and fields[2].endswith(":0000"):
                 ports.add(int(fields[1].rsplit(":", maxsplit=1)[1], 16))

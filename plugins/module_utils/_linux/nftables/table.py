@@ -19,6 +19,7 @@ Statements are kubespan_nft's; see nft_rules for what is none. Steps, in the ord
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import typing as t
 
@@ -39,13 +40,11 @@ _READ_TRIES = 5
 
 def list_tables() -> t.List[Data]:
     """All tables of this namespace: ``[{family, name, handle, flags, owner}]``, sorted. Raises LinuxError."""
-    netlink = _open("list")
     try:
-        found = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
+        with contextlib.closing(_open("list")) as netlink:
+            found = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
     except NetlinkRefused as error:
         raise LinuxError("list", "nftables", _reason(error)) from None
-    finally:
-        netlink.close()
     return sorted(found, key=lambda table: (table["family"], table["name"]))
 
 
@@ -119,15 +118,13 @@ def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.O
     messages = encode_steps(name, steps)
     if not messages:
         return 0
-    netlink = _open("write")
     try:
-        netlink.commit(family, messages, generation)
-        return netlink.writes
+        with contextlib.closing(_open("write")) as netlink:
+            netlink.commit(family, messages, generation)
+            return netlink.writes
     except BatchRefused as error:
         where = "{0} of nftables table {1} {2}".format(error.what, family, name)
         raise LinuxError("set", where, _reason(error) + (": " + error.text if error.text else "")) from None
-    finally:
-        netlink.close()
 
 
 def encode_steps(name: str, steps: t.Iterable[Step]) -> t.List[Message]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -39,11 +40,8 @@ def open_device(name: str, kind: t.Optional[str] = None) -> Device:
 
 def read_device(name: str, kind: t.Optional[str] = None) -> Dump:
     """What a device is now, kind as for open_device. Raises LinuxError."""
-    device = open_device(name, kind)
-    try:
+    with contextlib.closing(open_device(name, kind)) as device:
         return device.dump()
-    finally:
-        device.close()
 
 
 def socket_state(name: str) -> str:
