@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice, renamed, shown
@@ -38,7 +38,7 @@ class ActionModule(InventoryAction):
             results = collected.results(self.hostvars, hosts, collected.NODE)
             options["reported"] = host_reports(results)
             earlier = collected.mesh(self.hostvars, hosts).get("refused") or ()
-            self.refused_before = lines(earlier, {host: result["refused"] for host, result in results.items() if result.get("refused")})
+            self.refused_before = refused_lines(earlier, {host: result["refused"] for host, result in results.items() if result.get("refused")})
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The plan, and what an earlier one of this run refused."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import refusals
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge, refused_lines
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
 REGISTERED = {
@@ -83,7 +82,7 @@ def run_outcome(
                 rows = [dict(row, object="{0}/{1}".format(host, row.get("object"))) for row in given[name]["refused"]]
                 results.setdefault(capability, []).append({"refused": rows})
     of_plans = [row for capability in results for result in results[capability] for row in result.get("refused") or () if not _by_node(row, nodes)]
-    refused = refusals.lines(of_plans, by_host)
+    refused = refused_lines(of_plans, by_host)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
     outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
     return dict(outcome, text=[*outcome["text"], *refused, *mended])

@@ -60,13 +60,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims, read_claim  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.refusals import lines  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import check_members, members_of, name_sets  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
@@ -474,7 +474,7 @@ def test_templates_shells_and_html() -> None:
         shown = page.render(model.build(facts))
         assert shown.count("<script") == 1 and "onerror=" not in re.sub(r"&[a-z#0-9]+;[^<]*", "", shown)
         # and at the end of a run nothing that a refusal quotes is a template
-        assert all("{{" not in line and "{%" not in line for line in lines([{"object": word, "reason": "x", "message": word}], {}))
+        assert all("{{" not in line and "{%" not in line for line in refused_lines([{"object": word, "reason": "x", "message": word}], {}))
 
 
 def test_provider_ids_of_others() -> None:
@@ -613,9 +613,9 @@ def test_who_holds_a_thing_keeps_it() -> None:
 def test_the_run_says_at_its_end_who_was_refused() -> None:
     _kept, refused = _peers(_listings(gcp_1={"pubKey": _key(11)}), _state())
     by_host = {"aws-{0}".format(number): refused for number in range(1, 6)}
-    (line,) = lines([], by_host)
+    (line,) = refused_lines([], by_host)
     assert line.startswith("refused: gcp/gcp-1: key ") and "held by merit/merit-1" in line and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
-    assert len(lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
+    assert len(refused_lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
     hostvars = {
         "gcp": {}, "merit": {}, "aws": {"__mesh_r_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
         **{host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}} for host in by_host},

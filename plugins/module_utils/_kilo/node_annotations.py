@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.objects import owners, text_values
-from .nodes import ROAM
-from .peers import endpoint_addresses, peer_endpoint, without_internal_ip
+from .nodes import ROAM, without_internal_ip
+from .peers import endpoint_addresses, peer_endpoint
 from .sources import Gathered, Settings, SourcePlan, Sources
 from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, cidr_or_none
 

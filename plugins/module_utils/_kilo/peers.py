@@ -11,10 +11,9 @@ import typing as t
 from .._values.addresses import Address
 from .._values.refused import ValueRefused
 from .endpoints import PeerEndpoint, Resolved, parse_endpoint, resolve_endpoint
-from .nodes import ROAM, is_typed
+from .nodes import ROAM, is_typed, without_internal_ip
 from .values import (
     API_VERSION,
-    FORCE_INTERNAL_IP,
     KEY,
     MESH_LABEL,
     SOURCE_LABEL,
@@ -31,8 +30,6 @@ from .values import (
 
 MAX_NAME, CUT_NAME, HASH_DIGITS = 253, 236, 16
 ALWAYS, DECLARED, NEVER = "always", "declared", "never"
-#: Values of force-internal-ip by which Kilo's users say that a node's internal address is not for the mesh.
-_NO_INTERNAL_IP = ("", "-")
 
 _NAME_CHARACTERS = frozenset(string.ascii_lowercase + string.digits + ".-")
 
@@ -245,11 +242,6 @@ def endpoint_addresses(endpoint: t.Optional[PeerEndpoint], resolved: t.Mapping[s
     host = (endpoint or {}).get("dnsOrIP", {})
     texts = [host["ip"]] if host.get("ip") else resolved.get(host.get("dns", ""), ())
     return [address for address in map(ip_or_none, texts) if address is not None]
-
-
-def without_internal_ip(node: Node) -> bool:
-    """True for a node whose internal address is not for the mesh."""
-    return node.annotations.get(FORCE_INTERNAL_IP, "none") in _NO_INTERNAL_IP
 
 
 def internal_routes(node: Node, entry: Entry, options: PeerOptions) -> t.List[str]:

@@ -13,9 +13,8 @@ from .._values.addresses import Address
 from .._values.refused import ValueRefused
 from .claims import Checked, Source, check_kilo
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
-from .locations import Grouped, announced, by_location, grouped
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
-from .nodes import DUPLICATE, Filtered, filter_nodes, is_transient, while_renumbered
+from .nodes import DUPLICATE, Filtered, Grouped, announced, by_location, filter_nodes, grouped, is_transient, while_renumbered
 from .peers import (
     Existing,
     Peer,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import typing as t
 
 from .._values.names import parse_subdomain
@@ -139,38 +140,24 @@ def access_manifests(
     manifests: t.List[t.Dict[str, t.Any]] = []
     for capability in sorted(set(capabilities)):
         if capability not in CAPABILITIES:
-            raise ValueRefused(
-                "capability_unknown", "{0} is none of {1}".format(quoted(capability), ", ".join(sorted(CAPABILITIES)))
-            )
+            raise ValueRefused("capability_unknown", "{0} is none of {1}".format(quoted(capability), ", ".join(sorted(CAPABILITIES))))
         name = parse_subdomain(account_name(capability, prefix), "name_invalid")
-        labels = {MANAGED_BY: MANAGED_BY_US}
-        group = "rbac.authorization.k8s.io"
-        manifests.append(
-            {"apiVersion": "v1", "kind": "ServiceAccount",
-             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
-             "automountServiceAccountToken": False}
-        )  # fmt: skip
-        manifests.append(
-            {"apiVersion": group + "/v1", "kind": "ClusterRole", "metadata": {"name": name, "labels": dict(labels)},
-             "rules": [dict(rule) for rule in CAPABILITIES[capability]] + [dict(rule) for rule in extra_rules]}
-        )  # fmt: skip
-        manifests.append(
-            {"apiVersion": group + "/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name, "labels": dict(labels)},
-             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
-        )  # fmt: skip
+        meta: t.Dict[str, t.Any] = {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        manifests.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": dict(meta, namespace=namespace), "automountServiceAccountToken": False})
+        manifests += _role_and_binding("ClusterRole", meta, [*CAPABILITIES[capability], *extra_rules], subject)
         if capability in NAMESPACED:
-            meta = {"name": name, "namespace": target_namespace, "labels": dict(labels)}
-            manifests.append(
-                {"apiVersion": group + "/v1", "kind": "Role", "metadata": meta,
-                 "rules": [dict(rule) for rule in NAMESPACED[capability]]}
-            )  # fmt: skip
-            manifests.append(
-                {"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": dict(meta, labels=dict(labels)),
-                 "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-                 "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
-            )  # fmt: skip
+            manifests += _role_and_binding("Role", dict(meta, namespace=target_namespace), NAMESPACED[capability], subject)
     return manifests
+
+
+def _role_and_binding(
+    kind: str, meta: t.Mapping[str, t.Any], rules: t.Iterable[Rule], subject: t.Mapping[str, str]
+) -> t.List[t.Dict[str, t.Any]]:
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": group + "/v1", "kind": kind, "metadata": copy.deepcopy(meta), "rules": [dict(rule) for rule in rules]}
+    reference = {"apiGroup": group, "kind": kind, "name": meta["name"]}
+    return [role, {"apiVersion": group + "/v1", "kind": kind + "Binding", "metadata": copy.deepcopy(meta), "roleRef": reference, "subjects": [dict(subject)]}]
 
 
 def account_name(capability: str, prefix: str = "multicluster") -> str:

@@ -43,42 +43,22 @@ def check_budget(
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
         return None
+    limit = allowed_deletes(owned, max_deletes)
     if max_deletes == 0:
         # the one limit that no confirmation passes: it was written down to say that nothing may go
-        return Refusal(
-            source,
-            "delete_budget",
-            "{0} of {1} {2} would be deleted, and max_deletes is 0; nothing was deleted. Raise max_deletes if that is "
-            "right.".format(deletes, owned, kind),
-        )
-    if remaining == 0 and owned > 0 and not confirm_empty:
-        return Refusal(
-            source,
-            "delete_budget",
-            "the source wants no {0} any more while we own {1}; nothing was deleted. {2}".format(
-                kind, owned, turned_away or "Name {0} in confirm_empty if that is right.".format(source)
-            ),
-        )
-    if confirm_empty and remaining == 0 and _MEND_GRANT in turned_away and (max_deletes is None or deletes > max_deletes):
-        return Refusal(
-            source,
-            "delete_budget",
-            "{0} is in confirm_empty and is not empty; nothing was deleted. {1} If all {2} {3} are to go nevertheless, set max_deletes to {2}.".format(
-                source, turned_away, deletes, kind
-            ),
-        )
-    if confirm_empty and remaining == 0:
+        why = "{0} of {1} {2} would be deleted, and max_deletes is 0; nothing was deleted. Raise max_deletes if that is right.".format(deletes, owned, kind)
+    elif remaining == 0 and owned > 0 and not confirm_empty:
+        advice = turned_away or "Name {0} in confirm_empty if that is right.".format(source)
+        why = "the source wants no {0} any more while we own {1}; nothing was deleted. {2}".format(kind, owned, advice)
+    elif confirm_empty and remaining == 0 and _MEND_GRANT in turned_away and (max_deletes is None or deletes > max_deletes):
+        text = "{0} is in confirm_empty and is not empty; nothing was deleted. {1} If all {2} {3} are to go nevertheless, set max_deletes to {2}."
+        why = text.format(source, turned_away, deletes, kind)
+    elif (confirm_empty and remaining == 0) or deletes <= limit:
         return None
-    limit = allowed_deletes(owned, max_deletes)
-    if deletes <= limit:
-        return None
-    return Refusal(
-        source,
-        "delete_budget",
-        "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. {4}".format(
-            deletes, owned, kind, limit, turned_away or (_GRANT_FIRST.format(source) if claimed else "") + "Raise max_deletes if that is right."
-        ),
-    )
+    else:
+        advice = turned_away or (_GRANT_FIRST.format(source) if claimed else "") + "Raise max_deletes if that is right."
+        why = "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. {4}".format(deletes, owned, kind, limit, advice)
+    return Refusal(source, "delete_budget", why)
 
 
 def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind: str = "node") -> str:

@@ -26,7 +26,7 @@ from .objects import (
 )
 from .pending import is_pending
 from .plan import CREATE, DELETE, UPDATE, Change, Plan
-from .sole_owner import others, surplus
+from .sole_owner import others, surplus, tree_of
 
 #: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.
 CONFLICT = "conflict"
@@ -251,7 +251,7 @@ def _compare(
             )
             return
     meta = actual["metadata"]
-    shape = merged_shape({}, [path for path in paths + stale + _ends(extra) if path])
+    shape = tree_of([path for path in paths + stale + _ends(extra) if path])
     if shape:
         before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
         change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
@@ -272,16 +272,6 @@ def _ends(patch: t.Mapping[str, t.Any], path: t.Tuple[str, ...] = ()) -> t.List[
 def _shown(paths: t.Sequence[t.Tuple[str, ...]]) -> str:
     names = sorted({".".join(path) for path in paths})
     return ", ".join(names[:5]) + (" and {0} more".format(len(names) - 5) if len(names) > 5 else "")
-
-
-def merged_shape(manifest: t.Mapping[str, t.Any], paths: t.Iterable[t.Tuple[str, ...]]) -> t.Dict[str, t.Any]:
-    """Paths as a tree: what a diff of this object shows."""
-    tree: t.Dict[str, t.Any] = {}
-    for path in paths:
-        node = tree
-        for name in path:
-            node = node.setdefault(name, {})
-    return tree
 
 
 def _part(value: t.Any, shape: t.Mapping[str, t.Any]) -> t.Any:

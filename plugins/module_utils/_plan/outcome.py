@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a run of several capabilities over several clusters ended: one table, one line for each error, one verdict. Pure.
+"""How a run of several capabilities over several clusters ended: one table, one line for each error and each refusal, one verdict. Pure.
 
 One broken part does not stop the rest, so what failed has to be collected somewhere; this is where it is told.
 """
@@ -20,6 +20,8 @@ LONGEST_LINE = 400
 
 Data = t.Mapping[str, t.Any]
 Cells = t.Dict[str, t.Dict[str, str]]
+#: So many refusals are said, each with so many of the hosts that refused it.
+LINES, SEEN_BY = 40, 3
 
 
 class RunReports(t.NamedTuple):
@@ -165,3 +167,26 @@ def _table(asked: t.Sequence[str], cells: Cells) -> t.List[str]:
 def _rank(row: t.Mapping[str, str], columns: t.Sequence[str]) -> int:
     texts = [row[name] for name in columns]
     return 0 if any(text.startswith(FAILED) for text in texts) else 1 if any(text not in (OK, NOT_ASKED) for text in texts) else 2
+
+
+def refused_lines(refused: t.Iterable[t.Mapping[str, t.Any]], by_host: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]]) -> t.List[str]:
+    """Sorted lines. refused: of the fabric's plan; by_host: of each host's result. Rows are {object, reason, message}."""
+    rows: t.Dict[t.Tuple[str, str, str], t.List[str]] = {_key(row): [] for row in refused}
+    for host in sorted(by_host):
+        for row in by_host[host]:
+            rows.setdefault(_key(row), []).append(host)
+    found = []
+    for (about, reason, message), hosts in sorted(rows.items()):
+        # a refusal quotes what somebody else wrote, and a play may keep these lines as variables: nothing in them is a template
+        about, message = about.replace("{", "\\x7b"), message.replace("{", "\\x7b")
+        text = message if message.startswith(about) else "{0}: {1}".format(about, message)
+        more = " and {0} more".format(len(hosts) - SEEN_BY) if len(hosts) > SEEN_BY else ""
+        seen = " (refused by {0}{1})".format(", ".join(hosts[:SEEN_BY]), more) if hosts else ""
+        found.append("refused: {0} [{1}]{2}".format(text, reason, seen))
+    if len(found) > LINES:
+        found[LINES - 1 :] = ["... and {0} more".format(len(found) - LINES + 1)]
+    return found
+
+
+def _key(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+    return str(row.get("object")), str(row.get("reason")), str(row.get("message"))

@@ -85,7 +85,7 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
         if len(left) == len(leaves):
             made.append(entry)
         elif any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=_tree(_without_empty_maps(left))))
+            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
     return made if len(made) != len(entries) or made != entries else None
 
 
@@ -175,11 +175,12 @@ def _leaves(tree: t.Any, path: Path) -> t.List[Path]:
     return [leaf for name, inner in tree.items() for leaf in _leaves(inner, path + (name,))]
 
 
-def _tree(leaves: t.Iterable[Path]) -> t.Dict[str, t.Any]:
+def tree_of(paths: t.Iterable[Path]) -> t.Dict[str, t.Any]:
+    """Paths as a tree of their names."""
     tree: t.Dict[str, t.Any] = {}
-    for leaf in leaves:
+    for path in paths:
         node = tree
-        for name in leaf:
+        for name in path:
             node = node.setdefault(name, {})
     return tree
 

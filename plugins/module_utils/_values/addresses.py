@@ -52,13 +52,9 @@ def _address(text: str) -> Address:
     return ipaddress.ip_address(text)
 
 
-def parse_network(text: object, reason: str = "bad_cidr", host_bits: bool = True) -> Network:
-    """One network in CIDR form. Host bits are masked off, or refused with ``host_bits=False``."""
-    address, length = _address_and_length(text, reason)
-    network = _network(address, length)
-    if not host_bits and network.network_address != address:
-        raise ValueRefused(reason, "{0} has bits set behind its prefix; did you mean {1}?".format(quoted(text), network))
-    return network
+def parse_network(text: object, reason: str = "bad_cidr") -> Network:
+    """One network in CIDR form. Host bits are masked off."""
+    return _network(*_address_and_length(text, reason))
 
 
 def _address_and_length(text: object, reason: str) -> t.Tuple[Address, int]:

@@ -49,11 +49,7 @@ def parse_selector(text: object, reason: str = "selector_syntax") -> t.List[Requ
 
 def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> bool:
     """True when every term holds."""
-    labels = labels or {}
-    for requirement in requirements:
-        if not requirement.matches(labels):
-            return False
-    return True
+    return all(requirement.matches(labels or {}) for requirement in requirements)
 
 
 class _Parser:

@@ -39,9 +39,9 @@ from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from ..._loadbalancers.pools import refuse_foreign
 from ..._loadbalancers.reservations import CONTROL_PLANE_NAMESPACE, Reservation, external_service_name
 from ..._loadbalancers.setup import Setup
-from ..._plan.object_plan import merged_shape
 from ..._plan.objects import differences, field_manager, owners, stripped
 from ..._plan.plan import Change, Plan, Refusal
+from ..._plan.sole_owner import tree_of
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from .converge import LEASE, guarded, now, read_setups
@@ -97,7 +97,7 @@ def _object_puts(
     if not paths:
         return []
     patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
-    shape = merged_shape(wanted, [path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
+    shape = tree_of([path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
     for top, inner in shape.items():
         if inner:
             patch.setdefault(top, {}).update({key: copy.deepcopy(wanted[top].get(key)) for key in inner})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.guard import FORWARDING, NO_FILTER, STRICT, folder_mode
 from ..._dataplane.node_spec import NodeDevice, NodeSpec
 from ..._linux import files
 from ..._linux.host import settings
@@ -19,6 +18,11 @@ from . import persistence
 from .parts import Part, differing
 
 Data = t.Dict[str, t.Any]
+#: Reverse path filter: strict drops what comes in where the answer would leave elsewhere; loose lets it in, whatever holds for all devices.
+STRICT, NO_FILTER = 1, 2
+#: What lets a host pass on the packets of pods, by IP version.
+FORWARDING = {4: ("net", "ipv4", "ip_forward"), 6: ("net", "ipv6", "conf", "all", "forwarding")}
+_OTHERS_WRITE, _STICKY = 0o022, 0o1000
 
 
 class Folders(Part):
@@ -118,3 +122,12 @@ class Settings(Part):
     def verify(self) -> t.List[str]:
         self.gather()
         return differing(self._todo)
+
+
+def folder_mode(mode: int, private: bool) -> t.Optional[int]:
+    """The mode that a folder of root's must have. private: for root's eyes only. None: everybody shares it, so it is nobody's to change."""
+    if private:
+        return 0o700
+    if not mode & _OTHERS_WRITE:
+        return mode
+    return None if mode & _STICKY else mode & ~_OTHERS_WRITE

@@ -15,7 +15,7 @@ import stat
 import typing as t
 
 from ..._dataplane.peer_spec import LivePeer, Preshared
-from ..._values.keys import encode_key, clamp, decode_key_text, fingerprint, public_key
+from ..._values.keys import clamp, decode_key_text, encode_key, fingerprint, public_key
 from ..._values.refused import ValueRefused
 from .. import files
 from ..errors import LinuxError, os_reason

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.guard import folder_mode
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.guard import folder_mode
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings
 
 
