@@ -148,7 +148,7 @@ def plan_routes(
     """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes."""
     wanted = {_identity(route): route for route in wanted_routes(layout, mtu, fail_closed)}
     ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
-    steps = [{"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)]
+    steps: t.List[Data] = [{"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)]
     # the fallback first: it closes the table before anything else in it moves
     steps.sort(key=lambda step: bool(step["route"]["type"] != "unreachable"))
     return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in wanted]
