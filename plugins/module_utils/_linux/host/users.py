@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 import typing as t
 
@@ -53,7 +52,7 @@ def read_mark_users() -> t.List[Data]:
     """
     found: t.Dict[t.Tuple[t.Any, ...], Data] = {}
     try:
-        with contextlib.closing(NetfilterSocket()) as netlink:
+        with NetfilterSocket() as netlink:
             answers = netlink.dump(codec.GETRULE)
     except NetlinkRefused as error:
         raise LinuxError("read", "rules of nftables", str(error)) from None

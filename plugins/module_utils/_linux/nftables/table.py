@@ -19,7 +19,6 @@ Statements are kubespan_nft's; see nft_rules for what is none. Steps, in the ord
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import typing as t
 
@@ -41,7 +40,7 @@ _READ_TRIES = 5
 def list_tables() -> t.List[Data]:
     """All tables of this namespace: ``[{family, name, handle, flags, owner}]``, sorted. Raises LinuxError."""
     try:
-        with contextlib.closing(_open("list")) as netlink:
+        with _open("list") as netlink:
             found = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
     except NetlinkRefused as error:
         raise LinuxError("list", "nftables", _reason(error)) from None
@@ -54,22 +53,20 @@ def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = 
 
     elements: names of the sets whose elements are read, None for all; the others have None for them.
     """
-    netlink = _open("read")
     try:
-        for _attempt in range(_READ_TRIES):
-            generation = netlink.generation()
-            try:
-                table = _read(netlink, family, name, elements)
-            except NetlinkRefused as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                table = None
-            if netlink.generation() == generation:
-                return dict(table, generation=generation) if table is not None else None
+        with _open("read") as netlink:
+            for _attempt in range(_READ_TRIES):
+                generation = netlink.generation()
+                try:
+                    table = _read(netlink, family, name, elements)
+                except NetlinkRefused as error:
+                    if error.errno != errno.ENOENT:
+                        raise
+                    table = None
+                if netlink.generation() == generation:
+                    return dict(table, generation=generation) if table is not None else None
     except NetlinkRefused as error:
         raise LinuxError("read", "nftables table {0} {1}".format(family, name), _reason(error)) from None
-    finally:
-        netlink.close()
     message = "it changed during each of {0} reads".format(_READ_TRIES)
     raise LinuxError("read", "nftables table {0} {1}".format(family, name), message)
 
@@ -119,7 +116,7 @@ def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.O
     if not messages:
         return 0
     try:
-        with contextlib.closing(_open("write")) as netlink:
+        with _open("write") as netlink:
             netlink.commit(family, messages, generation)
             return netlink.writes
     except BatchRefused as error:
