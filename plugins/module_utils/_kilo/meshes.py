@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from .._values.addresses import Network
+from .._values.json_text import mapping
 from .._values.prefix_sets import overlapping_pairs
 from .._values.refused import ValueRefused, quoted
 from .peers import all_cidrs
@@ -157,11 +158,6 @@ def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.
 
 def from_object(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A ClusterMesh object as a definition: namespace, name, clusters, and what its status needs."""
-    metadata = obj.get("metadata") or {}
-    spec = obj.get("spec")
-    return {
-        "namespace": metadata.get("namespace"),
-        "name": metadata.get("name"),
-        "clusters": list((spec if isinstance(spec, dict) else {}).get("clusters") or ()),
-        "object": obj,
-    }
+    metadata = mapping(obj, "metadata")
+    clusters = list(mapping(obj, "spec").get("clusters") or ())
+    return {"namespace": metadata.get("namespace"), "name": metadata.get("name"), "clusters": clusters, "object": obj}

@@ -9,7 +9,7 @@ import typing as t
 from .endpoints import collect_discovered
 from .plan import MeshPlan
 from .sources import Gathered, Settings, Target, peer_spec
-from .status import conditions
+from .status import cluster_counts, conditions
 from .values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, MESH_LABEL, Node
 
 
@@ -39,9 +39,7 @@ def report(
         "meshes": {
             ident: {
                 "conditions": conditions(outcome._replace(pending=pending.get(ident.rpartition("/")[2], 0))),
-                "clusters": [
-                    {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
-                ],
+                "clusters": cluster_counts(outcome),
             }
             for ident, outcome in sorted(plan.outcomes.items())
         },

@@ -119,10 +119,13 @@ def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str)
         merged.append(dict(wanted[kind], observedGeneration=generation, lastTransitionTime=since or now))
     status = dict(current, conditions=merged)
     if outcome.problem is None:
-        status["clusters"] = [
-            {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
-        ]
+        status["clusters"] = cluster_counts(outcome)
     return status
+
+
+def cluster_counts(outcome: Outcome) -> t.List[t.Dict[str, t.Any]]:
+    """What a status says of each source."""
+    return [{"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters]
 
 
 def with_finalizer(finalizers: t.Any, present: bool) -> t.List[str]:

@@ -13,6 +13,7 @@ import binascii
 import typing as t
 
 from .._values.addresses import special_kind
+from .._values.json_text import mapping
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
 from .endpoints import ANY, endpoint_doubt, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
@@ -37,8 +38,8 @@ def refused_by_kilo(spec: t.Mapping[str, t.Any]) -> t.Optional[str]:
 def _endpoint_refused(endpoint: t.Any) -> t.Optional[str]:
     if endpoint is None:
         return None
-    host = endpoint.get("dnsOrIP") if isinstance(endpoint, dict) else None
-    if not isinstance(host, dict) or not (host.get("ip") or host.get("dns")):
+    host = mapping(endpoint, "dnsOrIP")
+    if not (host.get("ip") or host.get("dns")):
         return "the endpoint has neither an address nor a DNS name"
     if host.get("dns") and not is_subdomain(host["dns"]):
         return "the endpoint's name {0} is no lower-case DNS name".format(quoted(host["dns"]))
@@ -135,7 +136,5 @@ def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Se
 
 def endpoint_name(spec: t.Any) -> t.Optional[str]:
     """The DNS name of a live Peer's endpoint; None for an address, no endpoint, and what is no name."""
-    endpoint = spec.get("endpoint") if isinstance(spec, dict) else None
-    host = endpoint.get("dnsOrIP") if isinstance(endpoint, dict) else None
-    name = host.get("dns") if isinstance(host, dict) else None
+    name = mapping(spec, "endpoint", "dnsOrIP").get("dns")
     return name if is_subdomain(name) else None

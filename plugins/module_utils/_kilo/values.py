@@ -15,6 +15,7 @@ import typing as t
 
 from .._plan.objects import text_values
 from .._values.addresses import Address, Network, parse_address
+from .._values.json_text import mapping
 from .._values.refused import ValueRefused, quoted
 
 GROUP, VERSION = "kilo.squat.ai", "v1alpha1"
@@ -159,7 +160,7 @@ def parse_node(node: t.Any) -> Node:
     """A Node object, or {name, annotations, labels, podCIDRs, addresses}. What is of a wrong type is as if it were not there."""
     if not isinstance(node, dict):
         raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
-    metadata, spec, status = (node, node, node) if "name" in node else (_dict(node.get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (node, node, node) if "name" in node else (mapping(node, part) for part in ("metadata", "spec", "status"))
     pods, found = spec.get("podCIDRs"), status.get("addresses")
     addresses = []
     for item in found if isinstance(found, (list, tuple)) else ():
@@ -170,10 +171,6 @@ def parse_node(node: t.Any) -> Node:
         str(metadata.get("name")), text_values(metadata.get("annotations")), text_values(metadata.get("labels")),
         tuple(pods) if isinstance(pods, (list, tuple)) else (), tuple(addresses),
     )  # fmt: skip
-
-
-def _dict(value: t.Any) -> t.Dict[str, t.Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def as_kilo_sends(node: Node) -> Node:

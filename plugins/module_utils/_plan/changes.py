@@ -12,6 +12,7 @@ import hashlib
 import json
 import typing as t
 
+from .._values.json_text import mapping
 from .objects import MANAGED_BY, MANAGED_BY_US, MANAGER_PREFIX
 
 Data = t.Mapping[str, t.Any]
@@ -44,7 +45,7 @@ class Change(t.NamedTuple):
 
 def is_own(obj: Data) -> bool:
     """Whether this collection, or a program whose place it took, made the whole object: an answer, not a question."""
-    labels = _part(obj.get("metadata"), "labels")
+    labels = mapping(obj, "metadata", "labels")
     if labels.get(MANAGED_BY) == MANAGED_BY_US:
         return True
     owners = (labels.get("managed-by"), labels.get("endpointslice.kubernetes.io/managed-by"))
@@ -53,28 +54,28 @@ def is_own(obj: Data) -> bool:
 
 def published(metadata: t.Any) -> t.FrozenSet[str]:
     """Annotations that this collection applied: an answer too. What somebody else writes into one of them is his from then on."""
-    rows = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    rows = mapping(metadata).get("managedFields")
     found: t.Set[str] = set()
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and str(row.get("manager")).startswith(MANAGER_PREFIX):
-            fields = _part(_part(_part(row, "fieldsV1"), "f:metadata"), "f:annotations")
+            fields = mapping(row, "fieldsV1", "f:metadata", "f:annotations")
             found.update(name[2:] for name in fields if name.startswith("f:"))
     return frozenset(found)
 
 
 def digest(kind: str, obj: Data) -> str:
     """A digest of what plans read of an object: labels, annotations without noise, and what is not housekeeping."""
-    metadata = obj.get("metadata")
-    status, spec = _part(obj, "status"), _part(obj, "spec")
+    metadata = mapping(obj, "metadata")
+    status, spec = mapping(obj, "status"), mapping(obj, "spec")
     wanted = _SPEC.get(kind)
-    annotations = _part(metadata, "annotations")
+    annotations = mapping(metadata, "annotations")
     silent = NOISE | published(metadata)
     shown: t.Dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
     if wanted is not None:
         shown["spec"] = {name: spec.get(name) for name in wanted}
     shown["metadata"] = [
-        _part(metadata, "labels"), {name: value for name, value in annotations.items() if name not in silent},
-        bool(isinstance(metadata, dict) and metadata.get("deletionTimestamp")), metadata.get("uid") if isinstance(metadata, dict) else None,
+        mapping(metadata, "labels"), {name: value for name, value in annotations.items() if name not in silent},
+        bool(metadata.get("deletionTimestamp")), metadata.get("uid"),
     ]  # fmt: skip
     shown["status"] = {name: status.get(name) for name in _STATUS.get(kind, ())}
     if kind == "Pod":
@@ -129,15 +130,10 @@ class ChangeTracker:
         return self._place(obj)
 
     def _place(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
-        metadata = obj.get("metadata")
-        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        metadata = mapping(obj, "metadata")
+        if not isinstance(metadata.get("name"), str):
             return None
         return str(metadata.get("namespace") or ""), metadata["name"]
 
     def _change(self, key: t.Tuple[str, str], what: str) -> Change:
         return Change(self._kind, key[0], key[1], what)
-
-
-def _part(obj: t.Any, name: str) -> t.Dict[str, t.Any]:
-    found = obj.get(name) if isinstance(obj, dict) else None
-    return found if isinstance(found, dict) else {}

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JSON as Go reads it: one document, its keys in any case (semaphore 2.5)."""
+"""JSON as Go reads it: one document, its keys in any case (semaphore 2.5); and maps in data that anybody may have written."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def parse_object(text: object, reason: str = "bad_json") -> t.Dict[str, t.Any]:
     if found is not None and not isinstance(found, dict):
         raise ValueRefused(reason, "the configuration is not an object")
     return found or {}
+
+
+def mapping(value: t.Any, *path: str) -> t.Dict[str, t.Any]:
+    """The map at a path inside of data; {} where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.plan import Refusal
+from ..._values.json_text import mapping
 from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
 from .claims import label_of
@@ -34,20 +35,20 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
     nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
     refused = []
     for item in listing["nodes"]:
-        metadata = _mapping(item, "metadata")
+        metadata = mapping(item, "metadata")
         try:
             name = parse_subdomain(metadata.get("name"))
         except ValueRefused as error:
             refused.append(Refusal(label_of(cluster, metadata.get("name")), error.reason, error.message))
             continue
-        spec = _mapping(item, "spec")
+        spec = mapping(item, "spec")
         nodes[name] = {
             "name": name,
             "podCIDR": spec.get("podCIDR"),
             "podCIDRs": spec.get("podCIDRs"),
-            "annotations": _mapping(metadata, "annotations"),
-            "labels": _mapping(metadata, "labels"),
-            "addresses": _list(_mapping(item, "status"), "addresses"),
+            "annotations": mapping(metadata, "annotations"),
+            "labels": mapping(metadata, "labels"),
+            "addresses": _list(mapping(item, "status"), "addresses"),
         }
     return Listing(nodes, refused, None)
 
@@ -68,11 +69,6 @@ def _failure(listing: t.Any) -> t.Optional[t.Dict[str, str]]:
         message = "the cluster answers with {0} nodes, more than {1}".format(len(nodes), MAX_NODES)
         return {"reason": "source_incomplete", "message": message}
     return None
-
-
-def _mapping(value: t.Any, key: str) -> t.Dict[str, t.Any]:
-    inner = value.get(key) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else {}
 
 
 def _list(value: t.Mapping[str, t.Any], key: str) -> t.List[t.Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._values.addresses import parse_address
+from ..._values.json_text import mapping
 from ..._values.numbers import parse_port
 from ..._values.prefix_sets import address_text
 from ..._values.refused import ValueRefused
@@ -61,8 +62,8 @@ def encode(affiliate: t.Mapping[str, t.Any], gen: t.Optional[Generation] = None)
 
 def decode(node: t.Mapping[str, t.Any]) -> t.Optional[Affiliate]:
     """The affiliate of a Node object, or None where it has no node id. Bad items are skipped one by one."""
-    metadata, status = _map(node.get("metadata")), _map(node.get("status"))
-    annotations, labels = _map(metadata.get("annotations")), _map(metadata.get("labels"))
+    metadata, status = mapping(node, "metadata"), mapping(node, "status")
+    annotations, labels = mapping(metadata, "annotations"), mapping(metadata, "labels")
     node_id = annotations.get(NODE_ID)
     if not isinstance(node_id, str) or not node_id or len(node_id.encode("utf-8", "surrogatepass")) > MAX_NODE_ID:
         return None
@@ -72,7 +73,7 @@ def decode(node: t.Mapping[str, t.Any]) -> t.Optional[Affiliate]:
         "hostname": _hostname(status),
         "nodename": metadata.get("name") or "",
         "machine_type": "controlplane" if CONTROL_PLANE_LABEL in labels else "worker",
-        "operating_system": _map(status.get("nodeInfo")).get("osImage") or "",
+        "operating_system": mapping(status, "nodeInfo").get("osImage") or "",
         "api_server_port": _one(parse_port, annotations.get(API_SERVER_PORT)),
         "addresses": _items(_address, annotations.get(SELF_IPS)),
         "public_key": key if isinstance(key, str) else "",
@@ -81,10 +82,6 @@ def decode(node: t.Mapping[str, t.Any]) -> t.Optional[Affiliate]:
         "exclude_advertised_networks": _items(prefix_text, annotations.get(EXCLUDED)),
         "endpoints": _items(_endpoint, annotations.get(ENDPOINTS)),
     }
-
-
-def _map(value: object) -> t.Mapping[str, t.Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _hostname(status: t.Mapping[str, t.Any]) -> str:

@@ -14,6 +14,7 @@ import typing as t
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
 from ..._values.addresses import special_kind
+from ..._values.json_text import mapping
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, label_of
@@ -106,20 +107,15 @@ def _with_annotations(node: t.Mapping[str, t.Any], said: t.Optional[t.Mapping[st
     if not said:
         return node
     metadata = node["metadata"]
-    present = metadata.get("annotations") if isinstance(metadata.get("annotations"), dict) else {}
-    kept = {key: value for key, value in present.items() if key not in KEYS}
+    kept = {key: value for key, value in mapping(metadata, "annotations").items() if key not in KEYS}
     own = {key: said[key] for key in KEYS if isinstance(said.get(key), str) and said[key]}
     return dict(node, metadata=dict(metadata, annotations=dict(kept, **own)))
 
 
 def _by_name(nodes: t.Iterable[t.Any]) -> t.Dict[t.Any, t.Mapping[str, t.Any]]:
     """What read_listing kept of a list, whole."""
-    found = {}
-    for node in nodes:
-        metadata = node.get("metadata") if isinstance(node, dict) else None
-        if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
-            found[metadata["name"]] = node
-    return found
+    names = ((mapping(node, "metadata").get("name"), node) for node in nodes)
+    return {name: node for name, node in names if isinstance(name, str)}
 
 
 def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.List[Refusal]) -> Data:

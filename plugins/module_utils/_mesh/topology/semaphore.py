@@ -88,12 +88,8 @@ def plan_semaphore_mesh(
         clusters[local] = {"remotes": {}}
         for name, settings in remotes[local].items():
             failure = read[name].failure
-            clusters[local]["remotes"][name] = dict(
-                settings,
-                peers=by_remote.get(name, []),
-                complete=failure is None,
-                reason=failure["message"] if failure else None,
-            )
+            reason = failure["message"] if failure else None
+            clusters[local]["remotes"][name] = dict(settings, peers=by_remote.get(name, []), complete=failure is None, reason=reason)
             inside = {claim.label for claim in [*kept, *contested] if claim.cluster == name}
             why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
             if why and failure is None:
@@ -142,27 +138,18 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
     contested and turned_away where there are any}].
     """
     node = topology["nodes"][host]
-    devices = []
-    for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items()):
-        devices.append(
-            {
-                "name": settings["device"],
-                "remote": remote,
-                "mtu": settings["mtu"],
-                "txqueuelen": settings["txqueuelen"],
-                "listen_port": settings["listen_port"],
-                "listen_port_known": settings["listen_port_known"],
-                "private_key_file": settings["private_key_file"],
-                "routes": [route["dst"] for route in settings["routes"]],
-                "overlay": topology["overlay"],
-                "peers": settings["peers"],
-                "peers_known": settings["complete"],
-            }
-        )
-        if settings.get("contested"):
-            devices[-1]["contested"] = settings["contested"]
-        if settings.get("turned_away"):
-            devices[-1]["turned_away"] = settings["turned_away"]
+    devices = [
+        {
+            "name": settings["device"],
+            "remote": remote,
+            "routes": [route["dst"] for route in settings["routes"]],
+            "overlay": topology["overlay"],
+            "peers_known": settings["complete"],
+            **{name: settings[name] for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")},
+            **{name: settings[name] for name in ("contested", "turned_away") if settings.get(name)},
+        }
+        for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items())
+    ]
     return dict(node, fabric=topology["fabric"], devices=devices)
 
 
