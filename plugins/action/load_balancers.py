@@ -2,16 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""load_balancers in a process of its own, as ever, or only its options for the reconciler."""
+"""load_balancers in a process of its own, with what the inventory says, or only its options for the reconciler."""
 
 from __future__ import annotations
 
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.multicluster.network.plugins.modules import load_balancers
-from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import LoadBalancerAction
 
 
-class ActionModule(ControllerAction):
+class ActionModule(LoadBalancerAction):
     """See DOCUMENTATION of the module."""
 
     module = load_balancers
     runs_here = False
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """The settings, each with what the task says of all clusters."""
+        why = super().fill(options, variables)
+        if "gc_orphans" in options:
+            everywhere = boolean(options.pop("gc_orphans"))
+            options["settings"] = [dict({"gc_orphans": everywhere}, **row) for row in options["settings"]]
+        return why

@@ -19,13 +19,17 @@ options:
     description: Whether the variables C(METAL_*) of the environment count for every cluster, below options and above files.
     type: bool
     default: false
+  cluster:
+    description: The one cluster that is meant, where the inventory says O(settings). One without any is skipped. The default is all.
+    type: str
   settings:
     description:
-      - What the inventory says of each cluster's load balancing. Clusters that are not named here are left alone.
+      - Each cluster's load balancing. Clusters that are not named here are left alone.
+      - The default is what the inventory says, C(load_balancers_settings) of the clusters' hosts, with the BGP facts of the nodes and what no
+        Service may name.
       - An option wins over the environment (O(use_environment)), that over O(settings[].config_file), and that over the default.
     type: list
     elements: dict
-    required: true
     suboptions:
       cluster:
         description: Name of the cluster in O(clusters).
@@ -34,7 +38,7 @@ options:
       wrong:
         description:
           - What the user has to mend in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is told once
-            the others are done. P(multicluster.network.load_balancer_settings#filter) writes it.
+            the others are done. What the inventory says is checked on its way here, and has it.
         type: str
       provider:
         description:
@@ -216,9 +220,8 @@ options:
         choices: [delete, retain]
         default: delete
       gc_orphans:
-        description: Release recorded reservations of this cluster whose Service is gone.
+        description: Release recorded reservations of this cluster whose Service is gone. The default is no, or what the task says of all clusters.
         type: bool
-        default: false
       release_unrecorded:
         description: Also release reservations that carry our tags and are not in our record.
         type: bool

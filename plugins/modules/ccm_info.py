@@ -16,6 +16,7 @@ description:
   - Tells for each Service how far its address has come, for each reservation whose it is, and what stands in the way of a cloud
     controller, such as devices that are not called like their nodes.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._attributes
@@ -110,7 +111,7 @@ stats:
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_info
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import device_spec, settings_options
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
@@ -122,7 +123,7 @@ def argument_spec() -> dict:
         "fail_on_failures": {"type": "bool", "default": True},
         **device_spec(),
         **settings_options(),
-        **clusters_spec(),
+        **inventory_spec(),
     }
 
 

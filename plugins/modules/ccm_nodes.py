@@ -18,6 +18,7 @@ description:
   - A node whose device is gone is told, and deleted only with O(delete_nodes=true). A list of devices that is not complete deletes nothing.
   - Clusters with O(settings[].provider=static) have no devices and are left alone.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._load_balancers.writer

@@ -20,6 +20,7 @@ description:
   - One call is one pass. The role of the same name repeats it on a timer.
   - With O(state=absent) the Service, its endpoints and the record go. The address stays with its holder.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._load_balancers.writer

@@ -20,6 +20,7 @@ description:
   - The Corefile is written only in the version that was read. If somebody changes it in between, the cluster is listed in
     RV(failures), and the next run merges into the new text.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
@@ -30,7 +31,7 @@ options:
     type: str
     required: true
   members:
-    description: Names of all clusters of the fabric. The default is those in O(clusters), which always count.
+    description: Names of all clusters of the fabric. The default is those in O(clusters), which always count, or the inventory's where that is not given.
     type: list
     elements: str
   mirror_namespace:
@@ -156,7 +157,7 @@ stats:
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
@@ -178,7 +179,7 @@ def argument_spec() -> dict:
         "key": {"type": "str", "default": "Corefile", "no_log": False},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "fail_on_failures": {"type": "bool", "default": True},
-        **clusters_spec(),
+        **inventory_spec(),
         **fail_on_refused_spec(),
     }
 

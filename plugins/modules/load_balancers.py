@@ -23,6 +23,7 @@ description:
     Without it a Service whose address only its status has is left to the controller that gave it, and refused by name.
   - Plans in check mode tell what would be ordered and given back before any call is made.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._load_balancers
@@ -56,6 +57,9 @@ options:
     type: list
     elements: str
     default: []
+  gc_orphans:
+    description: O(settings[].gc_orphans) of every cluster whose settings do not say it.
+    type: bool
   release:
     description:
       - Whether this run releases what no Service wants. With V(false) it only tells, in RV(load_balancers), what another run would
@@ -80,6 +84,10 @@ EXAMPLES = r"""
     settings:
       - {cluster: aws, load_balancer: "empty://", pool: [203.0.113.0/27]}
       - {cluster: gcp, load_balancer: "metallb:///metallb-system?crdConfiguration=true", pool: [203.0.113.64-203.0.113.95]}
+
+- name: What the inventory says
+  multicluster.network.load_balancers:
+    fabric: demo
 
 - name: What would be ordered
   multicluster.network.load_balancers:
@@ -173,6 +181,7 @@ def argument_spec() -> dict:
         "mode": {"type": "str", "choices": ["sync", "add", "remove"], "default": "sync"},
         "services": {"type": "list", "elements": "str", "default": []},
         "renumber": {"type": "list", "elements": "str", "default": []},
+        "gc_orphans": {"type": "bool"},
         "release": {"type": "bool", "default": True},
         "lock_wait": {"type": "float", "default": 30.0},
         "leave_conflicts": {"type": "bool", "default": False},

@@ -24,6 +24,7 @@ description:
   - A set that this fabric wrote is put right when somebody edited it. A set with the labels of semaphore-policy that this fabric
     did not write needs O(adopt=true). Any other set of a wanted name is refused and never touched.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
@@ -34,7 +35,7 @@ options:
     description:
       - Cluster name to a dictionary with C(pod_cidrs), and C(node_cidrs) where O(include_host_network=true).
       - Further keys are left alone, so that the variables of the inventory's clusters can be given as they are.
-      - Required with O(state=present). Clusters without an entry are no sources.
+      - Clusters without an entry are no sources. Where O(clusters) is not given either, the default is what the inventory says.
     type: dict
     default: {}
   sources:
@@ -107,6 +108,10 @@ EXAMPLES = r"""
       aws: {pod_cidrs: [10.2.0.0/16]}
       gcp: {pod_cidrs: [10.4.0.0/16]}
 
+- name: The same from an inventory
+  multicluster.network.network_sets:
+    fabric: demo
+
 - name: The cluster gcp has left
   multicluster.network.network_sets:
     fabric: demo
@@ -156,7 +161,7 @@ stats:
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import TARGETS
@@ -174,7 +179,7 @@ def argument_spec() -> dict:
         "unreachable_grace": {"type": "int", "default": 0},
         "record_namespace": {"type": "str", "default": "kube-system"},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }

@@ -23,6 +23,7 @@ description:
   - An object in the mirror namespace is ours when this fabric's field manager applied it. Those of the original program are taken
     over with O(adopt=true), others never.
 extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._attributes
@@ -31,11 +32,10 @@ extends_documentation_fragment:
 options:
   definition:
     description:
-      - What the inventory says of the clusters, as the filter P(multicluster.network.fabric_definition#filter) gives it.
-        C(definition.clusters) maps a name to C(pod_cidrs), C(service_cidrs), C(node_cidrs) and C(wireguard_cidrs).
+      - The fabric. C(definition.clusters) maps a name to C(pod_cidrs), C(service_cidrs), C(node_cidrs) and C(wireguard_cidrs).
+        The default is what the inventory says.
       - It has to name every cluster of the fabric, also those that O(clusters) gives no access to.
     type: dict
-    required: true
   state:
     description:
       - V(absent) removes what came from O(sources) out of O(destinations). O(max_deletes) does not hold then.
@@ -173,22 +173,14 @@ EXAMPLES = r"""
 - name: The same from an inventory, with global services
   multicluster.network.service_mirror:
     fabric: demo
-    clusters: "{{ fabric.clusters }}"
-    definition: "{{ fabric.definition }}"
     global_selector: mirror.semaphore.uw.io/global-service=true
     create_namespace: true
-  vars:
-    fabric: "{{ hostvars | multicluster.network.fabric_definition(groups) }}"
 
 - name: Take away what came from aws
   multicluster.network.service_mirror:
     fabric: demo
-    clusters: "{{ fabric.clusters }}"
-    definition: "{{ fabric.definition }}"
     sources: [aws]
     state: absent
-  vars:
-    fabric: "{{ hostvars | multicluster.network.fabric_definition(groups) }}"
 """
 
 RETURN = r"""
@@ -232,7 +224,7 @@ stats:
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
@@ -241,7 +233,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 def argument_spec() -> dict:
     """All options."""
     return {
-        "definition": {"type": "dict", "required": True},
+        "definition": {"type": "dict"},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "sources": {"type": "list", "elements": "str"},
         "destinations": {"type": "list", "elements": "str"},
@@ -264,7 +256,7 @@ def argument_spec() -> dict:
         "endpoint_slice_sync": {"type": "bool", "default": True},
         "on_unreachable": {"type": "str", "choices": ["keep", "not_ready", "empty"], "default": "keep"},
         "unreachable_grace": {"type": "int", "default": 0},
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }

@@ -14,7 +14,28 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings, wrong_types
+
+
+class LoadBalancerAction(InventoryAction):
+    """What the modules of load balancing take from the inventory."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """The settings of all clusters, or of the one that is meant."""
+        cluster = options.get("cluster")
+        if "settings" not in options:
+            rows = load_balancer_settings(self.hostvars, self.groups, self.clusters_group)
+            options["settings"] = [row for row in rows if cluster in (None, row["cluster"]) and self.concerns(row)]
+            if cluster is not None:
+                self.only = [cluster]
+                if not options["settings"]:
+                    return "nothing in {0} of {1} concerns it".format(VARIABLE, cluster)
+        return None
+
+    def concerns(self, row: t.Mapping[str, t.Any]) -> bool:
+        """Whether a cluster with these settings is the module's business."""
+        return True
 
 
 def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kubernetes.argspec import clusters_spec, owner_spec
+from ..._kubernetes.argspec import clusters_spec, inventory_spec, owner_spec
 from ..._loadbalancers.reservations import DEFAULT_IDENTITY, IDENTITIES
 from ..._loadbalancers.services import OTHER, SPEAKER
 from ..._loadbalancers.setup import PROVIDERS
@@ -37,7 +37,7 @@ def settings_spec() -> Spec:
         eip_health_check_use_host_ip={"type": "bool"},
         max_prefixes={"type": "int"},
         reclaim_policy={"type": "str", "choices": ["delete", "retain"], "default": "delete"},
-        gc_orphans={"type": "bool", "default": False},
+        gc_orphans={"type": "bool"},
         release_unrecorded={"type": "bool", "default": False},
         on_duplicate_reservation={"type": "str", "choices": ["refuse", "first"], "default": "refuse"},
         service_ip_field={"type": "str", "choices": ["spec", "annotation"], "default": "spec"},
@@ -71,9 +71,10 @@ def settings_spec() -> Spec:
 
 
 def settings_options() -> Spec:
-    """``settings`` and ``use_environment``."""
+    """``settings`` and what says where they come from."""
     return {
-        "settings": {"type": "list", "elements": "dict", "required": True, "options": settings_spec()},
+        "cluster": {"type": "str"},
+        "settings": {"type": "list", "elements": "dict", "options": settings_spec()},
         "use_environment": {"type": "bool", "default": False},
     }
 
@@ -91,7 +92,7 @@ def common_spec() -> Spec:
     """``clusters``, ``settings`` and what goes with them."""
     return {
         **settings_options(),
-        **clusters_spec(),
+        **inventory_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }
@@ -103,7 +104,7 @@ def writer_spec() -> Spec:
         "fabric": {"type": "str", "required": True},
         "fail_on_failures": {"type": "bool", "default": True},
         **settings_options(),
-        **clusters_spec(),
+        **inventory_spec(),
         **fail_on_refused_spec(),
     }
 

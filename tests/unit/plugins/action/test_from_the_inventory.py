@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 
 import pytest
+from ansible_collections.multicluster.network.plugins.action import load_balancers
 
 INVENTORY = {
     "clusters": {"hosts": {
@@ -168,3 +169,37 @@ def test_accounts_and_secrets_are_made_by_the_module(tmp_path):
     (tmp_path / "us").write_text("text", "utf-8")
     code, shown = run(tmp_path, [task], "-vvv", hosts="localhost")
     assert code == 2 and "cluster us: cannot " in shown, shown
+
+
+def test_clusters_and_what_they_are_granted_need_not_be_written(tmp_path):
+    """Each is asked by the access that its host's variables give."""
+    names = ("service_mirror", "network_sets", "coredns_rewrite", "load_balancers", "ccm_info")
+    tasks = [{"name": name, "multicluster.network." + name: {"fabric": "t"}, "delegate_to": "localhost", "ignore_errors": True} for name in names]
+    code, shown = run(tmp_path, tasks, hosts="localhost")
+    assert code == 0 and shown.count("...ignoring") == len(names), shown
+    assert shown.count("Module failed: cluster aws: cannot use the access") + shown.count('"msg": "cluster aws: cannot use the access') >= len(names)
+    assert shown.count("kubeconfig /nowhere/gcp cannot be read") >= len(names) and "Traceback" not in shown and "hunter2" not in shown
+
+
+def test_settings_may_leave_to_the_task_what_happens_to_orphans(tmp_path):
+    """What the task says counts for clusters that say nothing, and the role hands its variable on."""
+    seen = []
+    settings = {"a": {}, "b": {"gc_orphans": False}}
+    hostvars = {name: {"load_balancers_settings": dict({"load_balancer": "empty://"}, **more)} for name, more in settings.items()}
+    for given in ({"gc_orphans": True}, {"gc_orphans": "no"}, {}):
+        options = dict(given)
+        action = load_balancers.ActionModule.__new__(load_balancers.ActionModule)
+        action.hostvars, action.groups, action.clusters_group, action.only = hostvars, {"clusters": ["a", "b"]}, "clusters", None
+        assert action.fill(options, {}) is None and set(options) == {"settings"} and action.only is None
+        seen.append([row.get("gc_orphans") for row in options["settings"]])
+    assert seen == [[True, False], [False, False], [None, False]]
+
+
+@pytest.mark.parametrize("name", ["ccm_nodes", "control_plane_address"])
+def test_one_cluster_is_that_of_the_host(tmp_path, name):
+    code, shown = run(tmp_path, [role(name)], hosts="clusters")
+    assert code == 0 and "skipping: [aws]" in shown and ("ok: [gcp ->" if name == "control_plane_address" else "skipping: [gcp]") in shown, shown
+    clusters = {host: dict(given) for host, given in INVENTORY["clusters"]["hosts"].items()}
+    clusters["gcp"]["load_balancers_settings"] = {"provider": "equinix_metal", "pol": 1}
+    code, shown = run(tmp_path, [role(name)], hosts="clusters", inventory=dict(INVENTORY, clusters={"hosts": clusters}))
+    assert code == 2 and "skipping: [aws]" in shown and "/nowhere/aws" not in shown and "did you mean pool?" in shown, shown

