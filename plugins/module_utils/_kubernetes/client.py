@@ -156,6 +156,13 @@ class Client(Session):
         """One object. Raises NotFound."""
         return self._object("get", "GET", path)
 
+    def find(self, path: str) -> t.Optional[t.Dict[str, t.Any]]:
+        """One object, or None where there is none."""
+        try:
+            return self.get(path)
+        except errors.NotFound:
+            return None
+
     def server_version(self) -> t.Tuple[int, int]:
         """(major, minor) of the API server."""
         answer = self.get("/version")

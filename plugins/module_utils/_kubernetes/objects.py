@@ -103,33 +103,43 @@ def _listed(
     return found
 
 
-def apply_writes(
-    client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False, write_one: t.Optional[WriteOne] = None
-) -> Applied:
-    """Do the writes of a plan, kind after kind in its order, a few at a time.
+def send_all(
+    client: Client, writes: t.Sequence[t.Any], operation: t.Callable[[t.Any], str], send: t.Callable[[t.Any], t.Any], gone: t.List[KubeError],
+    untried: t.Type[KubeError] = KubeError,
+) -> t.List[t.Any]:  # fmt: skip
+    """What each write was answered, or its KubeError; a few at a time.
 
-    Server-side apply as ``manager``; forced only for writes that adopt, or whose object is ours alone. Whoever came between
-    makes the write fail; with leave_conflicts it is refused. The first sign that the server is gone ends the
-    work on this cluster: the rest fails without being tried. A write that changed nothing on the server (it keeps the
-    resource version) does not count as done. ``write_one``: how a kind with ways of its own is written.
+    The first sign that the server is gone (added to ``gone``) ends the work on it: the rest fails without being tried.
     """
-    result = Applied([], [], [], [])
-    gone: t.List[KubeError] = []
 
-    def one(write: Write) -> t.Any:
+    def one(write: t.Any) -> t.Any:
         if gone:
-            return KubeError(client.cluster, _operation(write), "not tried: " + gone[0].message, retryable=True)
+            return untried(client.cluster, operation(write), "not tried: " + gone[0].message, retryable=True)
         try:
-            return (write_one or _write)(client, write, manager)
+            return send(write)
         except (Unreachable, TimedOut) as error:
             gone.append(error)
             return error
         except KubeError as error:
             return error
 
+    return in_flight([functools.partial(one, write) for write in writes], WRITES)
+
+
+def apply_writes(
+    client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False, write_one: t.Optional[WriteOne] = None
+) -> Applied:
+    """Do the writes of a plan, kind after kind in its order, a few at a time.
+
+    Server-side apply as ``manager``; forced only for writes that adopt, or whose object is ours alone. Whoever came between
+    makes the write fail; with leave_conflicts it is refused. A write that changed nothing on the server (it keeps the
+    resource version) does not count as done. ``write_one``: how a kind with ways of its own is written.
+    """
+    result = Applied([], [], [], [])
+    gone: t.List[KubeError] = []
     for (dummy, kind), group in itertools.groupby(writes, lambda write: (write.manifest is None, write.key.kind)):
         batch = list(group)
-        answers = in_flight([functools.partial(one, write) for write in batch], WRITES)
+        answers = send_all(client, batch, _operation, lambda write: (write_one or _write)(client, write, manager), gone)
         for write, answer in zip(batch, answers):
             label = "{0} {1}".format(write.key.kind, write.change.id)
             if isinstance(answer, Conflict) and write.manifest is not None and write.uid is None:

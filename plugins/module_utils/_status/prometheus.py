@@ -53,14 +53,13 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
         ({"fabric": document["fabric"]}, sum(1 for n in nodes if not n["asked"]))
     ]
     nodes = [n for n in nodes if n["asked"]]
-    yield "multicluster_node_up", "gauge", "Whether a node answered.", [({"cluster": n["cluster"], "node": n["host"]}, int(n["answered"])) for n in nodes]
-    yield "multicluster_node_peers", "gauge", "Peers of a node.", [({"cluster": n["cluster"], "node": n["host"]}, n["peers"]) for n in nodes]
-    yield "multicluster_node_peers_up", "gauge", "Peers of a node that shook hands lately.", [
-        ({"cluster": n["cluster"], "node": n["host"]}, n["up"]) for n in nodes
-    ]
-    yield "multicluster_node_peers_unknown", "gauge", "Peers of a node of which nobody told.", [
-        ({"cluster": n["cluster"], "node": n["host"]}, n["unknown"]) for n in nodes
-    ]
+    for name, about, field in (
+        ("multicluster_node_up", "Whether a node answered.", "answered"),
+        ("multicluster_node_peers", "Peers of a node.", "peers"),
+        ("multicluster_node_peers_up", "Peers of a node that shook hands lately.", "up"),
+        ("multicluster_node_peers_unknown", "Peers of a node of which nobody told.", "unknown"),
+    ):
+        yield name, "gauge", about, [({"cluster": n["cluster"], "node": n["host"]}, int(n[field])) for n in nodes]
     for name, field in (("receive", "rx"), ("transmit", "tx")):
         rows = [({"cluster": n["cluster"], "node": n["host"]}, n[field]) for n in nodes]
         yield "multicluster_node_{0}_bytes_total".format(name), "counter", "Bytes of all peers of a node.", rows

@@ -113,10 +113,10 @@ def _collect(view: View, kind: str, twin: Object) -> ObjectTurn:
     link = linked(kind, twin, view.options.profile)
     if link is not None:
         turn.source = Key(view.options.profile.source, kind, link.namespace, link.name)
+    reason = foreign(kind, twin, view.options)
     if kind == NETWORK_INTERFACE:
         turn.patch_twin(RELEASE, twin, release_patch(turn), "released")
-    elif foreign(kind, twin, view.options):
-        reason = foreign(kind, twin, view.options)
+    elif reason:
         turn.wait(reason, message(reason, TWIN_KINDS[kind]))
     elif deleting(twin):
         turn.wait("deletion_blocked", "the twin is being deleted and still has finalizers")

@@ -66,11 +66,10 @@ class MemoryStore:
         objects: t.Iterable[Object] = (),
         admit: t.Optional[Admission] = None,
         fill: t.Optional[Fill] = None,
-        now: str = _NOW,
         garbage_collector: bool = True,
         prefix: str = "made",
     ) -> None:
-        self._admit, self._fill, self._now, self._collects = admit, fill, now, garbage_collector
+        self._admit, self._fill, self._collects = admit, fill, garbage_collector
         self._objects: t.Dict[Key, t.Dict[str, t.Any]] = {}
         self._applied: t.Dict[t.Tuple[Key, str], t.Dict[str, t.Any]] = {}
         self._version, self._made, self._prefix = 0, 0, prefix
@@ -141,7 +140,7 @@ class MemoryStore:
         self.writes.append(("delete", key))
         if items(before, "metadata", "finalizers"):
             if not deleting(before):
-                before["metadata"]["deletionTimestamp"] = self._now
+                before["metadata"]["deletionTimestamp"] = _NOW
                 self._put(key, before)
             return copy.deepcopy(before)
         self._gone(key)
@@ -194,6 +193,6 @@ class MemoryStore:
             living = {uid(other) for other in self._objects.values()}
             if not any(ref.get("uid") in living for ref in owners):
                 if items(obj, "metadata", "finalizers"):
-                    obj["metadata"].setdefault("deletionTimestamp", self._now)
+                    obj["metadata"].setdefault("deletionTimestamp", _NOW)
                 else:
                     self._gone(key)

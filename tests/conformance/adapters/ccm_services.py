@@ -14,7 +14,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._io import js
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     control_plane,
     equinix_records,
-    provider,
     reservations,
     service_plan,
     services,
@@ -48,7 +47,7 @@ def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservati
 
 def failure(status: t.Any, ordering: bool = False) -> str:
     """The error class of an answer's status, or nothing."""
-    return provider.failure_reason(status if isinstance(status, int) else None, ordering)
+    return providers.failure_reason(status if isinstance(status, int) else None, ordering)
 
 
 def owner(config: Input) -> reservations.Owner:

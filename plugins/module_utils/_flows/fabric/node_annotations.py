@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, TimedOut, Unreachable
-from ..._kubernetes.fanout import in_flight
-from ..._kubernetes.objects import WRITES
+from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, Unreachable
+from ..._kubernetes.objects import send_all
 from ..._plan.annotations import Patch, Pattern, plan_annotations
 from ..._plan.objects import field_manager
 from ..._plan.pending import from_wire
@@ -105,24 +103,13 @@ def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan
 
 
 def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.List[t.Optional[KubeError]]:
-    gone: t.List[KubeError] = []
-
-    def one(patch: Patch) -> t.Optional[KubeError]:
+    def send(patch: Patch) -> None:
         try:
             path = "{0}/{1}".format(NODES, segment(patch.name))
         except ValueError as error:  # the name is the server's word
-            return BadAnswer(client.cluster, "annotate a node", str(error))
-        if gone:
-            return Unreachable(client.cluster, "patch " + path, "not tried: " + gone[0].message)
+            raise BadAnswer(client.cluster, "annotate a node", str(error)) from None
         # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
         metadata = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
-        try:
-            client.strategic_patch(path, {"metadata": metadata}, manager)
-        except (Unreachable, TimedOut) as error:
-            gone.append(error)
-            return error
-        except KubeError as error:
-            return error
-        return None
+        client.strategic_patch(path, {"metadata": metadata}, manager)
 
-    return in_flight([functools.partial(one, patch) for patch in patches], WRITES)
+    return send_all(client, patches, lambda patch: "patch {0}/{1}".format(NODES, patch.name), send, [], Unreachable)

@@ -8,7 +8,7 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import Forbidden, KubeError, NotFound
+from ..._kubernetes.errors import Forbidden, KubeError
 from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
@@ -102,12 +102,9 @@ def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t
 
     def missing(name: str, client: Client) -> bool:
         try:
-            client.get("/api/v1/namespaces/" + segment(namespace))
-        except NotFound:
-            return True
+            return client.find("/api/v1/namespaces/" + segment(namespace)) is None
         except Forbidden:
-            pass  # without the right to look, the run will tell
-        return False
+            return False  # without the right to look, the run will tell
 
     failed = {row["cluster"] for row in clusters.failures}
     asked = [name for name in services.get("destinations") or clusters.clients if name in clusters.clients and name not in failed]

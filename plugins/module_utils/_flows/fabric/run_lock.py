@@ -17,7 +17,7 @@ import typing as t
 
 from ..._io import local_lock
 from ..._kubernetes.clusters import Clusters
-from ..._kubernetes.errors import KubeError, NotFound
+from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease, LeaseHeld, LeaseLost, holder_of
 from ..._linux.errors import LinuxError
 from ..._linux.host import processes
@@ -195,13 +195,7 @@ class LockHolder:
         path = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}".format(namespace, name)
         clusters = Clusters(self._request["clusters"], LOOK_SECONDS)
 
-        def look(unused: str, client: t.Any) -> t.Any:
-            try:
-                return client.get(path)
-            except NotFound:
-                return None
-
-        found = clusters.read("look at the lock", look)
+        found = clusters.read("look at the lock", lambda unused, client: client.find(path))
         manager = field_manager(self._request["fabric"])
         servers: t.Dict[str, str] = {}
         for cluster in sorted(found):

@@ -8,7 +8,6 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
-from ..._loadbalancers import provider as interface
 from ..._loadbalancers.bgp.values import NodeBgp, check_bgp_claims, prefix_limit, project_bgp, selected_nodes
 from ..._loadbalancers.node_annotations import password_keys, plan_node_annotations
 from ..._loadbalancers.reservations import parse_provider_id
@@ -17,6 +16,7 @@ from ..._plan.plan import Change, Plan, Refusal
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
 from ..fabric import node_annotations as nodes_flow
+from . import providers as interface
 
 
 class Facts(t.NamedTuple):

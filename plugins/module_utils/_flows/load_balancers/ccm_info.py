@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._loadbalancers import provider as interface
 from ..._loadbalancers.instances import region_of, zone_of
 from ..._loadbalancers.reservations import Owner, is_ours, load_balancer_name, parse_provider_id, service_tags
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
 from ..._values.refused import ValueRefused
+from . import providers as interface
 from .ccm_nodes import findings, variant_of
 from .converge import guarded, open_clusters
 from .read import NODES

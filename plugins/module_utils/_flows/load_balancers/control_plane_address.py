@@ -21,7 +21,7 @@ from ..._kubernetes.access import AccessRefused, parse_access
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import contained
-from ..._kubernetes.errors import KubeError, NotFound
+from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
 from ..._loadbalancers.control_plane import (
@@ -58,7 +58,7 @@ def write_service(
 ) -> None:  # fmt: skip
     """Write what differs. Raises ValueRefused ``no_ports``, KubeErrors."""
     name = external_service_name(setup.identity)
-    existing = _object_or_none(client, BASE + "services/" + name)
+    existing = client.find(BASE + "services/" + name)
     configured = setup.settings.number("api_server_port")
     wanted = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
     puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
@@ -73,10 +73,10 @@ def write_service(
         for mirror in endpoint_slices(setup.identity, sources):
             own = str(mirror["metadata"]["name"])
             path = SLICES.format(CONTROL_PLANE_NAMESPACE)
-            puts += _object_puts(setup.cluster, "EndpointSlice", path, own, _object_or_none(client, path + "/" + own), mirror, 2)
+            puts += _object_puts(setup.cluster, "EndpointSlice", path, own, client.find(path + "/" + own), mirror, 2)
     else:
         mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
-        puts += _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, _object_or_none(client, BASE + "endpoints/" + name), mirror, 2)
+        puts += _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, client.find(BASE + "endpoints/" + name), mirror, 2)
     if check or not puts:
         plan.changes += [put.change for put in puts]
         return
@@ -106,13 +106,6 @@ def _object_puts(
     shown = {top: patch[top] for top in shape}
     before = {top: {key: (existing.get(top) or {}).get(key) for key in shown[top]} if isinstance(shown[top], dict) else existing.get(top) for top in shown}
     return [Put(Change("update", kind, ident, before, shown), base + "/" + name, patch, "", stage)]
-
-
-def _object_or_none(client: Client, path: str) -> t.Optional[t.Dict[str, t.Any]]:
-    try:
-        return client.get(path)
-    except NotFound:
-        return None
 
 
 #: Kind, and the field that only who wrote the whole object is on record for.

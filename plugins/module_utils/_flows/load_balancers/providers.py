@@ -1,14 +1,15 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The providers of addresses. The Equinix Metal API, whose public service ended; forks and doubles of it answer at a URL of one's own (ccm 14), and its
-metadata service says where a host stands (ccm 4, 14.9). And that of people who own their addresses: a pool and BGP facts of the inventory (ccm 15)."""
+"""The providers of addresses, and the interface behind which each stands (ccm 15). The Equinix Metal API, whose public service ended; forks and doubles of it
+answer at a URL of one's own (ccm 14), and its metadata service says where a host stands (ccm 4, 14.9). And that of people who own their addresses: a
+pool and BGP facts of the inventory."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..._io.json_api import ApiFailed, JsonApi, Manners, Transport, https
-from ..._loadbalancers import equinix_records as records, provider as interface
+from ..._loadbalancers import equinix_records as records
 from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from ..._loadbalancers.instances import Device
 from ..._loadbalancers.ledger import Entry, Ledger
@@ -19,19 +20,95 @@ from ..._loadbalancers.setup import Setup
 from ..._values.ascii_text import is_alnum
 from ..._values.refused import ValueRefused
 
+PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE = "project_bgp", "node_bgp", "reserve", "assign", "move"
+DEVICES, TAGS, LOCATIONS = "devices", "tags", "locations"
+CAPABILITIES = (PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE, DEVICES, TAGS, LOCATIONS)
+
+
+class Provider(t.Protocol):
+    """What the flows call. What a provider lacks in ``capabilities`` is never called.
+
+    Failures are ValueRefused with ``api``, ``auth`` or ``quota``; a method never answers with half a list.
+    """
+
+    def capabilities(self) -> t.FrozenSet[str]:
+        """Some of CAPABILITIES."""
+
+    def read_project_bgp(self) -> t.Mapping[str, t.Any]:
+        """The project's BGP configuration, {} when it was never switched on; see bgp.project_bgp."""
+
+    def enable_project_bgp(self, plan: ProjectBgp) -> None:
+        """Switch it on as the plan says."""
+
+    def ensure_node_bgp(self, device: str) -> bool:
+        """Open a session for a device; True when there was none."""
+
+    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+        """What a speaker on the device needs; None when the provider does not say."""
+
+    def list_addresses(self) -> t.List[Reservation]:
+        """Every reservation of the project, all pages."""
+
+    def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
+        """Order what service_plan asks for; the answer may be pending. Never repeated blindly."""
+
+    def release_address(self, ident: str) -> bool:
+        """Give a reservation back; False when it was gone already."""
+
+    def assign(self, address: str, device: str) -> Assignment:
+        """Point an address at a device."""
+
+    def unassign(self, assignment: str) -> bool:
+        """Take an assignment, not the reservation, away; False when it was gone already."""
+
+    def move(self, address: str, device: str) -> Assignment:
+        """The two in one step, where the provider has that."""
+
+    def list_devices(self) -> t.List[Device]:
+        """Every device of the project, all pages."""
+
+    def get_device(self, ident: str) -> t.Optional[Device]:
+        """One device; None only when the provider said that it does not exist."""
+
+    def private_network(self, device: str) -> t.Optional[str]:
+        """The network of the device's private address."""
+
+    def warnings(self) -> t.List[str]:
+        """What people should know before they rely on it."""
+
+
+def failure_reason(status: t.Optional[int], ordering: bool = False) -> str:
+    """The error class of an HTTP answer, None for no answer at all; empty for a good one (ccm 13)."""
+    if status is not None and 200 <= status < 300:
+        return ""
+    if status in (401, 403):
+        return "auth"
+    return "quota" if status == 422 and ordering else "api"
+
+
+def may_repeat(status: t.Optional[int], method: str) -> bool:
+    """Whether a failed request may be sent again after a delay: never one that writes something new."""
+    return method in ("GET", "DELETE") and status in (None, 429, 502, 503, 504)
+
+
+def retired_warning(base_url: t.Optional[str]) -> t.List[str]:
+    """Equinix Metal itself is gone; only doubles and compatible forks answer, at a URL of one's own."""
+    return [] if base_url else ["service_retired: the public service ended on 30 June 2026; set a base URL of your own"]
+
+
 PUBLIC_URL = "https://api.equinix.com/metal/v1"
 PER_PAGE, PAGES = 250, 400
 
 
 def _reason(status: t.Optional[int], method: str, path: str) -> str:
-    return interface.failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
+    return failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
 
 
-MANNERS = Manners(records.error_message, _reason, interface.may_repeat)
+MANNERS = Manners(records.error_message, _reason, may_repeat)
 
 
 class EquinixMetal:
-    """Implements provider.Provider. Reads of a device are kept for the run: one call each, whoever asks."""
+    """Implements Provider. Reads of a device are kept for the run: one call each, whoever asks."""
 
     predicts = False
 
@@ -52,10 +129,10 @@ class EquinixMetal:
 
     def capabilities(self) -> t.FrozenSet[str]:
         """All but moving an address in one step."""
-        return frozenset(interface.CAPABILITIES) - {interface.MOVE}
+        return frozenset(CAPABILITIES) - {MOVE}
 
     def warnings(self) -> t.List[str]:
-        return interface.retired_warning(self._base_url) + self.notes
+        return retired_warning(self._base_url) + self.notes
 
     # -- BGP -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +287,7 @@ def _segment(ident: str) -> str:
 
 
 class StaticProvider:
-    """Implements provider.Provider over a ledger in memory, which the flow writes once, before any Service gets an address.
+    """Implements Provider over a ledger in memory, which the flow writes once, before any Service gets an address.
 
     ``taken``: addresses that Services have without any reservation.
     """
@@ -224,7 +301,7 @@ class StaticProvider:
 
     def capabilities(self) -> t.FrozenSet[str]:
         """No project, no devices: only addresses and what the inventory says of sessions, which the module bgp_speaker opens."""
-        return frozenset((interface.RESERVE, interface.TAGS, interface.NODE_BGP, interface.MOVE))
+        return frozenset((RESERVE, TAGS, NODE_BGP, MOVE))
 
     def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
         return next((node for node in self.setup.nodes if node.name == name), None)

@@ -9,14 +9,12 @@ leases, and the record itself is written under its version: what somebody else c
 
 from __future__ import annotations
 
-import functools
 import itertools
 import typing as t
 
 from ..._kubernetes.client import Client, Resource, segment
-from ..._kubernetes.errors import Conflict, KubeError, NotFound, TimedOut, Unreachable
-from ..._kubernetes.fanout import in_flight
-from ..._kubernetes.objects import WRITES
+from ..._kubernetes.errors import Conflict, KubeError, NotFound
+from ..._kubernetes.objects import send_all
 from ..._loadbalancers.ledger import NAMESPACE, Ledger, manifest, merged, parse_ledger
 from ..._loadbalancers.reservations import Reservation
 from ..._loadbalancers.service_plan import CLEAR_ADDRESS, REPORT, SET_ADDRESS, Action
@@ -158,23 +156,14 @@ def put_all(
     result = Written([], [], [])
     gone: t.List[KubeError] = []
 
-    def one(put: Put) -> t.Optional[KubeError]:
-        if gone:
-            return KubeError(client.cluster, "write " + put.path, "not tried: " + gone[0].message, retryable=True)
-        try:
-            before_each()
-            _put(client, put, manager)
-        except (Unreachable, TimedOut) as error:
-            gone.append(error)
-            return error
-        except KubeError as error:
-            return error
-        return None
+    def send(put: Put) -> None:
+        before_each()
+        _put(client, put, manager)
 
     ordered = sorted(puts, key=lambda put: put.stage)
     for dummy, group in itertools.groupby(ordered, lambda put: put.stage):
         batch = list(group)
-        for put, error in zip(batch, in_flight([functools.partial(one, put) for put in batch], WRITES)):
+        for put, error in zip(batch, send_all(client, batch, lambda put: "write " + put.path, send, gone)):
             if error is None:
                 result.changes.append(put.change)
             elif isinstance(error, Conflict) and (put.parent or leave_conflicts):

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import equinix_records, instances, node_annotations as na, provider
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import providers
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import equinix_records, instances, node_annotations as na
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
@@ -135,10 +136,10 @@ def test_absent_takes_every_key_of_ours_and_no_other():
 
 
 def test_words():
-    words = [provider.failure_reason(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
-    assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and provider.failure_reason(422) == "api"
-    assert provider.may_repeat(None, "GET") and not provider.may_repeat(None, "POST") and not provider.may_repeat(401, "GET")
-    assert provider.retired_warning("") and not provider.retired_warning("https://double")
+    words = [providers.failure_reason(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
+    assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and providers.failure_reason(422) == "api"
+    assert providers.may_repeat(None, "GET") and not providers.may_repeat(None, "POST") and not providers.may_repeat(401, "GET")
+    assert providers.retired_warning("") and not providers.retired_warning("https://double")
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2)

@@ -10,7 +10,7 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import audit
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import info
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import merge_patched
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
@@ -50,13 +50,13 @@ def test_audit() -> None:
     world = World(tenant(), machines())
     world.settle()
     view = read({SOURCE: world.source, APINET: world.apinet}, OPTIONS)
-    found = audit.targets_of_interfaces(view)
+    found = info.targets_of_interfaces(view)
     assert [target.load_balancer for target in found["t1"]] == ["lb-uid"]
     assert "t2" not in found
-    assert audit.served_by(view) == {"t2": ["nat-uid"]}
-    assert not audit.orphans(view)
+    assert info.served_by(view) == {"t2": ["nat-uid"]}
+    assert not info.orphans(view)
     gone = [obj for obj in world.source.all() if obj["kind"] != "VirtualIP"]
-    assert audit.orphans(View(gone, world.apinet.all(), OPTIONS)) == [audit.Orphan("IP", "vip-uid", "source_gone")]
+    assert info.orphans(View(gone, world.apinet.all(), OPTIONS)) == [info.Orphan("IP", "vip-uid", "source_gone")]
 
 
 class Dead(MemoryStore):
