@@ -12,11 +12,10 @@ import sys
 
 import pytest
 
-OWNER = "multicluster.network/demo"
-
 
 def found(node, **layout):
-    return [(entry["level"], entry["reason"], entry["message"]) for entry in node.flow("kubespan_preflight", layout, OWNER)["conflicts"]]
+    told = node.flow("status", {"fabric": "demo", "checks": True, "kubespan": layout})["node"]
+    return [(entry["level"], entry["reason"], entry["message"]) for entry in told["conflicts"]]
 
 
 def test_an_empty_host_has_none(node):

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 
-FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "kubespan_preflight", "kubespan_watch", "dataplane")
+FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "status", "kubespan_watch", "dataplane")
 
 
 def enter(pid):
