@@ -39,9 +39,7 @@ class Contested(t.NamedTuple):
 
     def to_json(self) -> Data:
         """The form that module arguments have."""
-        shown, marks = self.peer.to_json(), self._asdict()
-        del marks["peer"]
-        return dict(shown, **marks)
+        return dict(self.peer.to_json(), **{name: value for name, value in self._asdict().items() if name != "peer"})
 
 
 class NodeDevice(t.NamedTuple):

@@ -13,6 +13,8 @@ from .generations import KEEPALIVE
 
 Affiliate = t.Mapping[str, t.Any]
 Data = t.Dict[str, t.Any]
+#: What a state says of every peer, also where it is empty.
+_ALWAYS = ("public_key", "node_id", "address", "allowed_ips", "endpoints", "label")
 
 
 class Peer(t.NamedTuple):
@@ -35,10 +37,8 @@ class Peer(t.NamedTuple):
 
     def to_json(self) -> Data:
         """The form of a node's KubeSpan state."""
-        shown = {name: getattr(self, name) for name in ("public_key", "node_id", "address")}
-        shown.update(allowed_ips=list(self.allowed_ips), endpoints=list(self.endpoints), label=self.label)
-        marks = {"cluster": self.cluster, "node": self.node, "by_rank": self.by_rank, "addresses_by_rank": list(self.addresses_by_rank)}
-        return dict(shown, **{name: value for name, value in marks.items() if value})
+        shown = {name: list(value) if isinstance(value, tuple) else value for name, value in self._asdict().items()}
+        return {name: value for name, value in shown.items() if value or name in _ALWAYS}
 
     def for_device(self, endpoint: t.Optional[str], preshared_key: t.Optional[Data]) -> Data:
         """What the device is told of it, as parse_peers reads it."""
@@ -48,21 +48,7 @@ class Peer(t.NamedTuple):
 
 def peers_of(state: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Peer]:
     """The peers of a node's KubeSpan state, none without one."""
-    return [
-        Peer(
-            row["public_key"],
-            row.get("node_id") or "",
-            row.get("address") or "",
-            row.get("allowed_ips") or (),
-            row.get("endpoints") or (),
-            row.get("label") or "",
-            row.get("cluster"),
-            row.get("node"),
-            bool(row.get("by_rank")),
-            row.get("addresses_by_rank") or (),
-        )
-        for row in (state or {}).get("peers") or ()
-    ]
+    return [Peer(**{name: row[name] for name in Peer._fields if row.get(name)}) for row in (state or {}).get("peers") or ()]
 
 
 class PeerSpecs(t.NamedTuple):

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh, PeerSpecs
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh, PeerSpecs, peers_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from hypothesis import given, settings, strategies as st
@@ -116,3 +117,16 @@ def test_a_thousand_nodes() -> None:
     mesh = Mesh(rows)
     assert len(mesh.specs("n0500").peers) == 999
     assert time.process_time() - started < 2
+
+
+@given(NODES)
+def test_a_state_brings_the_same_peers_back(lists: t.Any) -> None:
+    """Through the text of the state file, with and without marks; a state of an older release has no marks at all."""
+    peers = [
+        peer._replace(cluster="gcp", node="n{0}".format(number), by_rank=number % 2 == 0, addresses_by_rank=peer.allowed_ips[: number % 3])
+        for number, peer in enumerate(peer_specs(mesh_of(lists), None).peers.values())
+    ]
+    state = {"peers": [peer.to_json() for peer in peers]}
+    assert [peer.to_json() for peer in peers_of(json.loads(json.dumps(state)))] == state["peers"]
+    assert [tuple(map(bool, (peer.cluster, peer.by_rank))) for peer in peers_of(state)] == [(True, peer.by_rank) for peer in peers]
+    assert peers_of({"peers": [{"public_key": "k", "allowed_ips": ["10.0.0.1/32"]}]})[0].endpoints == () and peers_of(None) == []
