@@ -203,3 +203,10 @@ def test_one_cluster_is_that_of_the_host(tmp_path, name):
     clusters["gcp"]["load_balancers_settings"] = {"provider": "equinix_metal", "pol": 1}
     code, shown = run(tmp_path, [role(name)], hosts="clusters", inventory=dict(INVENTORY, clusters={"hosts": clusters}))
     assert code == 2 and "skipping: [aws]" in shown and "/nowhere/aws" not in shown and "did you mean pool?" in shown, shown
+
+
+def test_definitions_go_to_the_cluster_that_is_named(tmp_path):
+    code, shown = run(tmp_path, [role("tenants_crds", tenants_crds_source="gcp")], hosts="localhost")
+    assert code == 2 and "cluster gcp: cannot use the access" in shown and "/nowhere/aws" not in shown, shown
+    code, shown = run(tmp_path, [role("tenants_crds", tenants_crds_apinet="gpc")], hosts="localhost")
+    assert code == 2 and "gpc" in shown and "unknown_cluster" in shown, shown
