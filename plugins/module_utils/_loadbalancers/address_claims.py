@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Refusal
-from .._values.addresses import parse_address, special_kind
+from .._values.addresses import parse_address, readable_address, special_kind
 from .._values.ascii_text import lower
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
@@ -158,11 +158,10 @@ def _without(
     own = {item.address for item in matches_of(reservations, rules.owner, service.namespace, service.name)}
 
     def goes(text: str) -> bool:
-        try:
-            address = parse_address(text)
-        except ValueRefused:
-            return False  # the claims stage tells its owner
-        return str(address) not in own and (address in given.ranges or (given.everything and text not in pool))
+        address = readable_address(text)
+        if address is None or str(address) in own:
+            return False  # of one that is none, the claims stage tells its owner
+        return address in given.ranges or (given.everything and text not in pool)
 
     if service.address and goes(service.address):
         service = service._replace(address="")

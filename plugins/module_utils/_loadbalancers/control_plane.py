@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from .._values.addresses import parse_address, special_kind
+from .._values.addresses import readable_address, special_kind
 from .._values.refused import ValueRefused
 from .reservations import CONTROL_PLANE_NAMESPACE, PROVIDER_PREFIXES, REFUSE, Assignment, Reservation, external_service_name, parse_provider_id
 
@@ -180,10 +180,8 @@ def _urls(node: Node, eip: str, port: int) -> t.Iterator[str]:
 
 def _usable(text: str) -> bool:
     """A node may claim any address; ours is not the hand that asks the controller's own network."""
-    try:
-        return special_kind(parse_address(text)) is None
-    except ValueRefused:
-        return False
+    address = readable_address(text)
+    return address is not None and special_kind(address) is None
 
 
 def health_url(host: str, port: int) -> str:

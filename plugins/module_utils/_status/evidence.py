@@ -31,7 +31,9 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
     parts: t.Dict[str, Verdict] = {}
     if set(declared or mesh.get("nodes") or ()) - outside:
         if mesh.get("nodes"):
-            verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and _is_alone(mesh), outside=outside)
+            # a KubeSpan mesh joins the nodes of one cluster, too
+            alone = not mesh_verdict.is_kubespan(mesh) and len(mesh.get("clusters") or ()) < 2
+            verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and alone, outside=outside)
         else:
             verdict = Verdict(unproven=("the mesh was not planned, so nothing was held against it",))
         written = {name: of_capability(name, plans[name], applied.get(name)) for name in MESH_PLANS if name in plans}
@@ -46,11 +48,6 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
     if not parts and facts.get("limit"):
         parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope_of(facts)["limit"]),))
     return parts
-
-
-def _is_alone(mesh: Facts) -> bool:
-    """One cluster, which has nobody to be joined with; a KubeSpan mesh joins the nodes of one cluster, too."""
-    return not mesh_verdict.is_kubespan(mesh) and len(mesh.get("clusters") or ()) < 2
 
 
 def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[str, t.Set[str]]:

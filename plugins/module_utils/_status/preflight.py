@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.addresses import Network, contains, overlaps, parse_address, parse_network
+from .._values.addresses import Network, contains, overlaps, parse_network, readable_address
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
@@ -167,17 +167,15 @@ def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
             if device.get("public_key"):
                 keys.setdefault(device["public_key"], []).append("{0} ({1})".format(host, device.get("name")))
         for text in sorted({item.partition("/")[0] for item in (node.get("host") or {}).get("addresses") or ()}):
-            try:
-                if parse_address(text) in fabric:
-                    addresses.setdefault(text, []).append(host)
-            except ValueRefused:
-                continue
+            address = readable_address(text)
+            if address is not None and address in fabric:
+                addresses.setdefault(text, []).append(host)
     for key, hosts in sorted(keys.items()):
         if len({name.partition(" ")[0] for name in hosts}) > 1:
             yield ", ".join(hosts), "key_twice", "they have the same public key {0}; one is a copy of the other".format(key)
-    for address, hosts in sorted(addresses.items()):
+    for text, hosts in sorted(addresses.items()):
         if len(hosts) > 1:
-            yield ", ".join(hosts), "address_twice", "they have the same address {0}".format(address)
+            yield ", ".join(hosts), "address_twice", "they have the same address {0}".format(text)
 
 
 def _ranges(grants: Facts) -> t.List[t.Tuple[Network, str, str]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._values.addresses import Address, parse_address
-from .._values.refused import ValueRefused
+from .._values.addresses import Address, parse_address, readable_address
 
 Object = t.Mapping[str, t.Any]
 
@@ -74,10 +73,8 @@ def show_address(address: Address) -> str:
 
 def address_or_none(value: t.Any) -> t.Optional[str]:
     """The canonical text of an address; None when it is missing, null, empty or no address."""
-    try:
-        return show_address(parse_address(value))
-    except ValueRefused:
-        return None
+    found = readable_address(value)
+    return None if found is None else show_address(found)
 
 
 def family_of(value: t.Any) -> str:

@@ -44,6 +44,14 @@ def parse_address(text: object, reason: str = "bad_address") -> Address:
 
 
 @functools.lru_cache(maxsize=65536)
+def readable_address(text: object) -> t.Optional[Address]:
+    """The same of what may be none: None for it."""
+    try:
+        return parse_address(text)
+    except ValueRefused:
+        return None
+
+
 def _address(text: str) -> Address:
     # One fabric reads the same few thousand texts once per cluster; texts are at most 45 characters long here.
     # Python before 3.9.5 takes 010.0.0.1 as ten, C libraries take it as eight.

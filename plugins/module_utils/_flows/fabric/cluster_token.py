@@ -58,7 +58,8 @@ def plan(
     whole, renew = Plan(), []
     for name, one in sorted(files.items()):
         before = _shown(one)
-        if one.exists and not _is_ours(one.content, request["fabric"]) and not request.get("adopt"):
+        ours = ((one.content or {}).get("preferences") or {}).get("managed-by") == field_manager(request["fabric"])
+        if one.exists and not ours and not request.get("adopt"):
             if request["state"] == "present" or one.content is not None:
                 whole.refuse(one.path, "not_ours", "is not a file of this fabric; it is left alone")
             continue
@@ -80,10 +81,6 @@ def plan(
         else:
             whole.create("kubeconfig", one.path, after)
     return whole, renew
-
-
-def _is_ours(content: t.Optional[t.Mapping[str, t.Any]], fabric: str) -> bool:
-    return bool(content) and (content.get("preferences") or {}).get("managed-by") == field_manager(fabric)  # type: ignore[union-attr]
 
 
 def _token(content: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[str]:

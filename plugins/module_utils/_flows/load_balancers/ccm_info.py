@@ -57,8 +57,8 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
         {"id": item.id, "hostname": item.hostname, "state": item.state, "type": item.plan, "region": region_of(item, variant), "zone": zone_of(item, variant)}
         for item in devices
     ]
-    result["zones"] = sorted({(row["region"], row["zone"]) for row in result["devices"]})
-    result["zones"] = [{"region": region, "zone": zone} for region, zone in result["zones"]]
+    places = {(row["region"], row["zone"]) for row in result["devices"]}
+    result["zones"] = [{"region": region, "zone": zone} for region, zone in sorted(places)]
     result["sessions"] = _sessions(one, nodes) if request.get("sessions") is not False else {}
     pods = client.list(PODS, label_selector="tier=control-plane").items
     result["findings"] = findings(nodes, devices, request.get("node_devices") or {}, pods) if not setup.static else []

@@ -22,7 +22,7 @@ from ..._loadbalancers.reservations import check_uids, unproven
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
-from ..._values.addresses import parse_address
+from ..._values.addresses import readable_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .read import cluster_uid
@@ -103,10 +103,9 @@ def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[st
     """The setups with the API servers' addresses reserved too, where they are no Service's of the cluster's own pool (a hosted control plane)."""
     servers: t.Dict[str, t.List[str]] = {}
     for name, host in zip(clusters.clients, clusters.server_hosts()):
-        try:
-            servers["API server of cluster " + name] = [str(parse_address(host))]
-        except ValueRefused:
-            continue  # a name
+        address = readable_address(host)
+        if address is not None:  # not a name
+            servers["API server of cluster " + name] = [str(address)]
     found = {}
     for name, setup in setups.items():
         theirs = {label: texts for label, texts in servers.items() if texts[0] not in setup.pool}

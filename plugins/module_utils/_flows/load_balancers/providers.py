@@ -100,11 +100,11 @@ PUBLIC_URL = "https://api.equinix.com/metal/v1"
 PER_PAGE, PAGES = 250, 400
 
 
-def _reason(status: t.Optional[int], method: str, path: str) -> str:
-    return failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips"))
-
-
-MANNERS = Manners(records.error_message, _reason, may_repeat)
+MANNERS = Manners(
+    records.error_message,
+    lambda status, method, path: failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips")),
+    may_repeat,
+)
 
 
 class EquinixMetal:
@@ -137,7 +137,6 @@ class EquinixMetal:
     # -- BGP -----------------------------------------------------------------------------------------------------
 
     def read_project_bgp(self) -> t.Mapping[str, t.Any]:
-        """{} when it was never switched on."""
         answer = self.api.call("GET", self._project + "/bgp-config")
         if answer is not None and not isinstance(answer, dict):
             raise ApiFailed("api", "the project's BGP configuration is no object", 200)
@@ -148,7 +147,6 @@ class EquinixMetal:
         self.api.call("POST", self._project + "/bgp-configs", body=plan.post)
 
     def ensure_node_bgp(self, device: str) -> bool:
-        """True when a session was opened, False when there was one."""
         try:
             self.api.call("POST", "/devices/{0}/bgp/sessions".format(_segment(device)), body=SESSION_REQUEST)
         except ApiFailed as error:
@@ -208,7 +206,6 @@ class EquinixMetal:
         return records.reservation(self._record(self.api.call("POST", self._project + "/ips", body=body)))
 
     def release_address(self, ident: str) -> bool:
-        """For good. False when it was gone already."""
         self.api.call("DELETE", "/ips/" + _segment(ident), missing_ok=True)
         return self.api.status != 404
 

@@ -13,8 +13,7 @@ from ..._loadbalancers.services import Service, addresses_in_use, service_of
 from ..._loadbalancers.settings import LoadBalancer
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import owners
-from ..._values.addresses import parse_address
-from ..._values.refused import ValueRefused
+from ..._values.addresses import readable_address
 from . import backends
 from .providers import EquinixMetal, StaticProvider
 from .writes import read_ledger
@@ -90,15 +89,5 @@ def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 
         )  # fmt: skip
     held = {entry.address for entry in state.ledger.values()}
     texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}
-    return StaticProvider(setup, state.ledger, sorted((_good(texts) | set(setup.reserved.hosts())) - held), now)
-
-
-def _good(texts: t.Iterable[str]) -> t.Set[str]:
-    found = set()
-    for text in texts:
-        try:
-            if text:
-                found.add(str(parse_address(text)))
-        except ValueRefused:
-            continue  # the claims stage tells its owner
-    return found
+    readable = {str(address) for address in map(readable_address, texts) if address is not None}  # the claims stage tells the owners of the others
+    return StaticProvider(setup, state.ledger, sorted((readable | set(setup.reserved.hosts())) - held), now)

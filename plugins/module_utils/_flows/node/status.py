@@ -23,7 +23,7 @@ from ..._linux.programs import find_program
 from ..._linux.stats import now
 from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
-from ..._values.addresses import parse_address
+from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
 from . import bgp_speaker, kubespan_preflight, persistence, transaction
 
@@ -68,10 +68,7 @@ def source_addresses(endpoints: t.Sequence[t.Optional[str]], fwmark: int = 0) ->
 
 def _host_of(endpoint: t.Any) -> str:
     text = str(endpoint or "").rpartition(":")[0].strip("[]")
-    try:
-        return str(parse_address(text))
-    except ValueRefused:
-        return ""  # none, or one with a scope
+    return str(readable_address(text) or "")  # none, or one with a scope
 
 
 #: What the kernel must be able to do, by the names of its parts.
