@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import http.server
+import json
 import os
 import ssl
 import threading
 import time
 
+import urllib3
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 
 #: Seconds that a stalled answer takes; MCN_STALL=31 makes it longer than a request may take with the default options.
@@ -76,6 +79,9 @@ class Faulty:
                 if isinstance(what, int):
                     self.give(what, b'{"kind":"Status","status":"Failure","message":"injected"}')
                     return
+                if self.command == "GET" and "watch=true" in self.path and not relay.dead:
+                    self.stream()
+                    return
                 answer = None if relay.dead else relay.ask(self.command, self.path, body, self.headers)
                 if answer is None or what == "cut":
                     self.close_connection = True
@@ -83,6 +89,25 @@ class Faulty:
                 if what == "stall":
                     time.sleep(STALL)
                 self.give(*answer)
+
+            def stream(self):
+                """A watch: what comes is passed on as it comes."""
+                try:
+                    connection, answer = relay.begin(self.command, self.path, b"", self.headers)
+                    with contextlib.closing(connection):
+                        self.send_response(answer.status)
+                        self.send_header("Content-Type", "application/json")
+                        self.send_header("Connection", "close")
+                        self.end_headers()
+                        self.close_connection = True
+                        while True:
+                            part = answer.read1(65536)
+                            if not part:
+                                return
+                            self.wfile.write(part)
+                            self.wfile.flush()
+                except (OSError, http.client.HTTPException):
+                    self.close_connection = True
 
             do_POST = do_PATCH = do_DELETE = do_GET
 
@@ -117,15 +142,30 @@ class Faulty:
 
     def ask(self, method, path, body, headers):
         """(status, body) of the server, None when it does not answer."""
+        try:
+            connection, answer = self.begin(method, path, body, headers)
+            with contextlib.closing(connection):
+                return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def begin(self, method, path, body, headers):
+        """(connection, answer) of the server, whose body is still to be read."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.upstream.port, context=ssl._create_unverified_context())
         try:
             connection.request(method, path, body, {key: value for key, value in headers.items() if key.lower() != "host"})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            return connection, connection.getresponse()
         except (OSError, http.client.HTTPException):
-            return None
-        finally:
             connection.close()
+            raise
+
+
+def compact(server, revision):
+    """Let an API server's etcd forget what was before."""
+    words = server.processes[0].args
+    url = words[words.index("--listen-client-urls") + 1] + "/v3/kv/compaction"
+    answer = urllib3.PoolManager().request("POST", url, body=json.dumps({"revision": str(revision), "physical": True}).encode())
+    assert answer.status == 200, answer.data
 
 
 def revive(server):

@@ -32,11 +32,11 @@ class Service:
         if not self.inventory.exists():
             self.write()
 
-    def write(self, **variables):
-        """The inventory."""
+    def write(self, urls=(), **variables):
+        """The inventory; ``urls`` {cluster: URL}, where a server is reached in another way."""
         hosts = {}
         for name, server in self.servers.items():
-            access = server.access(name)
+            access = server.access(name, **({"api_url": urls[name]} if name in urls else {}))
             hosts[name] = dict(DEFINITION["clusters"][name], api_url=access["api_url"], token=access["token"], ca_data=access["ca_data"])
         own = {"multicluster_fabric": "t", "multicluster_capabilities": ["service_mirror"], "service_mirror_as": "endpoints",
                "service_mirror_create_namespace": True, "service_mirror_timeout": 20, "ansible_python_interpreter": sys.executable}  # fmt: skip

@@ -24,6 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.c
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings, rows
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 from conftest import TOKEN, ApiServer
+from faulty_server import compact
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -69,13 +70,6 @@ class OwnServer(ApiServer):
                 pass
             assert time.monotonic() < deadline, "the API server did not get ready"
             time.sleep(0.1)
-
-    def compact(self, revision):
-        """Let etcd forget what was before."""
-        words = self.processes[0].args
-        url = words[words.index("--listen-client-urls") + 1] + "/v3/kv/compaction"
-        answer = urllib3.PoolManager().request("POST", url, body=json.dumps({"revision": str(revision), "physical": True}).encode())
-        assert answer.status == 200, answer.data
 
     def requests(self, mark, path):
         """verb -> how many requests began under a path since the mark."""
@@ -183,7 +177,7 @@ def test_a_forgotten_history_gives_the_real_differences(own):
         api.delete(NODES + "/leaves")
         for number in range(5):
             api.merge_patch(NODES + "/kept", {"metadata": {"annotations": {"kilo.squat.ai/last-seen": str(number)}}}, "kilo")
-        own.compact(int(api.list(NODES).resource_version))
+        compact(own, int(api.list(NODES).resource_version))
     finally:
         other.stop()
     mark = own.mark()

@@ -1,0 +1,255 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What happens to the reconciler's machine, network and servers: nothing is lost, nothing is deleted wrongly, no change is missed.
+
+After each fault both clusters hold what a run from scratch would write; that is asked of the module itself, in check mode. What must never have
+been deleted is read from the destination's audit log.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from faulty_server import Faulty, compact, revive
+from mirror_clusters import endpoints, other, service, two  # pylint: disable=unused-import
+from reconciler_process import Service
+from test_reconciler import until
+
+__all__ = ["other", "two"]
+COUNT = 12
+SEED = 20261123
+
+
+class Wire:
+    """A piece of network in front of a server: ``mode`` passes, drops what comes without a word (silent), or breaks (cut)."""
+
+    def __init__(self, server):
+        self._to = int(server.url.rpartition(":")[2])
+        self.mode, self._open, self._lock = "pass", set(), threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "https://127.0.0.1:{0}".format(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def set(self, mode):
+        self.mode = mode
+        if mode == "cut":
+            with self._lock:
+                for end in self._open:
+                    end.close()
+                self._open.clear()
+
+    def close(self):
+        self.set("cut")
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near, unused = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near):
+        far = None
+        try:
+            while self.mode == "silent":
+                time.sleep(0.05)
+            if self.mode == "cut":
+                return
+            far = socket.create_connection(("127.0.0.1", self._to))
+            with self._lock:
+                self._open.update((near, far))
+            while True:
+                ready = select.select((near, far), (), (), 0.1)[0]
+                while self.mode == "silent":
+                    time.sleep(0.05)  # what is on its way comes later, as TCP sends it again
+                for end in ready:
+                    data = end.recv(65536)
+                    if not data:
+                        return
+                    (far if end is near else near).sendall(data)
+        except (OSError, ValueError):
+            pass
+        finally:
+            for end in (near, far):
+                if end is not None:
+                    end.close()
+
+
+class Fabric:
+    """Two clusters with a dozen mirrored Services, the network in front of both, and the service that keeps them."""
+
+    def __init__(self, two, folder):
+        self.two, self.random = two, random.Random(SEED)
+        self.wires = {name: Wire(server) for name, server in two.servers.items()}
+        self.wanted = {number: self.pods() for number in range(COUNT)}
+        for number, ips in self.wanted.items():
+            two.put("aws", service("shop", "s{0}".format(number)), endpoints("shop", "s{0}".format(number), *ips))
+        self.service = Service(two.servers, folder)
+        self.write()
+        self.begun = two.mark()["gcp"]
+
+    def write(self, **more):
+        self.service.write(urls={name: wire.url for name, wire in self.wires.items()}, service_mirror_timeout=5, **more)
+
+    def pods(self):
+        return ["10.2.{0}.{1}".format(self.random.randrange(250), self.random.randrange(1, 250)) for unused in range(3)]
+
+    def change(self):
+        """A random change of the source, behind the reconciler's network."""
+        number = self.random.randrange(COUNT)
+        name = "s{0}".format(number)
+        what = self.random.random()
+        if what < 0.7 or len(self.wanted) < COUNT - 3:
+            self.wanted[number] = self.pods()
+            self.two.put("aws", service("shop", name), endpoints("shop", name, *self.wanted[number]))
+        elif number in self.wanted and what < 0.85:
+            del self.wanted[number]
+            self.two.put("aws", service("shop", name, labels={"mirror.semaphore.uw.io/mirror-service": "no"}))
+        elif number in self.wanted:
+            del self.wanted[number]
+            self.two.drop("aws", "Service", "shop", name)
+
+    def mirrors(self):
+        found = {}
+        for obj in self.two.clients["gcp"].list("/api/v1/namespaces/sys-semaphore/endpoints").items:
+            found[obj["metadata"]["name"]] = sorted(row["ip"] for subset in obj.get("subsets") or () for row in subset["addresses"])
+        return found
+
+    def services(self):
+        return set(self.two.names("gcp", "Service"))
+
+    def expected(self):
+        return {"aws-shop-73736d-s{0}".format(number): sorted(ips) for number, ips in self.wanted.items()}
+
+    def settles(self, seconds=60.0):
+        """The destination gets to what the source is, and a run from scratch has nothing to add."""
+        try:
+            until(lambda: self.mirrors() == self.expected() and self.services() == set(self.expected()), seconds)
+        except AssertionError:
+            raise AssertionError("{0}\nand not {1}\n{2}".format(self.mirrors(), self.expected(), self.service.lines()[-6000:])) from None
+        result = self.two.run(mirror_as="endpoints", check=True)
+        assert (result["plan"]["changes"], result["failures"]) == ([], [])
+
+    def deleted(self):
+        """Objects of mirrors that somebody deleted since the beginning."""
+        return [row[1] for row in self.two.servers["gcp"].audit(self.begun) if row[0] == "delete" and "/leases/" not in row[1] and row[2] == 200]
+
+
+@pytest.fixture
+def fabric(two, tmp_path):
+    made = Fabric(two, tmp_path)
+    made.service.start()
+    made.service.told("READY=1")
+    made.settles()
+    yield made
+    for server in two.servers.values():
+        revive(server)
+    made.service.end(signal.SIGKILL)
+    for wire in made.wires.values():
+        wire.close()
+    for client in two.clients.values():
+        client.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-reconciler-t")
+
+
+@pytest.mark.parametrize("cluster", ["aws", "gcp"])
+@pytest.mark.parametrize("fault", ["killed", "stalled", "cut"])
+def test_a_server_or_its_network_that_fails(fabric, cluster, fault):
+    before = set(fabric.mirrors())
+    if fault == "killed":
+        process = fabric.two.servers[cluster].processes[-1]
+        process.kill()
+        process.wait(10)
+    else:
+        fabric.wires[cluster].set({"stalled": "silent", "cut": "cut"}[fault])
+    kept = cluster == "gcp" and fault == "killed"  # then nobody can be asked
+    for unused in range(10):
+        if cluster == "gcp" or fault != "killed":
+            fabric.change()
+        time.sleep(0.3)
+    assert kept or cluster != "aws" or set(fabric.mirrors()) == before, "what a source that is away says is not known"
+    revive(fabric.two.servers[cluster])
+    fabric.wires[cluster].set("pass")
+    fabric.settles()
+
+
+def test_a_network_that_is_away_for_a_minute(fabric):
+    fabric.wires["aws"].set("silent")
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        fabric.change()
+        time.sleep(1)
+    assert fabric.deleted() == []
+    fabric.wires["aws"].set("pass")
+    fabric.settles()
+
+
+def test_a_history_that_the_server_forgot(fabric):
+    fabric.wires["aws"].set("cut")
+    for unused in range(5):
+        fabric.change()
+    server = fabric.two.servers["aws"]
+    compact(server, int(server.client().list("/api/v1/nodes").resource_version))
+    for unused in range(5):
+        fabric.change()
+    server.processes[-1].kill()  # its own memory of what happened goes with it
+    server.processes[-1].wait(10)
+    revive(server)
+    fabric.wires["aws"].set("pass")
+    fabric.settles()
+    assert 'code="410"' in fabric.service.page("/metrics")[1]
+
+
+def test_kill_9_at_thirty_points(fabric):
+    for number in range(30):
+        for unused in range(fabric.random.randrange(1, 4)):
+            fabric.change()
+        time.sleep(fabric.random.random() * 0.3 if number % 3 else fabric.random.random() * 4)
+        fabric.service.end(signal.SIGKILL)
+        fabric.change()
+        fabric.service.start()
+    fabric.service.told("READY=1")
+    fabric.settles()
+
+
+def test_requests_that_are_refused_for_a_while(fabric):
+    """429 and 500 for some of the writes, from a server that is asked through a relay."""
+    faults = {**dict.fromkeys(range(4, 12), 429), **dict.fromkeys(range(14, 24), 500), 26: "cut", 28: "cut"}
+    with Faulty(fabric.two.servers["gcp"], faults) as relay:
+        fabric.service.write(urls={"aws": fabric.wires["aws"].url, "gcp": relay.url}, service_mirror_timeout=5)
+        until(lambda: fabric.service.lines().count("event=used") == 2, 60)
+        for unused in range(30):
+            fabric.change()
+            time.sleep(0.1)
+        fabric.settles(90)
+        assert relay.met >= 20 and 'code="429"' in fabric.service.page("/metrics")[1]
+
+
+def test_two_reconcilers_and_changes_all_the_time(fabric, tmp_path):
+    second = Service(fabric.two.servers, tmp_path, "two").start()
+    try:
+        second.told("READY=1")
+        for number in range(40):
+            fabric.change()
+            if number == 15:
+                fabric.service.end(signal.SIGKILL)
+            time.sleep(0.1)
+        fabric.settles()
+        assert "event=wrote" in second.lines()
+        fabric.service.start()
+        fabric.service.told("READY=1")
+        second.end()
+        for unused in range(5):
+            fabric.change()
+        fabric.settles()
+    finally:
+        if second.process.poll() is None:
+            second.end(signal.SIGKILL)
