@@ -92,6 +92,7 @@ class Follower:
             except Expired as error:
                 # the server's history is shorter than our absence
                 self._version = ""
+                self._count("watch", "410")
                 self._state(error)
                 pauses += 1
                 if pauses == 1:
