@@ -39,7 +39,6 @@ class TablePlan(Plan):
         self.foreign = False
 
     def transactions(self) -> t.List[t.List[Step]]:
-        """What to send, one after the other."""
         return [steps for steps in (self.before, self.steps, self.after) if steps]
 
 
@@ -247,7 +246,6 @@ def _shown_set(item: t.Mapping[str, t.Any]) -> Data:
 
 
 def shown_chain(chain: t.Mapping[str, t.Any]) -> Data:
-    """A chain as a diff shows it."""
     shown = {name: chain.get(name) for name in ("type", "hook", "priority", "policy") if chain.get("hook")}
     texts = chain["texts"] if "texts" in chain else [rule if isinstance(rule, str) else rule_text(rule) for rule in chain["rules"]]
     return dict(shown, rules=list(texts))

@@ -111,7 +111,6 @@ def _inside(span: Span, ranges: t.Iterable[t.Optional[Span]]) -> bool:
 
 
 def route_text(route: t.Mapping[str, t.Any]) -> str:
-    """A route as people write it."""
     words = ["route"] + ([] if route["type"] == "unicast" else [str(route["type"])]) + [str(route["dst"])]
     words += ["via", str(route["via"])] if route.get("via") else []
     words += ["dev", str(route["dev"])] if route.get("dev") else []
@@ -121,7 +120,6 @@ def route_text(route: t.Mapping[str, t.Any]) -> str:
 
 
 def rule_text(rule: t.Mapping[str, t.Any]) -> str:
-    """A rule as people write it."""
     words = ["rule", "{0}:".format(rule["priority"]), "from", str(rule.get("src") or "all")]
     words += ["to", str(rule["dst"])] if rule.get("dst") else []
     words += ["iif", str(rule["iif"])] if rule.get("iif") else []
@@ -176,7 +174,6 @@ class _Places:
         self._lengths = {version: sorted({span[3] for span in self._rows if span[0] == version}) for version in (4, 6)}
 
     def rows(self) -> t.Iterator[t.Tuple[Span, Data]]:
-        """Every range with its span."""
         return ((span, row) for span in sorted(self._rows) for row in self._rows[span])
 
     def around(self, span: Span) -> t.Iterator[Data]:

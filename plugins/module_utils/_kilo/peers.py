@@ -58,7 +58,6 @@ class Peer(t.NamedTuple):
     spec: t.Mapping[str, t.Any]
 
     def manifest(self) -> t.Dict[str, t.Any]:
-        """As it is applied."""
         metadata = {"name": self.name, "labels": dict(self.labels)}
         return {"apiVersion": API_VERSION, "kind": "Peer", "metadata": metadata, "spec": self.spec}
 
@@ -340,7 +339,6 @@ class Existing:
         return self._own.get((mesh, source), {})
 
     def groups(self) -> t.List[t.Tuple[t.Any, t.Any]]:
-        """(mesh, source) labels that occur."""
         return sorted(self._own, key=repr)
 
     def holder(self, key: t.Any, going: t.Container[str] = ()) -> t.Optional[Peer]:

@@ -39,7 +39,6 @@ class PeerWrite(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        """The Peer's."""
         return self.write.key.name
 
     @property

@@ -124,7 +124,6 @@ def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str)
 
 
 def cluster_counts(outcome: Outcome) -> t.List[t.Dict[str, t.Any]]:
-    """What a status says of each source."""
     return [{"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters]
 
 

@@ -13,7 +13,6 @@ from .session import BUILT_IN_SECONDS, Limits
 
 
 def access_spec() -> t.Dict[str, t.Any]:
-    """Options of one cluster's access."""
     spec: t.Dict[str, t.Any] = {
         "name": {"type": "str", "required": True},
         # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see take_access

@@ -88,7 +88,6 @@ class Clusters:
         return values
 
     def fail(self, error: KubeError) -> None:
-        """Note a failure of one cluster."""
         self.failures.append(error.failure())
 
     def fail_for(self, cluster: str, operation: str, reason: str, message: str) -> None:
@@ -104,7 +103,6 @@ class Clusters:
         return dict(plan.result(), failures=self.failures, stats=self.stats(), diff=plan.diff(), warnings=plan.warnings, **more)
 
     def stats(self) -> t.Dict[str, t.Any]:
-        """{requests: {cluster: {verb: count}}, seconds}."""
         return {
             "requests": {name: dict(sorted(client.stats.items())) for name, client in sorted(self.clients.items())},
             "seconds": round(time.monotonic() - self._started, 3),

@@ -18,7 +18,6 @@ class Stats:
         self._started = time.monotonic()
 
     def add(self, name: str, number: int = 1) -> None:
-        """Count ``number`` more of ``name``."""
         self._counts[name] += number
 
     def as_dict(self, **more: int) -> t.Dict[str, t.Any]:
@@ -29,7 +28,6 @@ class Stats:
 
 
 def total(*parts: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
-    """Several stats as one."""
     shown: t.Dict[str, t.Any] = dict.fromkeys(Stats.NAMES, 0)
     shown["seconds"] = 0.0
     for part in parts:

@@ -161,7 +161,6 @@ def _role_and_binding(
 
 
 def account_name(capability: str, prefix: str = "multicluster") -> str:
-    """Name of a capability's ServiceAccount, ClusterRole and binding."""
     return "{0}-{1}".format(prefix, capability.replace("_", "-"))
 
 

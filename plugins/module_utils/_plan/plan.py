@@ -49,15 +49,12 @@ class Plan:
         self.warnings: t.List[str] = []
 
     def create(self, kind: str, ident: str, after: t.Any) -> None:
-        """Note an object to be made."""
         self.changes.append(Change(CREATE, kind, ident, None, after))
 
     def update(self, kind: str, ident: str, before: t.Any, after: t.Any) -> None:
-        """Note an object to be changed in place."""
         self.changes.append(Change(UPDATE, kind, ident, before, after))
 
     def delete(self, kind: str, ident: str, before: t.Any) -> None:
-        """Note an object to be removed."""
         self.changes.append(Change(DELETE, kind, ident, before, None))
 
     def refuse(self, obj: str, reason: str, message: str) -> None:
@@ -74,7 +71,6 @@ class Plan:
 
     @property
     def changed(self) -> bool:
-        """True when anything would be written."""
         return bool(self.changes)
 
     def of(self, action: str, kind: t.Optional[str] = None) -> t.List[Change]:

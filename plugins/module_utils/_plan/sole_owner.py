@@ -208,7 +208,6 @@ def _applied(obj: Object, manager: str) -> t.Set[Path]:
 
 
 def _our_metadata(obj: Object, manager: str) -> t.Set[Path]:
-    """The labels and annotations that we applied."""
     parts = [entry["fieldsV1"].get("f:metadata") for entry in record_of(obj) if _ours(entry, manager)]
     leaves = [leaf for part in parts if part for leaf in _leaves(part, ("f:metadata",))]
     return {leaf for leaf in leaves if len(leaf) > 2 and leaf[1] in ("f:labels", "f:annotations") and leaf[-1] != "."}

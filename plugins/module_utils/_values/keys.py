@@ -51,7 +51,6 @@ def key_bytes(text: str) -> bytes:
 
 
 def encode_key(raw: bytes) -> str:
-    """32 bytes as text."""
     return base64.b64encode(raw).decode("ascii")
 
 

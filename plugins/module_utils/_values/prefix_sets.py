@@ -129,7 +129,6 @@ class PrefixSet:
 
     @classmethod
     def of(cls, networks: t.Iterable[Network]) -> "PrefixSet":
-        """The union of networks."""
         return cls.of_spans(map(span, networks))
 
     @classmethod
@@ -147,12 +146,10 @@ class PrefixSet:
 
     @classmethod
     def union(cls, sets: t.Iterable["PrefixSet"]) -> "PrefixSet":
-        """The union of many sets, in one sort."""
         sets = list(sets)
         return cls(merged(s for one in sets for s in one.v4), merged(s for one in sets for s in one.v6))
 
     def spans(self, version: int) -> Spans:
-        """The ranges of one family."""
         return self.v4 if version == 4 else self.v6
 
     def __or__(self, other: "PrefixSet") -> "PrefixSet":
@@ -231,7 +228,6 @@ class RangeOwners(t.Generic[Owner]):
         return None
 
     def owners(self, wanted: PrefixSet) -> t.Set[Owner]:
-        """The owners of any address of the set."""
         return {
             owner for version in (4, 6) for first, last in wanted.spans(version) for owner in self._overlapping(version, first, last)
         }
@@ -245,7 +241,6 @@ class RangeOwners(t.Generic[Owner]):
                 self._rows[version].insert(index, (last, owner))
 
     def remove(self, owner: Owner) -> None:
-        """Take everything from an owner."""
         for version in (4, 6):
             kept = [(first, row) for first, row in zip(self._starts[version], self._rows[version]) if row[1] != owner]
             self._starts[version] = [first for first, dummy in kept]

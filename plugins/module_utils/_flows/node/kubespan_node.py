@@ -39,7 +39,6 @@ def identity_path(fabric: str) -> str:
 
 
 def secret_path(fabric: str) -> str:
-    """The mesh's secret as a preshared key."""
     return persistence.folder(fabric) + "/kubespan.psk"
 
 

@@ -41,7 +41,6 @@ REST_SECONDS = 1.0
 
 
 def memory_path(fabric: str) -> str:
-    """What survives a restart of the watcher."""
     return persistence.folder(fabric) + "/kubespan-watch.json"
 
 

@@ -70,7 +70,6 @@ WantedBy=multi-user.target
 
 
 def folder(fabric: str) -> str:
-    """The root-only folder of a fabric's state."""
     return "{0}/{1}".format(STATE_ROOT, fabric)
 
 

@@ -70,7 +70,6 @@ def _is_part(path: str, name: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether something is at a path."""
     return os.path.lexists(path)
 
 

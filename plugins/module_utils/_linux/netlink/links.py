@@ -53,7 +53,6 @@ class Link(t.NamedTuple):
 
     @property
     def up(self) -> bool:
-        """Whether it is switched on."""
         return bool(self.flags & _IFF_UP)
 
     @property
@@ -71,7 +70,6 @@ def link_index(name: str) -> int:
 
 
 def link_names() -> t.Set[str]:
-    """Names of all links in this network namespace."""
     return {name for _index, name in socket.if_nameindex()}
 
 

@@ -45,6 +45,5 @@ class Monitor:
                 continue
 
     def close(self) -> None:
-        """Give the sockets back."""
         for heard in self._sockets:
             heard.close()

@@ -111,7 +111,6 @@ class UserspaceDevice:
         self.writes = 0
 
     def dump(self) -> Dump:
-        """Read the device and all its peers."""
         lines = self._operation("read", ["get=1"])
         try:
             return decode_dump(lines)
@@ -120,7 +119,6 @@ class UserspaceDevice:
             raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
 
     def secrets(self) -> t.Dict[str, t.Any]:
-        """Read what a dump leaves out."""
         try:
             return decode_secrets(self._operation("read", ["get=1"]))
         except (ValueError, KeyError):
@@ -132,7 +130,6 @@ class UserspaceDevice:
         listen_port: t.Optional[int] = None,
         fwmark: t.Optional[int] = None,
     ) -> None:
-        """Set what is given, in one operation."""
         lines = []
         if private_key is not None:
             lines.append("private_key=" + private_key.hex())
@@ -144,7 +141,6 @@ class UserspaceDevice:
             self._set(lines)
 
     def apply(self, steps: t.Sequence[PeerStep]) -> None:
-        """Send steps in order, in one operation."""
         if steps:
             self._set(encode_steps(steps))
 

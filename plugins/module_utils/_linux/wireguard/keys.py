@@ -180,7 +180,6 @@ class PeerReader:
         self._ranges.setdefault(key, []).extend(ranges)
 
     def peers(self) -> t.Dict[str, LivePeer]:
-        """All of them, by public key."""
         return {key: LivePeer(allowed_ips=tuple(self._ranges[key]), **fields) for key, fields in self._fields.items()}
 
 

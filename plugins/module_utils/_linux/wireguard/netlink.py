@@ -194,11 +194,9 @@ class KernelDevice:
         self._socket = GenericSocket("wireguard")
 
     def dump(self) -> Dump:
-        """Read the device and all its peers."""
         return decode_dump(self._read())
 
     def secrets(self) -> t.Dict[str, t.Any]:
-        """Read what a dump leaves out."""
         return decode_secrets(self._read())
 
     def _read(self) -> t.List[bytes]:
@@ -214,7 +212,6 @@ class KernelDevice:
         listen_port: t.Optional[int] = None,
         fwmark: t.Optional[int] = None,
     ) -> None:
-        """Set what is given, in one message."""
         body = b""
         if private_key is not None:
             body += attribute(DEVICE_PRIVATE_KEY, private_key)
@@ -245,5 +242,4 @@ class KernelDevice:
         return LinuxError(operation, self.name, str(error))
 
     def close(self) -> None:
-        """Give the socket back."""
         self._socket.close()

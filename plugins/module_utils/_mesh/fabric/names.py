@@ -146,7 +146,6 @@ class _Spared:
                 self._names.add(item)
 
     def covers(self, name: str) -> bool:
-        """Whether a variable is none of our business."""
         return name in self._names or any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns)
 
 

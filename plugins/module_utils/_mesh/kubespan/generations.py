@@ -51,7 +51,6 @@ GENERATIONS: t.Mapping[str, Generation] = {
 
 
 def generation(name: object) -> Generation:
-    """The table of one generation."""
     if not isinstance(name, str) or name not in GENERATIONS:
         raise ValueRefused("generation_unknown", "{0} is none of {1}".format(quoted(name), ", ".join(sorted(GENERATIONS))))
     return GENERATIONS[name]
@@ -78,7 +77,6 @@ class Layout(t.NamedTuple):
         return self.mark_from_wireguard | self.mark_to_wireguard
 
     def set_name(self, version: int) -> str:
-        """The name of one family's target set."""
         return self.set_v4 if version == 4 else self.set_v6
 
 
