@@ -14,6 +14,10 @@ ROUTE_PROTOCOL = 109
 OWNER = "multicluster.network"
 
 MAIN_TABLE = 254
+LOCAL_TABLE = 255
+#: Routing tables by the names that people know.
+TABLES = {"default": 253, "main": MAIN_TABLE, "local": LOCAL_TABLE}
+TABLE_NAMES = {number: name for name, number in TABLES.items()}
 
 
 def is_our_alias(alias: object, wanted: t.Optional[str] = None) -> bool:

@@ -13,14 +13,13 @@ import typing as t
 
 from .._values.addresses import network_span
 from .._values.refused import ValueRefused
+from .constants import TABLE_NAMES
 
 Data = t.Dict[str, t.Any]
 Rows = t.Iterable[t.Mapping[str, t.Any]]
 #: (version, first, last, prefix length)
 Span = t.Tuple[int, int, int, int]
 
-#: Tables by the names that people know.
-TABLES = {253: "default", 254: "main", 255: "local"}
 #: More than this of one host help nobody; ``more`` counts the rest.
 SHOWN = 20
 
@@ -114,7 +113,7 @@ def route_text(route: t.Mapping[str, t.Any]) -> str:
     words = ["route"] + ([] if route["type"] == "unicast" else [str(route["type"])]) + [str(route["dst"])]
     words += ["via", str(route["via"])] if route.get("via") else []
     words += ["dev", str(route["dev"])] if route.get("dev") else []
-    words += ["table", TABLES.get(route["table"], str(route["table"]))]
+    words += ["table", TABLE_NAMES.get(route["table"], str(route["table"]))]
     words += ["protocol", str(route["protocol"])] if route.get("protocol") else []
     return " ".join(words)
 
@@ -124,7 +123,7 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
     words += ["to", str(rule["dst"])] if rule.get("dst") else []
     words += ["iif", str(rule["iif"])] if rule.get("iif") else []
     words += ["fwmark", hex(rule["fwmark"])] if rule.get("fwmark") is not None else []
-    words += ["table", TABLES.get(rule["table"], str(rule["table"]))] if rule.get("table") else [str(rule.get("action"))]
+    words += ["table", TABLE_NAMES.get(rule["table"], str(rule["table"]))] if rule.get("table") else [str(rule.get("action"))]
     return " ".join(words)
 
 
@@ -153,7 +152,7 @@ def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], route
             best = (span[3], route_text(route))
     taken = best[1] if best else None
     table = answer.get("table")
-    if table and table not in TABLES:
+    if table and table not in TABLE_NAMES:
         leading = [rule_text(rule) for rule in rules if rule["version"] == version and rule.get("table") == table]
         if leading:
             rule = question["foreign"] if question["foreign"] in leading else leading[0]

@@ -11,13 +11,10 @@ from .._values.addresses import network_text_and_key, parse_address
 from .._values.names import check_interface_name
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
-from .constants import MAIN_TABLE, ROUTE_PROTOCOL
+from .constants import LOCAL_TABLE, MAIN_TABLE, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
 Data = t.Dict[str, t.Any]
 
-TABLES = {"main": MAIN_TABLE, "default": 253}
-LOCAL_TABLE = 255
-_TABLE_NAMES = {number: name for name, number in TABLES.items()}
 TYPES = ("unicast", "blackhole", "unreachable", "prohibit", "throw")
 SCOPES = ("global", "site", "link", "host")
 #: The kernel gives an IPv6 route without a metric this one, an IPv4 route 0.
@@ -81,7 +78,7 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
     parts.append(route["dst"])
     if route["dev"]:
         parts += ["dev", route["dev"]]
-    parts += ["table", _TABLE_NAMES.get(table) or str(table)]
+    parts += ["table", TABLE_NAMES.get(table) or str(table)]
     if route["metric"] != DEFAULT_METRIC[_version(route)]:
         parts += ["metric", str(route["metric"])]
     return " ".join(parts)

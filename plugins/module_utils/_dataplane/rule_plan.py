@@ -17,12 +17,10 @@ from .._values.addresses import parse_network
 from .._values.names import check_interface_name
 from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
-from .constants import KERNEL_PRIORITIES, ROUTE_PROTOCOL
+from .constants import KERNEL_PRIORITIES, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
 Data = t.Dict[str, t.Any]
 
-TABLES = {"main": 254, "default": 253, "local": 255}
-_TABLE_NAMES = {number: name for name, number in TABLES.items()}
 ACTIONS = {"lookup": "to_table", "blackhole": "blackhole", "unreachable": "unreachable", "prohibit": "prohibit"}
 FAMILIES = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}
 _SELECTORS = ("src", "dst", "iif", "oif", "fwmark", "fwmask", "invert")
@@ -140,7 +138,7 @@ def rule_id(rule: t.Mapping[str, t.Any]) -> str:
         words.append("fwmark 0x{0:x}{1}".format(rule["fwmark"], mask))
     words += ["{0} {1}".format(name, rule[name]) for name in ("iif", "oif") if rule.get(name)]
     action = rule.get("action") or "to_table"
-    words.append("lookup {0}".format(_TABLE_NAMES.get(rule["table"], rule["table"])) if action == "to_table" else action)
+    words.append("lookup {0}".format(TABLE_NAMES.get(rule["table"], rule["table"])) if action == "to_table" else action)
     if rule.get("suppress_prefixlength") is not None:
         words.append("suppress_prefixlength {0}".format(rule["suppress_prefixlength"]))
     return "{0} (IPv{1})".format(" ".join(words), rule["version"])

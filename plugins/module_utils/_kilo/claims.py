@@ -9,8 +9,6 @@ node's to announce is left out, and the rest goes on.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import typing as t
 
@@ -18,7 +16,7 @@ from .._mesh.fabric.claims import Claim, check_claims, label_of, read_claim
 from .._plan.pending import Pending
 from .._plan.plan import Refusal
 from .._values.addresses import Address, Network, special_kind
-from .._values.keys import is_weak, parse_key
+from .._values.keys import encode_key, is_weak, parse_key, raw_bytes
 from .._values.prefix_sets import PrefixSet, RangeOwners
 from .._values.refused import ValueRefused, quoted
 from .endpoints import endpoint_doubt, parse_endpoint, resolve_endpoint
@@ -154,13 +152,10 @@ def _key(text: str, label: str, malformed: t.Dict[str, str], warnings: t.List[st
         return parse_key(text)
     except ValueRefused as error:
         warnings.append("{0}: {1}; Kilo cannot use it [key_malformed]".format(label, error.message))
-    try:
-        raw = base64.b64decode(text.encode("utf-8", "replace"))
-    except (binascii.Error, ValueError):
-        raw = b""
+    raw = raw_bytes(text, strict=False)
     if len(raw) == 32:
         # another spelling of a key is that key
-        canonical = base64.b64encode(raw).decode("ascii")
+        canonical = encode_key(raw)
         if is_weak(canonical):
             raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(text)))
         return canonical

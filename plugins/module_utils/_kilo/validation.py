@@ -8,13 +8,11 @@ of one, go unseen until the agent restarts. A DNS name that does not resolve sto
 
 from __future__ import annotations
 
-import base64
-import binascii
 import typing as t
 
 from .._values.addresses import special_kind
 from .._values.json_text import mapping
-from .._values.keys import parse_key
+from .._values.keys import parse_key, raw_bytes
 from .._values.refused import ValueRefused, quoted
 from .endpoints import ANY, endpoint_doubt, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
 from .values import KEY, Entry, Node, canonical_cidr, cidr_or_none, ip_or_none
@@ -54,11 +52,7 @@ def _endpoint_refused(endpoint: t.Any) -> t.Optional[str]:
 def _numbers_refused(keepalive: t.Any, key: t.Any) -> t.Optional[str]:
     if keepalive is not None and (isinstance(keepalive, bool) or not isinstance(keepalive, int) or not 0 <= keepalive <= 65535):
         return "the keepalive {0} is not between 0 and 65535".format(quoted(keepalive))
-    try:
-        raw = base64.b64decode(key if isinstance(key, str) else "", validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
-    return None if len(raw) == 32 else "the public key is not 32 bytes in base64"
+    return None if len(raw_bytes(key)) == 32 else "the public key is not 32 bytes in base64"
 
 
 def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: t.Mapping[str, t.Sequence[str]]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import typing as t
@@ -39,3 +40,12 @@ def os_reason(error: OSError) -> str:
     if error.errno in (errno.EPERM, errno.EACCES):
         text += " ({0})".format(NEEDS_ROOT)
     return text
+
+
+@contextlib.contextmanager
+def failing(operation: str, obj: str) -> t.Iterator[None]:
+    """For ``with``: an OSError inside becomes the LinuxError of this operation."""
+    try:
+        yield
+    except OSError as error:
+        raise LinuxError(operation, obj, os_reason(error)) from None

@@ -11,7 +11,7 @@ import stat
 import tempfile
 import typing as t
 
-from .errors import LinuxError, os_reason
+from .errors import failing
 
 #: No file of ours comes near; a larger one is not ours.
 MAX_BYTES = 64 * 1024 * 1024
@@ -86,14 +86,12 @@ def read_folder(path: str) -> t.Optional[t.Tuple[int, int]]:
 
 def set_mode(path: str, mode: int, folder: bool = False) -> None:
     """Of a file or a folder, through a handle, so that a link put in its place meanwhile is not followed. Raises LinuxError."""
-    try:
+    with failing("set the mode of", path):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if folder else os.O_NONBLOCK))
         try:
             os.fchmod(handle, mode)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise LinuxError("set the mode of", path, os_reason(error)) from None
 
 
 def is_me(uid: int) -> bool:

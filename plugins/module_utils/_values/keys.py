@@ -50,6 +50,14 @@ def key_bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
+def raw_bytes(text: object, strict: bool = True) -> bytes:
+    """The bytes of base64 in any spelling; none of what is no text or no base64."""
+    try:
+        return base64.b64decode(text.encode("utf-8", "replace"), validate=strict) if isinstance(text, str) else b""
+    except ValueError:  # binascii.Error is one
+        return b""
+
+
 def encode_key(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 

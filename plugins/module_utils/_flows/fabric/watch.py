@@ -11,8 +11,7 @@ import typing as t
 
 from ..._kubernetes.client import Listing
 from ..._kubernetes.watch import RESOURCES, Follower, Settings
-from ..._plan.changes import Change, ChangeTracker
-from ..._plan.debounce import Debounce
+from ..._plan.changes import Change, ChangeTracker, Debounce
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 

@@ -9,7 +9,7 @@ import socket
 import struct
 import typing as t
 
-from ..errors import LinuxError, os_reason
+from ..errors import LinuxError, failing
 from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, NetlinkRefused, RouteSocket, attribute, attributes, from_kernel, unpack_address
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
@@ -63,10 +63,8 @@ class Link(t.NamedTuple):
 
 def link_index(name: str) -> int:
     """The link's index. Raises LinuxError when it is gone."""
-    try:
+    with failing("find", name):
         return socket.if_nametoindex(name)
-    except OSError as error:
-        raise LinuxError("find", name, os_reason(error)) from None
 
 
 def link_names() -> t.Set[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..._values.prefix_sets import address_text
 from ..errors import LinuxError
 from ..programs import FAILURES, find_program, run
 from .codec import SET_TYPES
@@ -91,18 +92,9 @@ def _add_chain(table: t.Mapping[str, t.Any], chain: t.Mapping[str, t.Any]) -> st
 
 
 def _element(kind: str, span: t.Tuple[int, int]) -> str:
-    length = SET_TYPES[kind][1]
-    texts = [_key(length, value) for value in span]
+    version = {4: 4, 16: 6}.get(SET_TYPES[kind][1])
+    texts = [address_text(version, value) if version else str(value) for value in span]
     return texts[0] if texts[0] == texts[1] else "-".join(texts)
-
-
-def _key(length: int, value: int) -> str:
-    if length == 2:
-        return str(value)
-    raw = value.to_bytes(length, "big")
-    if length == 4:
-        return ".".join(str(byte) for byte in raw)
-    return ":".join("{0:x}".format(int.from_bytes(raw[index : index + 2], "big")) for index in range(0, 16, 2))
 
 
 def _chains(listing: str) -> Listing:

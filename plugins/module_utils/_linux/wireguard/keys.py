@@ -18,7 +18,7 @@ from ..._dataplane.peer_spec import LivePeer, Preshared
 from ..._values.keys import clamp, decode_key_text, encode_key, fingerprint, public_key
 from ..._values.refused import ValueRefused
 from .. import files
-from ..errors import LinuxError, os_reason
+from ..errors import LinuxError, failing, os_reason
 
 #: A key's text has 45 bytes with its newline; nothing longer is one.
 _MAX_BYTES = 256
@@ -47,15 +47,14 @@ def read_text(path: str) -> t.Tuple[t.Optional[str], t.Optional[os.stat_result]]
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP else os_reason(error)
         raise LinuxError("read", path, reason) from None
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise LinuxError("read", path, "it is not a regular file")
-        data = os.read(handle, _MAX_BYTES + 1)
-    except OSError as error:
-        raise LinuxError("read", path, os_reason(error)) from None
-    finally:
-        os.close(handle)
+    with failing("read", path):
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise LinuxError("read", path, "it is not a regular file")
+            data = os.read(handle, _MAX_BYTES + 1)
+        finally:
+            os.close(handle)
     # Latin-1 takes every byte, and what is not base64 is refused by the caller.
     return data.decode("latin-1"), status
 
@@ -68,15 +67,13 @@ def write_new(path: str, text: str, replace: bool) -> None:
     folder = os.path.dirname(path)
     make_folder(folder)
     spare = "{0}/.{1}.{2}".format(folder, os.path.basename(path), os.urandom(8).hex())
-    try:
-        handle = os.open(spare, _CREATE, 0o600)
+    with failing("write", path):
         try:
-            os.fchmod(handle, 0o600)
-            os.write(handle, text.encode("ascii"))
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        try:
+            with os.fdopen(os.open(spare, _CREATE, 0o600), "wb") as target:
+                os.fchmod(target.fileno(), 0o600)
+                target.write(text.encode("ascii"))
+                target.flush()
+                os.fsync(target.fileno())
             if replace:
                 os.rename(spare, path)
             else:
@@ -85,17 +82,13 @@ def write_new(path: str, text: str, replace: bool) -> None:
             if os.path.lexists(spare):
                 os.unlink(spare)
         sync_folder(folder)
-    except OSError as error:
-        raise LinuxError("write", path, os_reason(error)) from None
 
 
 def make_folder(folder: str) -> None:
     """Make the folder with mode 0755 when it is missing, and refuse one in which others could swap our files."""
-    try:
+    with failing("make", folder):
         files.make_folder(folder)
         status = os.stat(folder)
-    except OSError as error:
-        raise LinuxError("make", folder, os_reason(error)) from None
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         raise LinuxError("use", folder, "other users than root may write into it")
 
@@ -152,14 +145,11 @@ class KeyFile:
 
     def remove(self) -> bool:
         """Delete the file. True when there was one."""
-        try:
-            os.unlink(self.path)
-            sync_folder(os.path.dirname(self.path))
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise LinuxError("remove", self.path, os_reason(error)) from None
-        return True
+        with failing("remove", self.path):
+            there = files.remove(self.path)
+            if there:
+                sync_folder(os.path.dirname(self.path))
+        return there
 
     def _write(self, replace: bool) -> str:
         private = clamp(os.urandom(32))

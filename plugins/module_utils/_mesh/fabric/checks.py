@@ -12,10 +12,9 @@ from ..._values.names import check_interface_name, parse_cluster_name, parse_sub
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
 from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
-from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, parse_listen_port, parse_mtu
+from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
-from .listen_ports import listen_ports
 from .variables import Finding, Variables, misspelt, read_findings
 
 __all__ = ["Finding", "check_definition"]

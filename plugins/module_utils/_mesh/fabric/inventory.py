@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..semaphore.device import TXQUEUELEN, device_of, routes_of
+from ..semaphore.device import TXQUEUELEN, device_of, listen_ports, routes_of
 from .checks import Finding, check_definition
-from .listen_ports import listen_ports
 
 GRANTS = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 

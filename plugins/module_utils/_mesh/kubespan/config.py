@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import base64
 import typing as t
 
 from ..._values.addresses import parse_network
+from ..._values.keys import raw_bytes
 from ..._values.prefix_sets import address_text
 from ..._values.refused import ValueRefused, quoted
 from .annotations import Affiliate
@@ -91,10 +91,7 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
     """
     if not isinstance(mesh_id, str) or not mesh_id or len(mesh_id.encode("utf-8", "surrogatepass")) > 256:
         raise ValueRefused("bad_mesh_id", "the mesh id is a text of 1 to 256 bytes")
-    try:
-        raw = base64.b64decode(secret, validate=True) if isinstance(secret, str) else b""
-    except ValueError:  # binascii.Error is one
-        raw = b""
+    raw = raw_bytes(secret)
     if len(raw) != 32 or raw == bytes(32):
         raise ValueRefused("bad_mesh_secret", "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one")
     return mesh_id, raw

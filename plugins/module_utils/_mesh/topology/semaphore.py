@@ -19,10 +19,9 @@ from ..._values.keys import parse_key
 from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, read_claim
 from ..fabric.inventory import Fabric
-from ..fabric.listen_ports import announced_ports, written_port
 from ..fabric.node_listing import Listing, read_listing
 from ..semaphore.annotations import PATTERNS, announces, cluster_of_key, endpoint, key_of
-from ..semaphore.device import KEEPALIVE
+from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
 
 #: A node's pod ranges as values and as text, or why there are none.

@@ -15,8 +15,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
     with_own_port,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.listen_ports import announced_ports, listen_ports
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.device import announced_ports, listen_ports
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from hypothesis import given, strategies as st
 

@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import Change, ChangeTracker, digest, is_own
-from ansible_collections.multicluster.network.plugins.module_utils._plan.debounce import NAMES, Debounce
+from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import NAMES, Change, ChangeTracker, Debounce, digest, is_own
 from hypothesis import given, strategies as st
 
 
