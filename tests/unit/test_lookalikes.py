@@ -27,9 +27,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
-from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, ascii_text, keys, names, numbers, selectors
-from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import field
+from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, keys, names, selectors, text as strict
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import field
 from hypothesis import given, strategies as st
 
 MANNERS = Manners(str, lambda status, method, path: "api", lambda status, method: False)
@@ -102,8 +102,8 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
     "endpoint v6": ("[fd00:2::1]:51820", refuses(addresses.parse_endpoint)),
     "endpoint by name": ("kiosk-5.example.com:51820", refuses(addresses.parse_endpoint)),
     "plain endpoint": ("10.66.23.14:51820", says_no(addresses.is_plain_endpoint)),
-    "decimal": ("1234567890", refuses(numbers.parse_decimal)),
-    "port": ("51820", refuses(numbers.parse_port)),
+    "decimal": ("1234567890", refuses(strict.parse_decimal)),
+    "port": ("51820", refuses(strict.parse_port)),
     "cluster name": ("kiosk-5", refuses(names.parse_cluster_name)),
     "object name": ("kiosk-5.example", refuses(names.parse_subdomain)),
     "key": (KEY, refuses(keys.parse_key)),
@@ -165,16 +165,16 @@ def test_a_blank_around_or_inside_is_refused(name: str, data: st.DataObject) -> 
 
 @given(text=st.text())
 def test_folding_changes_ascii_letters_only(text: str) -> None:
-    folded = ascii_text.lower(text)
+    folded = strict.lower(text)
     assert len(folded) == len(text)
     assert all(one == other or (one.isascii() and one.lower() == other) for one, other in zip(text, folded))
 
 
 def test_the_kelvin_sign_is_no_k() -> None:
-    assert ascii_text.lower("\u212aIOSK") == "\u212aiosk"
+    assert strict.lower("\u212aIOSK") == "\u212aiosk"
     assert absolute("\u212a.example") == "\u212a.example."
     assert field({"\u212aey": "x"}, "key") is None and field({"KEY": "x"}, "key") == "x"
-    assert not ascii_text.is_digits("\u00b2") and not ascii_text.is_digits("")
+    assert not strict.is_digits("\u00b2") and not strict.is_digits("")
 
 
 def test_a_mesh_name_of_kilo_has_no_folded_letter() -> None:

@@ -73,7 +73,7 @@ def test_every_pattern_means_ascii() -> None:
 
 def test_no_digit_or_letter_beyond_ascii_passes() -> None:
     found = {name: lines for name, _text, tree in trees() for lines in [unsafe_judgements(tree)] if lines}
-    assert found == {}, "use _values.ascii_text"
+    assert found == {}, "use _values.text"
 
 
 def test_nothing_is_folded_beyond_ascii() -> None:
@@ -82,7 +82,7 @@ def test_nothing_is_folded_beyond_ascii() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FOLDING and not node.args:
                 found.setdefault(name, []).append(str(ast.get_source_segment(text, node)))
-    assert not {name: said for name, said in found.items() if name not in FOLDED}, "use _values.ascii_text.lower"
+    assert not {name: said for name, said in found.items() if name not in FOLDED}, "use _values.text.lower"
     assert FOLDED <= set(found), "an exception that nothing needs"
 
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.pending import Pending
-from .._plan.plan import Plan
+from .._plan.plan import Pending, Plan
 from .._values.addresses import parse_address
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias

@@ -9,9 +9,9 @@ import typing as t
 
 from .._plan.plan import Refusal
 from .._values.addresses import parse_address, parse_network
-from .._values.numbers import parse_decimal
 from .._values.prefix_sets import Span, merged, span
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_decimal
 from .constants import OWNER
 
 Data = t.Dict[str, t.Any]

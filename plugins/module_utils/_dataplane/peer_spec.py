@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.pending import Pending
-from .._plan.plan import Refusal
+from .._plan.plan import Pending, Refusal
 from .._values.addresses import is_plain_endpoint, network_text_and_key, parse_address, parse_endpoint, special_kind
 from .._values.keys import is_weak, parse_key
-from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_decimal
 
 Data = t.Dict[str, t.Any]
 Key = t.Union[str, Pending]

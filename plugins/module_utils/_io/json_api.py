@@ -11,8 +11,8 @@ import time
 import typing as t
 import urllib.parse
 
-from .._values.ascii_text import is_digits, is_graphic, lower
 from .._values.refused import ValueRefused, quoted
+from .._values.text import is_digits, is_graphic, lower
 from .https import DeadlineSocket, within
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"

@@ -13,8 +13,7 @@ import ipaddress
 import typing as t
 
 from .._mesh.fabric.claims import Claim, check_claims, label_of, read_claim
-from .._plan.pending import Pending
-from .._plan.plan import Refusal
+from .._plan.plan import Pending, Refusal
 from .._values.addresses import Address, Network, special_kind
 from .._values.keys import encode_key, is_weak, parse_key, raw_bytes
 from .._values.prefix_sets import PrefixSet, RangeOwners

@@ -8,9 +8,9 @@ import re
 import typing as t
 
 from .._values.addresses import Network
-from .._values.json_text import mapping
 from .._values.prefix_sets import overlapping_pairs
 from .._values.refused import ValueRefused, quoted
+from .._values.text import mapping
 from .peers import all_cidrs
 from .values import Entry, parse_cidr
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import special_kind
-from .._values.json_text import mapping
 from .._values.keys import parse_key, raw_bytes
 from .._values.refused import ValueRefused, quoted
+from .._values.text import mapping
 from .endpoints import ANY, endpoint_doubt, is_subdomain, parse_endpoint, resolve_endpoint, with_kilo_endpoint
 from .values import KEY, Entry, Node, canonical_cidr, cidr_or_none, ip_or_none
 

@@ -15,8 +15,8 @@ import typing as t
 
 from .._plan.objects import text_values
 from .._values.addresses import Address, Network, parse_address
-from .._values.json_text import mapping
 from .._values.refused import ValueRefused, quoted
+from .._values.text import mapping
 
 GROUP, VERSION = "kilo.squat.ai", "v1alpha1"
 API_VERSION = GROUP + "/" + VERSION

@@ -17,9 +17,8 @@ import re
 import typing as t
 import urllib.parse
 
-from .._values.ascii_text import is_digits, is_graphic
-from .._values.numbers import parse_decimal
 from .._values.refused import ValueRefused, quoted
+from .._values.text import is_digits, is_graphic, parse_decimal
 from .kubeconfig import CredentialPlugin, KubeconfigRefused, load_kubeconfig, read_small_file, resolve_context
 
 #: What a cluster's ``allow`` may name; each is also the reason of its refusal.

@@ -18,8 +18,8 @@ import typing as t
 import urllib.parse
 
 from .._io.https import within
-from .._values.ascii_text import is_digits
 from .._values.refused import quoted
+from .._values.text import is_digits
 from . import errors
 from .access import Access
 from .decode import decode, memory_of

@@ -21,8 +21,8 @@ import typing as t
 import urllib.parse
 
 from .._io.https import DeadlineSocket, within
-from .._values.ascii_text import lower
 from .._values.refused import quoted
+from .._values.text import lower
 from .access import Access, CredentialPlugin, is_token
 from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
 

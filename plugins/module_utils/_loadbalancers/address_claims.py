@@ -13,9 +13,9 @@ import typing as t
 
 from .._plan.plan import Refusal
 from .._values.addresses import parse_address, readable_address, special_kind
-from .._values.ascii_text import lower
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
+from .._values.text import lower
 from .pools import Pool, Reserved, refuse_foreign
 from .reservations import Owner, Reservation, is_ours, matches_of, service_tag
 from .services import Service, address_of, annotated_address, counts

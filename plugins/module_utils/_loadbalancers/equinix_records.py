@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import parse_address
-from .._values.ascii_text import is_alnum
 from .._values.refused import ValueRefused, quoted
+from .._values.text import is_alnum
 from .instances import Device
 from .reservations import Assignment, Reservation
 

@@ -11,8 +11,8 @@ import json
 import typing as t
 
 from .._values.addresses import parse_address
-from .._values.json_text import parse_json
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_json
 from .pools import Pool, Reserved, refuse_foreign
 from .reservations import CREATED, Assignment, Reservation
 

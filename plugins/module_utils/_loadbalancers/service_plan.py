@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.pending import Pending
+from .._plan.plan import Pending
 from .._values.addresses import parse_address, parse_network
 from .._values.refused import ValueRefused, quoted
 from .pools import Pool

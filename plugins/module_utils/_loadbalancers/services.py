@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.ascii_text import lower
+from .._values.text import lower
 from .reservations import CREATED, DEFAULT_DOMAIN, PENDING, Reservation, is_control_plane_service
 from .settings import EMPTY, KUBE_VIP, METALLB
 

@@ -10,8 +10,7 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 from .budget import check_budget
 from .objects import owners
-from .pending import Pending, is_pending
-from .plan import Plan
+from .plan import Pending, Plan, is_pending
 
 #: What the API server allows for all annotations of one object together.
 MAX_BYTES = 256 * 1024

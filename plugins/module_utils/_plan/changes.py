@@ -12,7 +12,7 @@ import hashlib
 import json
 import typing as t
 
-from .._values.json_text import mapping
+from .._values.text import mapping
 from .objects import MANAGED_BY, MANAGED_BY_US, MANAGER_PREFIX
 
 Data = t.Mapping[str, t.Any]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.ascii_text import is_alnum
 from .._values.keys import fingerprint
 from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
+from .._values.text import is_alnum
 from .budget import check_budget
 from .objects import (
     MANAGED_BY,
@@ -24,8 +24,7 @@ from .objects import (
     stale_fields,
     whole_tree,
 )
-from .pending import is_pending
-from .plan import CREATE, DELETE, UPDATE, Change, Plan
+from .plan import CREATE, DELETE, UPDATE, Change, Plan, is_pending
 from .sole_owner import others, surplus, tree_of
 
 #: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.

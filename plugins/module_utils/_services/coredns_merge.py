@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
+from .._values.text import lower
 from .coredns_corefile import Block, corefile_text
 from .coredns_rules import rule_problem
 

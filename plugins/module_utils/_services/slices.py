@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.ascii_text import is_digits
+from .._values.text import is_digits
 from .endpoints import Endpoint, Group, endpoint_manifest, ports_key
 from .mirror_services import Manifest, Object, mirror_labels
 

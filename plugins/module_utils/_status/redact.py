@@ -14,7 +14,7 @@ import json
 import re
 import typing as t
 
-from .._values.ascii_text import is_alnum
+from .._values.text import is_alnum
 
 MARK = "[redacted]"
 #: Shorter known secrets would blank half of every text.

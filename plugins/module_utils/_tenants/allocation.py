@@ -12,8 +12,8 @@ import re
 import typing as t
 
 from .._values.addresses import Network, contains, parse_address, parse_network
-from .._values.ascii_text import lower
 from .._values.refused import ValueRefused, quoted
+from .._values.text import lower
 from .fields import Object, address_or_none, controller, deleting, entries, family_of, get, labels, name, namespace, show_address, text, uid
 from .object_turn import ObjectTurn
 from .options import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile

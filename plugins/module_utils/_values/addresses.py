@@ -14,9 +14,8 @@ import ipaddress
 import re
 import typing as t
 
-from .ascii_text import is_digits
-from .numbers import parse_decimal, parse_port
 from .refused import ValueRefused, quoted
+from .text import is_digits, parse_decimal, parse_port
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]

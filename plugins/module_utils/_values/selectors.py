@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .ascii_text import BLANKS
 from .refused import ValueRefused, quoted
+from .text import BLANKS
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")

@@ -18,10 +18,10 @@ from ..._kubernetes.errors import BadAnswer
 from ..._kubernetes.kubeconfig import KubeconfigFile, read_kubeconfig_file, remove_kubeconfig_file, write_private
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
-from ..._values.ascii_text import is_alnum
 from ..._values.keys import fingerprint
 from ..._values.names import parse_cluster_name, parse_subdomain
 from ..._values.refused import ValueRefused
+from ..._values.text import is_alnum
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[float] = None) -> t.Dict[str, t.Any]:

@@ -15,7 +15,7 @@ from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
-from ..._plan.pending import to_wire
+from ..._plan.plan import to_wire
 from ..._values.refused import ValueRefused
 
 NODES = "/api/v1/nodes"

@@ -12,8 +12,7 @@ from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, Unreachable
 from ..._kubernetes.objects import send_all
 from ..._plan.annotations import Patch, Pattern, plan_annotations
 from ..._plan.objects import field_manager
-from ..._plan.pending import from_wire
-from ..._plan.plan import Plan
+from ..._plan.plan import Plan, from_wire
 
 NODES = "/api/v1/nodes"
 WriteClusters = t.Callable[[str, t.List[str], t.Callable[[str, Client], t.Any]], t.Dict[str, t.Any]]

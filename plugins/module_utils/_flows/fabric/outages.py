@@ -10,7 +10,7 @@ import typing as t
 from ..._kubernetes.client import segment
 from ..._kubernetes.clusters import Clusters
 from ..._plan.object_plan import Key, Read, Write, plan_objects
-from ..._values.ascii_text import is_digits
+from ..._values.text import is_digits
 
 #: Reasons why a list failed that speak of the source's health; a refused credential does not.
 OUTAGES = ("unreachable", "timed_out", "server_busy")

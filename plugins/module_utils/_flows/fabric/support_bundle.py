@@ -15,7 +15,7 @@ from ..._kubernetes.kubeconfig import KubeconfigRefused, parse_kubeconfig, secre
 from ..._linux.files import make_folder, read_state
 from ..._linux.host.archive import write_archive
 from ..._status.redact import Redactor, public_keys, secrets_of
-from ..._values.ascii_text import is_alnum
+from ..._values.text import is_alnum
 from .status import unpacked
 
 Data = t.Dict[str, t.Any]

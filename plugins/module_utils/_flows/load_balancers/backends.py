@@ -17,9 +17,9 @@ from ..._loadbalancers.yaml_edit import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_record
-from ..._values.ascii_text import lower
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
+from ..._values.text import lower
 from .writes import Put, difference
 
 KINDS = (POOL, ADVERTISEMENT, PEER)

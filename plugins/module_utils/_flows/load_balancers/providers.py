@@ -17,8 +17,8 @@ from ..._loadbalancers.node_annotations import private_network
 from ..._loadbalancers.pools import reserve
 from ..._loadbalancers.reservations import Assignment, Reservation, carries
 from ..._loadbalancers.setup import Setup
-from ..._values.ascii_text import is_alnum
 from ..._values.refused import ValueRefused
+from ..._values.text import is_alnum
 
 PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE = "project_bgp", "node_bgp", "reserve", "assign", "move"
 DEVICES, TAGS, LOCATIONS = "devices", "tags", "locations"

@@ -21,8 +21,7 @@ from ..._loadbalancers.service_plan import CLEAR_ADDRESS, REPORT, SET_ADDRESS, A
 from ..._loadbalancers.settings import KUBE_VIP, METALLB
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import redacted
-from ..._plan.pending import is_pending
-from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal
+from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal, is_pending
 from ..._values.keys import fingerprint
 
 CONFIGMAPS = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)

@@ -17,8 +17,7 @@ from ..._linux.errors import LinuxError
 from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
 from ..._linux.stats import Stats, total
-from ..._plan.pending import Pending, from_wire, to_wire
-from ..._plan.plan import Plan
+from ..._plan.plan import Pending, Plan, from_wire, to_wire
 from . import guard, parts, persistence, transaction
 
 if t.TYPE_CHECKING:

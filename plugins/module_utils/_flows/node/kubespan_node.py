@@ -22,8 +22,7 @@ from ..._mesh.kubespan.endpoints import received_endpoints
 from ..._mesh.kubespan.generations import generation, make_layout
 from ..._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
 from ..._mesh.kubespan.peers import Mesh, Peer
-from ..._plan.pending import Pending
-from ..._plan.plan import Plan
+from ..._plan.plan import Pending, Plan
 from ..._values.keys import fingerprint
 from ..._values.prefix_sets import address_text
 from . import persistence

@@ -15,7 +15,7 @@ from ..._linux.host.resolve import resolve
 from ..._linux.stats import Stats, now
 from ..._linux.wireguard.device import open_device
 from ..._linux.wireguard.keys import KeyFile, preshared_fingerprint
-from ..._plan.pending import to_wire
+from ..._plan.plan import to_wire
 from ..._values.gc_pause import gc_paused
 from .single import converge
 

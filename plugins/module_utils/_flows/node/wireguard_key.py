@@ -9,7 +9,7 @@ import typing as t
 from ..._dataplane.key_plan import KeyPlan, parse_key_wanted, plan_key
 from ..._linux.stats import Stats
 from ..._linux.wireguard.keys import KeyFile
-from ..._plan.pending import to_wire
+from ..._plan.plan import to_wire
 from .single import converge
 
 Data = t.Dict[str, t.Any]

@@ -14,8 +14,8 @@ import re
 import typing as t
 
 from ..._values.addresses import Network, contains, parse_address, parse_network
-from ..._values.ascii_text import is_digits
 from ..._values.refused import ValueRefused
+from ..._values.text import is_digits
 from ..errors import LinuxError
 from ..netlink.links import read_links
 from ..programs import run

@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 import typing as t
 
-from ..._values.ascii_text import lower
+from ..._values.text import lower
 from ..errors import LinuxError
 from ..files import read_lines
 from ..netlink.links import read_links

@@ -9,8 +9,8 @@ import socket
 import typing as t
 
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
-from ..._values.ascii_text import is_digits
 from ..._values.keys import fingerprint, key_bytes, public_key
+from ..._values.text import is_digits
 from ..errors import LinuxError, os_reason
 from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 

@@ -12,10 +12,10 @@ import typing as t
 
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, parse_address, parse_network, special_kind
-from ..._values.ascii_text import lower
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import matches, parse_selector
+from ..._values.text import lower
 
 
 class NodeBgp(t.NamedTuple):

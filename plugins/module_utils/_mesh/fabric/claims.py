@@ -13,8 +13,7 @@ import typing as t
 
 from ..._dataplane.contests import Thing
 from ..._dataplane.peer_spec import Key, Peer
-from ..._plan.pending import Pending
-from ..._plan.plan import Refusal
+from ..._plan.plan import Pending, Refusal
 from ..._values.addresses import Address, Network, contains, parse_endpoint, parse_network, special_kind
 from ..._values.keys import is_weak, parse_key
 from ..._values.prefix_sets import PrefixSet, RangeOwners, VersionSpan, span

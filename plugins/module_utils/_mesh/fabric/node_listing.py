@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.plan import Refusal
-from ..._values.json_text import mapping
 from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import mapping
 from .claims import label_of
 
 #: More nodes than any cluster has (Kubernetes supports 5,000); beyond it the answer is an attack (threat T21).

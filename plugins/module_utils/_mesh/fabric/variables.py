@@ -8,8 +8,8 @@ import difflib
 import typing as t
 
 from ..._values.addresses import parse_network
-from ..._values.numbers import parse_decimal
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import parse_decimal
 
 #: What a cluster's host may carry for this collection, all capabilities together.
 CLUSTER_VARIABLES = (

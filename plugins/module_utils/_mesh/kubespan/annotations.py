@@ -12,10 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._values.addresses import parse_address
-from ..._values.json_text import mapping
-from ..._values.numbers import parse_port
 from ..._values.prefix_sets import address_text
 from ..._values.refused import ValueRefused
+from ..._values.text import mapping, parse_port
 from .endpoints import parse_addr_port, prefix_text
 from .generations import MAX_NODE_ID, Generation
 

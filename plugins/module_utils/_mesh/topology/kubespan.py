@@ -14,9 +14,9 @@ import typing as t
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
 from ..._values.addresses import special_kind
-from ..._values.json_text import mapping
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
+from ..._values.text import mapping
 from ..fabric.claims import OVERLAY_RANGES, label_of
 from ..fabric.inventory import Fabric
 from ..fabric.node_listing import read_listing

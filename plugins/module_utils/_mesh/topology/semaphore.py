@@ -12,8 +12,7 @@ import typing as t
 
 from ..._dataplane.node_spec import Contested
 from ..._plan.budget import why_refused
-from ..._plan.pending import Pending
-from ..._plan.plan import Refusal
+from ..._plan.plan import Pending, Refusal
 from ..._values.addresses import Network, parse_endpoint
 from ..._values.keys import parse_key
 from ..._values.refused import ValueRefused

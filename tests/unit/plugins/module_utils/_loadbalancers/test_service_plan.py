@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan, services
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 

@@ -14,8 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import Claim, check_claims, label_of, read_claim
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Refusal
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending, Refusal
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 

@@ -13,7 +13,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.co
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_plan import plan_device
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.device_spec import Device, parse_device
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump, LivePeer
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 OWN, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in (3, 4))

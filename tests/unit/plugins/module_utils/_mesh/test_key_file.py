@@ -10,7 +10,7 @@ import base64
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.key_plan import parse_key_wanted, plan_key
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import decode_key_text
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.node.c
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from hypothesis import given, settings, strategies as st
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kubespan_affiliates.json"

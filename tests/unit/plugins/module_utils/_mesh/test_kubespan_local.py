@@ -11,7 +11,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 KEY = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="

@@ -12,7 +12,7 @@ import ipaddress
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_plan import endpoint_drifted, plan_peers
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, Peer, PeerStep, Preshared, sorted_cidrs
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from hypothesis import given, settings, strategies as st
 
 NOW = 1_800_000_000.0

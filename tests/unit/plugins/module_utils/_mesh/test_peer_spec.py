@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
     settle_peers,
     usable,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from hypothesis import given, strategies as st
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2, 6)]

@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_semaphore_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import Pending, from_wire, to_wire
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending, from_wire, to_wire
 from hypothesis import given, strategies as st
 
 AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="

@@ -11,13 +11,17 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget, why_refused
-from ansible_collections.multicluster.network.plugins.module_utils._plan.pending import (
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import (
+    SHOWN_CHANGES,
     Pending,
+    Plan,
+    Refusal,
     from_wire,
     is_pending,
+    reconcile,
+    render,
     to_wire,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import SHOWN_CHANGES, Plan, Refusal, reconcile, render
 from hypothesis import given, strategies as st
 
 PLAIN = st.recursive(

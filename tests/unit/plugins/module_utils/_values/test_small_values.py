@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._values import selectors
-from ansible_collections.multicluster.network.plugins.module_utils._values.json_text import field, parse_json, parse_object
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import (
     fingerprint,
     is_weak,
@@ -23,8 +22,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.names
     parse_cluster_name,
     parse_subdomain,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values.numbers import parse_decimal, parse_port
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import field, parse_decimal, parse_json, parse_object, parse_port
 from hypothesis import given, strategies as st
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text of others, read strictly: case, digits and blanks of ASCII alone, numbers, JSON, and maps in data that anybody may have written.
+
+``str.lower`` makes ``k`` of the Kelvin sign, ``str.isdigit`` takes digits that ``int`` refuses, ``str.strip`` takes away blanks
+that no other program does: a name that only matches after such a change is another name, and somebody chose it for that. Python's
+int() takes blanks, signs, underscores and foreign digits; the specs do not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import typing as t
+
+from .refused import ValueRefused, quoted
+
+BLANKS = " \t\r\n"
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
+
+
+def lower(text: str) -> str:
+    """The text with A to Z in lower case; every other character stays what it is."""
+    return text.translate(_LOWER)
+
+
+def is_digits(text: str) -> bool:
+    """True for one or more of 0 to 9."""
+    return text.isascii() and text.isdigit()
+
+
+def is_alnum(text: str) -> bool:
+    """True for one or more ASCII letters and digits."""
+    return text.isascii() and text.isalnum()
+
+
+def is_graphic(text: str) -> bool:
+    """True for text of visible ASCII characters alone: no blank anywhere, no control, nothing beyond ASCII."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def parse_decimal(text: object, reason: str = "bad_number") -> int:
+    """A non-negative decimal of at most 19 digits without sign, blanks or leading zeros, or an int."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        if text < 0:
+            raise ValueRefused(reason, "{0} is negative".format(text))
+        return text
+    if not isinstance(text, str) or not _DECIMAL.match(text):
+        raise ValueRefused(reason, "{0} is not a plain decimal number".format(quoted(text)))
+    return int(text)
+
+
+def parse_port(text: object, reason: str = "port_out_of_range") -> int:
+    """A UDP or TCP port, 1 to 65535."""
+    port = parse_decimal(text, reason)
+    if not 1 <= port <= 65535:
+        raise ValueRefused(reason, "port {0} is not between 1 and 65535".format(port))
+    return port
+
+
+def parse_json(text: object, reason: str = "bad_json") -> t.Any:
+    """One JSON document. NaN, Infinity and anything behind the document are refused."""
+    if not isinstance(text, str):
+        raise ValueRefused(reason, "the configuration is not text")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueRefused(reason, "the configuration is not JSON: {0}".format(quoted(error))) from None
+
+
+def _no_constant(name: str) -> t.NoReturn:
+    raise ValueError("{0} is not JSON".format(name))
+
+
+def parse_object(text: object, reason: str = "bad_json") -> t.Dict[str, t.Any]:
+    """One JSON object; null is an empty one."""
+    found = parse_json(text, reason)
+    if found is not None and not isinstance(found, dict):
+        raise ValueRefused(reason, "the configuration is not an object")
+    return found or {}
+
+
+def mapping(value: t.Any, *path: str) -> t.Dict[str, t.Any]:
+    """The map at a path inside of data; {} where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:
+    """The value of a key in any case, None when it is absent. The exact spelling wins, then the last of the others."""
+    if key in values:
+        return values[key]
+    found = [name for name in values if lower(name) == lower(key)]
+    return values[found[-1]] if found else None
