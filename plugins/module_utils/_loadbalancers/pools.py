@@ -99,7 +99,7 @@ def shared(pools: t.Mapping[str, Pool]) -> t.Iterator[t.Tuple[str, str, str]]:
     sets = {name: netaddr().IPSet(pool.spans) for name, pool in pools.items()}
     for one, other in itertools.combinations(sorted(sets), 2):
         if not sets[one].isdisjoint(sets[other]):
-            yield one, other, str(next(iter(sets[one] & sets[other])))
+            yield one, other, str(next(iter(sets[one] & sets[other]), ""))
 
 
 def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:

@@ -98,9 +98,7 @@ def annotate(
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]
     if not dry and patches:
-        part = nodes_flow.apply(
-            lambda what, names, function: {name: function(name, client) for name in names}, failed.append, part, {setup.cluster: patches}, manager
-        )
+        part = nodes_flow.apply(lambda what, names, send: {names[0]: send(names[0], client)}, failed.append, part, {setup.cluster: patches}, manager)
     plan.extend(part)
 
 
