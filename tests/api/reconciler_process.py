@@ -28,7 +28,7 @@ class Service:
         self.servers, self.folder = servers, folder / name
         self.folder.mkdir()
         self.inventory, self.log = folder / "hosts.yml", self.folder / "log"
-        self.port, self.process = free_port(), None
+        self.port, self.process, self.environment = free_port(), None, {}
         if not self.inventory.exists():
             self.write()
 
@@ -58,7 +58,7 @@ class Service:
         self.notified.bind(str(self.folder / "notify"))
         self.notified.settimeout(90)
         told = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "2000000"}
-        environment = dict(os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told)
+        environment = dict(os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told, **self.environment)
         environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", MODULE, str(path)], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

@@ -9,10 +9,13 @@ been deleted is read from the destination's audit log.
 
 from __future__ import annotations
 
+import os
 import random
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -23,6 +26,8 @@ from reconciler_process import Service
 from test_reconciler import until
 
 __all__ = ["other", "two"]
+#: Minutes together; `tests/run continuous` has them.
+FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
 COUNT = 12
 SEED = 20261123
 
@@ -181,6 +186,7 @@ def test_a_server_or_its_network_that_fails(fabric, cluster, fault):
     fabric.settles()
 
 
+@FULL
 def test_a_network_that_is_away_for_a_minute(fabric):
     fabric.wires["aws"].set("silent")
     end = time.monotonic() + 60
@@ -208,8 +214,9 @@ def test_a_history_that_the_server_forgot(fabric):
     assert 'code="410"' in fabric.service.page("/metrics")[1]
 
 
-def test_kill_9_at_thirty_points(fabric):
-    for number in range(30):
+@pytest.mark.parametrize("points", [4, pytest.param(30, marks=FULL)])
+def test_kill_9_at_many_points(fabric, points):
+    for number in range(points):
         for unused in range(fabric.random.randrange(1, 4)):
             fabric.change()
         time.sleep(fabric.random.random() * 0.3 if number % 3 else fabric.random.random() * 4)
@@ -218,6 +225,41 @@ def test_kill_9_at_thirty_points(fabric):
         fabric.service.start()
     fabric.service.told("READY=1")
     fabric.settles()
+
+
+#: Another wall clock for one process: it stands beside the machine's by what a file says. The machine's own is everybody's.
+CLOCK = """
+import time
+_real = time.time
+def _shifted():
+    try:
+        with open({path!r}) as source:
+            return _real() + float(source.read() or 0)
+    except (OSError, ValueError):
+        return _real()
+time.time = _shifted
+"""
+
+
+def test_a_clock_that_jumps(fabric, tmp_path):
+    fabric.service.end()
+    shift = tmp_path / "shift"
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK.format(path=str(shift)), "utf-8")
+    fabric.service.environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "clock"), os.environ["PYTHONPATH"]])}
+    shift.write_text("86400", "utf-8")
+    asked = subprocess.run([sys.executable, "-c", "import time; print(time.time())"], env=dict(os.environ, **fabric.service.environment),
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert float(asked.stdout) > time.time() + 80000, "the process has that clock"
+    fabric.service.start()
+    fabric.service.told("READY=1")
+    for seconds in (86400, -86400, 40 * 365 * 86400, 0):
+        shift.write_text(str(seconds), "utf-8")
+        for unused in range(4):
+            fabric.change()
+            time.sleep(0.2)
+        fabric.settles()
+    assert "event=lost" not in fabric.service.lines()
 
 
 def test_requests_that_are_refused_for_a_while(fabric):

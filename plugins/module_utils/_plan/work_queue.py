@@ -41,8 +41,11 @@ class WorkQueue:
         """When the oldest key that waits became known."""
         return min(self._since.values()) if self._since else None
 
-    def add(self, key: Key, now: float) -> None:
-        """Something changed."""
+    def add(self, key: Key, now: float, not_before: float = 0.0) -> None:
+        """Something changed. ``not_before``: so long it may wait in any case."""
+        if not_before > now:
+            self._later[key] = min(not_before, self._later.get(key, not_before))
+            return
         self._later.pop(key, None)
         self._since.setdefault(key, now)
         self._begun = now if self._begun is None else self._begun

@@ -19,6 +19,8 @@ from .metrics import Metrics
 Data = t.Dict[str, t.Any]
 #: So often somebody who may not write looks whether he may, in seconds.
 _PAUSE = 0.2
+#: After a plan of everything the next one that an event asks for waits so many times as long as that took.
+_REST = 4.0
 
 
 class Worker:
@@ -36,7 +38,7 @@ class Worker:
         self._changed = threading.Condition()
         self._stopping = False
         self._turning = 0
-        self._whole_at = float("-inf")
+        self._whole_at, self._rest_until = float("-inf"), 0.0
         self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
 
     def start(self) -> None:
@@ -71,7 +73,8 @@ class Worker:
         now = time.monotonic()
         with self._changed:
             for key in keys:
-                self._queue.add(key, now)
+                # a cluster that gives reason for doubt all the time must not keep the processor busy with plans of everything
+                self._queue.add(key, now, self._rest_until if key == EVERYTHING else 0.0)
             self._changed.notify()
 
     def look(self) -> Data:
@@ -123,7 +126,7 @@ class Worker:
         result = self._capability.run(due.keys, self._clients, led)
         ended = time.monotonic()
         if EVERYTHING in due.keys:
-            self._whole_at = ended
+            self._whole_at, self._rest_until = ended, ended + _REST * (ended - begun)
         for change in result["plan"]["changes"]:
             self._log.say(
                 self.name, "wrote", action=change["action"], kind=change["kind"], object=change["id"], after=round(ended - due.since, 3)

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The small parts of the reconciler: its log, metrics and pages, whose turn it is, and who is dead."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
+from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
+from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
+from hypothesis import given, strategies as st
+
+
+@pytest.mark.parametrize(
+    "holder, wanted",
+    [
+        ("ops@host site.yml x/1/2", True), ("ops@host multicluster.network.service_mirror x", True), ("ops@host mesh.yml x", False),
+        ("ops@host multicluster.network.mesh x", False), ("ops@host awx_mesh.yml job 118 x", False), ("ops@host mesh.yml site.yml x", True),
+        ("", True), ("anything at all", True), ("ops@host mesh.yaml", False),
+    ],
+)  # fmt: skip
+def test_whose_runs_are_waited_for(holder, wanted):
+    assert other_runs.concerns(holder) is wanted
+
+
+@given(st.text(max_size=60))
+def test_any_holder_is_judged(text):
+    assert other_runs.concerns(text) in (True, False) and processes.has_ended(text) in (True, False)
+
+
+def test_who_is_dead():
+    assert not processes.has_ended(processes.identity())
+    words = processes.identity().split(" ")
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    born = processes.birth(child.pid)
+    child.wait()
+    assert processes.has_ended(" ".join([words[0], words[1], str(child.pid), born or "1"]))
+    assert not processes.has_ended(" ".join([words[0], "elsewhere", str(child.pid), born or "1"])), "of another machine nothing is known"
+    assert processes.has_ended(" ".join([words[0], words[1], words[2], "1"])), "the number came to another process"
+
+
+@given(st.text(max_size=50), st.text(max_size=50))
+def test_a_line_of_the_log_is_one_line_of_keys_and_values(name, text):
+    lines = []
+    Log(lines.append).say("part", "wrote", object=name, message=text, several=[name, text])
+    (line,) = lines
+    assert line.endswith("\n") and line[:-1].isprintable() and line.count("\n") == 1
+    assert re.match(r'part=part event=wrote object=(\S*|".*") message=(\S*|".*") several=', line)
+
+
+def test_what_is_said_once():
+    lines = []
+    log = Log(lines.append)
+    for unused in range(3):
+        log.once("a", "refused", object="x")
+    assert len(lines) == 1
+
+
+def test_metrics_in_the_form_that_prometheus_reads():
+    metrics = Metrics()
+    metrics.count("errors_total", capability='we"ird\\\n')
+    metrics.turn("service_mirror", 0.25, 0.3, 2, False)
+    metrics.turn("service_mirror", 0.25, 0.3, 0, True)
+    text = metrics.text([("leader", {"cluster": "aws"}, 1.0), ("queue_length", {}, 3)])
+    assert 'multicluster_reconciler_errors_total{capability="we\\"ird\\\\\\n"} 1\n' in text
+    assert 'reaction_seconds_bucket{capability="service_mirror",le="0.2"} 0\n' in text and 'le="0.5"} 1\n' in text and 'le="+Inf"} 1\n' in text
+    assert 'reaction_seconds_sum{capability="service_mirror"} 0.3\n' in text and "multicluster_reconciler_queue_length 3\n" in text
+    for line in text.splitlines():
+        assert line.startswith("# ") or re.match(r'multicluster_reconciler_[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? [0-9.e+-]+\Z', line), line
+
+
+def test_pages():
+    server = http_pages.serve("127.0.0.1", 0, {"/metrics": lambda: (200, "text/plain", "ok\n")})
+    url = "http://127.0.0.1:{0}".format(server.server_address[1])
+    try:
+        assert urllib.request.urlopen(url + "/metrics?x=1", timeout=5).read() == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(url + "/etc/passwd", timeout=5)
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(urllib.request.Request(url + "/metrics", data=b"x"), timeout=5)
+    finally:
+        server.shutdown()
+
+
+def test_systemd_is_told_and_may_be_deaf(tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        systemd_notify.notify("READY=1", {"NOTIFY_SOCKET": path})
+        assert listener.recv(100) == b"READY=1"
+    systemd_notify.notify("READY=1", {"NOTIFY_SOCKET": path})
+    systemd_notify.notify("READY=1", {})
+    assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000"}) == 30
+    assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}) is None
+    assert systemd_notify.watchdog_seconds({}) is None and systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "x"}) is None
