@@ -23,7 +23,7 @@ class Span(t.Protocol):
     first: int
     last: int
 
-    def __iter__(self) -> t.Iterator[t.Any]: ...
+    def __getitem__(self, place: int) -> t.Any: ...
 
     def __lt__(self, other: t.Any) -> bool: ...
 
@@ -90,16 +90,17 @@ def parse_pool(texts: t.Iterable[object]) -> Pool:
     spans = tuple(sorted(parse_span(text) for text in texts))
     for first, second in zip(spans, spans[1:]):
         if first.version == second.version and second.first <= first.last:
-            raise ValueRefused("claimed_twice", "the pool has {0} twice".format(next(iter(second))))
+            raise ValueRefused("claimed_twice", "the pool has {0} twice".format(second[0]))
     return Pool(spans)
 
 
-def shared(pools: t.Mapping[str, Pool]) -> t.Iterator[t.Tuple[str, str, str]]:
+def shared(pools: t.Mapping[str, Pool]) -> t.List[t.Tuple[str, str, str]]:
     """Pairs of pools with an address of both, the lowest that they share."""
     sets = {name: netaddr().IPSet(pool.spans) for name, pool in pools.items()}
-    for one, other in itertools.combinations(sorted(sets), 2):
-        if not sets[one].isdisjoint(sets[other]):
-            yield one, other, str(next(iter(sets[one] & sets[other]), ""))
+    if sum(one.size for one in sets.values()) == netaddr().IPSet(span for pool in pools.values() for span in pool.spans).size:
+        return []
+    pairs = [(one, other, sets[one] & sets[other]) for one, other in itertools.combinations(sorted(sets), 2)]
+    return [(one, other, str(next(iter(both)))) for one, other, both in pairs if both.size]
 
 
 def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
@@ -121,9 +122,10 @@ def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], ve
     addresses = map(parse_address, (item.address for item in held))
     taken = {int(address) for address in addresses if address.version == version}
     for span in pool.spans:
-        free = next((item for item in span if int(item) not in taken), None) if span.version == version else None
+        numbers = range(span.first, span.last + 1) if span.version == version else range(0)
+        free = next((number for number in numbers if number not in taken), None)
         if free is not None:
-            address = parse_address(str(free))
+            address = parse_address(str(span[free - span.first]))
             return Reservation(str(address), str(address), address.max_prefixlen, tuple(tags)), True
     raise ValueRefused("quota", "no IPv{0} address of the pool is free; make the pool larger or release one".format(version))
 
@@ -148,7 +150,7 @@ class Reserved:
 
     def hosts(self) -> t.List[str]:
         """The addresses in it that stand alone: no pool hands them out."""
-        return sorted({str(next(iter(span))) for spans in self.labelled.values() for span in spans if span.first == span.last})
+        return sorted({str(span[0]) for spans in self.labelled.values() for span in spans if span.first == span.last})
 
     def refuse(self, address: object, besides: t.Container[str] = ()) -> None:
         """Raise ValueRefused ``outside_grant`` for an address that is something else's. ``besides``: labels that do not count."""
