@@ -115,8 +115,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import by_our_names
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
-from ansible_collections.multicluster.network.plugins.module_utils._values.names import parse_cluster_name
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import parse_cluster_name
 
 _SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 #: What gives access; one of them must come from the cluster itself, or O(kubeconfig) is taken.

@@ -19,7 +19,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "api"))
 
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import in_flight  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import in_flight  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import WRITES  # noqa: E402
 from conftest import TOKEN, ApiServer  # noqa: E402
 

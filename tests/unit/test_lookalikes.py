@@ -27,7 +27,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
-from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, keys, names, selectors, text as strict
+from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, keys, selectors, text as strict
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import field
 from hypothesis import given, strategies as st
@@ -104,8 +104,8 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
     "plain endpoint": ("10.66.23.14:51820", says_no(addresses.is_plain_endpoint)),
     "decimal": ("1234567890", refuses(strict.parse_decimal)),
     "port": ("51820", refuses(strict.parse_port)),
-    "cluster name": ("kiosk-5", refuses(names.parse_cluster_name)),
-    "object name": ("kiosk-5.example", refuses(names.parse_subdomain)),
+    "cluster name": ("kiosk-5", refuses(strict.parse_cluster_name)),
+    "object name": ("kiosk-5.example", refuses(strict.parse_subdomain)),
     "key": (KEY, refuses(keys.parse_key)),
     "selector": ("disk in (ssd,k5),tier=1,age>15", refuses(selectors.parse_selector)),
     "node's name": ("kiosk-5", says_no(_listed)),

@@ -8,9 +8,8 @@ import ipaddress
 import typing as t
 
 from .._values.addresses import parse_address, parse_network
-from .._values.names import check_interface_name
 from .._values.refused import ValueRefused, quoted
-from .._values.text import parse_decimal, parse_port
+from .._values.text import check_interface_name, parse_decimal, parse_port
 from .constants import OWNER, is_our_alias
 from .peer_spec import Peers, parse_peers
 

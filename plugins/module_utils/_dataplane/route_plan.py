@@ -8,9 +8,8 @@ import typing as t
 
 from .._plan.plan import Plan
 from .._values.addresses import network_text_and_key, parse_address
-from .._values.names import check_interface_name
 from .._values.refused import ValueRefused, quoted
-from .._values.text import parse_decimal
+from .._values.text import check_interface_name, parse_decimal
 from .constants import LOCAL_TABLE, MAIN_TABLE, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
 Data = t.Dict[str, t.Any]

@@ -14,9 +14,8 @@ import typing as t
 
 from .._plan.plan import Plan
 from .._values.addresses import parse_network
-from .._values.names import check_interface_name
 from .._values.refused import ValueRefused, quoted
-from .._values.text import parse_decimal
+from .._values.text import check_interface_name, parse_decimal
 from .constants import KERNEL_PRIORITIES, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
 Data = t.Dict[str, t.Any]

@@ -9,9 +9,8 @@ import re
 import typing as t
 
 from .._values.addresses import Address, special_kind
-from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
-from .._values.text import is_digits, lower, parse_json
+from .._values.text import is_digits, lower, parse_json, parse_subdomain
 from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, DISCOVERED_ENDPOINTS, ENDPOINT, FORCE_ENDPOINT, Node, ip_or_none
 
 INVALID, NONE = "NodeEndpointInvalid", "NodeNoEndpoint"

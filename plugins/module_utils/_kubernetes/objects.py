@@ -13,8 +13,8 @@ from .._plan.object_plan import CONFLICT, Key, Read, Scope, Write
 from .._plan.plan import Refusal
 from .._plan.sole_owner import sole_record, surplus
 from .client import Client, Resource
+from .clusters import in_flight
 from .errors import Conflict, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
-from .fanout import in_flight
 
 #: Writes to one API server at the same time (module contract 8: two to four times faster than one, and no burst).
 WRITES = 8

@@ -11,10 +11,9 @@ import json
 import re
 import typing as t
 
-from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import parse_selector
-from .._values.text import field, lower, parse_object
+from .._values.text import field, lower, parse_object, parse_subdomain
 
 TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")

@@ -8,8 +8,8 @@ import base64
 import copy
 import typing as t
 
-from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_subdomain
 from .objects import MANAGED_BY, MANAGED_BY_US
 
 Rule = t.Dict[str, t.List[str]]

@@ -7,9 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._values.keys import fingerprint
-from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
-from .._values.text import is_alnum
+from .._values.text import is_alnum, parse_subdomain
 from .budget import check_budget
 from .objects import (
     MANAGED_BY,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_cluster_name
 from .network_sets import CLUSTER_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, NamedSet, set_labels, set_name
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_cluster_name
 from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, rewrite_rules, zone_of
 
 Version = t.Tuple[int, int, int]

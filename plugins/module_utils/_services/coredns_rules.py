@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._values.names import parse_cluster_name
 from .._values.refused import ValueRefused, quoted
-from .._values.text import lower
+from .._values.text import lower, parse_cluster_name
 from .names import GLOBAL_PREFIX, SEPARATOR
 
 #: The zone of global Services.

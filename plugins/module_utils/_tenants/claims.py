@@ -12,8 +12,8 @@ import functools
 import typing as t
 
 from .._plan.plan import Refusal
-from .._values.names import parse_subdomain
 from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_subdomain
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
 from .links import LONGEST_LABEL, claimer, foreign, interface_id_or_none, linked, message, parse_network_id
 from .networks import accepted

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text of others, read strictly: case, digits and blanks of ASCII alone, numbers, JSON, and maps in data that anybody may have written.
+"""Text of others, read strictly: case, digits and blanks of ASCII alone, numbers, names, JSON, maps in data that anybody wrote.
 
 ``str.lower`` makes ``k`` of the Kelvin sign, ``str.isdigit`` takes digits that ``int`` refuses, ``str.strip`` takes away blanks
 that no other program does: a name that only matches after such a change is another name, and somebody chose it for that. Python's
@@ -19,6 +19,8 @@ from .refused import ValueRefused, quoted
 BLANKS = " \t\r\n"
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,18})\Z")
+_CLUSTER = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?\Z")
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 
 
 def lower(text: str) -> str:
@@ -95,3 +97,35 @@ def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:
         return values[key]
     found = [name for name in values if lower(name) == lower(key)]
     return values[found[-1]] if found else None
+
+
+def parse_cluster_name(text: object, reason: str = "cluster_name_not_dns_label") -> str:
+    """A cluster's name: it becomes part of annotation keys, labels, object, DNS and device names (semaphore 2.1)."""
+    if not isinstance(text, str) or len(text) > 63 or not _CLUSTER.match(text):
+        raise ValueRefused(reason, "{0} is not a DNS label that begins with a letter".format(quoted(text)))
+    return text
+
+
+def parse_subdomain(text: object, reason: str = "name_invalid") -> str:
+    """A Kubernetes object name: a DNS subdomain of at most 253 characters."""
+    if not isinstance(text, str) or len(text) > 253 or not _SUBDOMAIN.match(text):
+        raise ValueRefused(reason, "{0} is not a DNS subdomain".format(quoted(text)))
+    return text
+
+
+def check_interface_name(name: object) -> str:
+    """A Linux device name: 1 to 15 bytes, no white space, slash or colon, not ``.`` or ``..`` (semaphore 3.2, 11.2).
+
+    The first failing check names the reason, in the specification's order: length, space, slash, other characters.
+    """
+    if not isinstance(name, str):
+        raise ValueRefused("device_name_invalid_char", "{0} is not a device name".format(quoted(name)))
+    if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= 15:
+        raise ValueRefused("device_name_too_long", "{0} is not 1 to 15 bytes long".format(quoted(name)))
+    if " " in name:
+        raise ValueRefused("device_name_has_space", "{0} contains a space".format(quoted(name)))
+    if "/" in name:
+        raise ValueRefused("device_name_has_slash", "{0} contains a slash".format(quoted(name)))
+    if name in (".", "..") or ":" in name or any(ch.isspace() or ord(ch) < 32 or ord(ch) == 127 for ch in name):
+        raise ValueRefused("device_name_invalid_char", "{0} has a character that Linux refuses".format(quoted(name)))
+    return name

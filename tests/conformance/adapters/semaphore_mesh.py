@@ -33,8 +33,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
-from ansible_collections.multicluster.network.plugins.module_utils._values.names import check_interface_name, parse_cluster_name
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import check_interface_name, parse_cluster_name
 
 from ..outcome import Internal, Ruled, Unhandled
 

@@ -19,9 +19,8 @@ from ..._kubernetes.kubeconfig import KubeconfigFile, read_kubeconfig_file, remo
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._values.keys import fingerprint
-from ..._values.names import parse_cluster_name, parse_subdomain
 from ..._values.refused import ValueRefused
-from ..._values.text import is_alnum
+from ..._values.text import is_alnum, parse_cluster_name, parse_subdomain
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[float] = None) -> t.Dict[str, t.Any]:

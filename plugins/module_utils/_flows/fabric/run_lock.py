@@ -23,8 +23,8 @@ from ..._linux.errors import LinuxError
 from ..._linux.host import processes
 from ..._linux.host.lock import LockFile, read_record
 from ..._plan.objects import field_manager
-from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import parse_subdomain
 
 Data = t.Dict[str, t.Any]
 Report = t.Callable[[Data], None]

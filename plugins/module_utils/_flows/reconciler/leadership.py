@@ -16,8 +16,8 @@ from ..._kubernetes.lease import Lease, LeaseHeld, LeaseLost
 from ..._kubernetes.watched import LastingClient
 from ..._linux.host import processes
 from ..._plan.objects import field_manager
-from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused
+from ..._values.text import parse_subdomain
 
 #: A Lease of a reconciler that was killed, or cut off, is free after so many seconds.
 LEASE_SECONDS = 15.0

@@ -14,8 +14,8 @@ from ..._plan.plan import CREATE, UPDATE, Change, Plan
 from ..._services.coredns_corefile import Block, Options, owned_blocks, parse_version
 from ..._services.coredns_merge import markers, merge, root_port, warnings
 from ..._services.coredns_rules import DEFAULT_DOMAIN
-from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import parse_subdomain
 
 #: The key of a ConfigMap that holds a whole Corefile. Under any other there is a file that such a one imports.
 COREFILE = "Corefile"

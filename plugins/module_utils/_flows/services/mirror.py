@@ -8,9 +8,8 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, at_once
 from ..._kubernetes.errors import ListIncomplete, NotFound
-from ..._kubernetes.fanout import at_once
 from ..._kubernetes.objects import apply_writes
 from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, load_fabric
 from ..._plan.object_plan import Write
@@ -27,9 +26,9 @@ from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as
 from ..._services.sweeps import MARKS
 from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
-from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
+from ..._values.text import parse_subdomain
 from ..fabric import cluster_objects
 from ..fabric.outages import Memory, counting, silent
 

@@ -22,9 +22,9 @@ from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
 from ..._policy.targets import TARGETS, Target
 from ..._values.addresses import parse_network
 from ..._values.gc_pause import gc_paused
-from ..._values.names import parse_cluster_name
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused
+from ..._values.text import parse_cluster_name
 from ..fabric import cluster_objects
 from ..fabric.outages import Memory, counting, silent
 

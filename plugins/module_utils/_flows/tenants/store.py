@@ -8,9 +8,8 @@ import functools
 import typing as t
 
 from ..._kubernetes.client import Client, Resource
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, fan_out, in_flight
 from ..._kubernetes.errors import Conflict, Forbidden, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
-from ..._kubernetes.fanout import fan_out, in_flight
 from ..._kubernetes.lease import Lease
 from ..._kubernetes.objects import WRITES, take_alone
 from ..._plan.object_plan import Key

@@ -8,9 +8,9 @@ import typing as t
 
 from ..._dataplane.key_plan import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_network
-from ..._values.names import check_interface_name, parse_cluster_name, parse_subdomain
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import check_interface_name, parse_cluster_name, parse_subdomain
 from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
 from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES

@@ -7,9 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.plan import Refusal
-from ..._values.names import parse_subdomain
 from ..._values.refused import ValueRefused, quoted
-from ..._values.text import mapping
+from ..._values.text import mapping, parse_subdomain
 from .claims import label_of
 
 #: More nodes than any cluster has (Kubernetes supports 5,000); beyond it the answer is an attack (threat T21).
@@ -42,13 +41,14 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
             refused.append(Refusal(label_of(cluster, metadata.get("name")), error.reason, error.message))
             continue
         spec = mapping(item, "spec")
+        addresses = mapping(item, "status").get("addresses")
         nodes[name] = {
             "name": name,
             "podCIDR": spec.get("podCIDR"),
             "podCIDRs": spec.get("podCIDRs"),
             "annotations": mapping(metadata, "annotations"),
             "labels": mapping(metadata, "labels"),
-            "addresses": _list(mapping(item, "status"), "addresses"),
+            "addresses": addresses if isinstance(addresses, list) else [],
         }
     return Listing(nodes, refused, None)
 
@@ -69,11 +69,6 @@ def _failure(listing: t.Any) -> t.Optional[t.Dict[str, str]]:
         message = "the cluster answers with {0} nodes, more than {1}".format(len(nodes), MAX_NODES)
         return {"reason": "source_incomplete", "message": message}
     return None
-
-
-def _list(value: t.Mapping[str, t.Any], key: str) -> t.List[t.Any]:
-    inner = value.get(key)
-    return inner if isinstance(inner, list) else []
 
 
 def nodes_without_host(listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, t.List[str]]:

@@ -100,7 +100,7 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
 class Host(t.NamedTuple):
     """Facts of a host. ``configured`` as node_addresses has it; ``cluster_networks``: pods and services of its cluster.
 
-    ``public``: addresses that others see it with. ``pod_cidrs``: of its own Node. ``more``: further networks to announce.
+    ``pod_cidrs``: of its own Node. ``more``: further networks to announce.
     """
 
     cluster: str
@@ -109,13 +109,10 @@ class Host(t.NamedTuple):
     mac: str
     public_key: t.Any
     hostname: str = ""
-    machine_type: str = "worker"
     operating_system: str = ""
-    api_server_port: t.Optional[int] = None
     configured: t.Sequence[t.Mapping[str, t.Any]] = ()
     cluster_networks: t.Sequence[str] = ()
     pod_cidrs: t.Sequence[str] = ()
-    public: t.Sequence[str] = ()
     more: t.Sequence[str] = ()
     exclude_interfaces: t.Sequence[str] = ()
     exclude: t.Sequence[str] = ()
@@ -140,9 +137,9 @@ def local_affiliate(
         "node_id": host.node_id,
         "hostname": host.hostname,
         "nodename": host.node,
-        "machine_type": host.machine_type,
+        "machine_type": "worker",
         "operating_system": host.operating_system,
-        "api_server_port": host.api_server_port if host.machine_type == "controlplane" else None,
+        "api_server_port": None,
         "public_key": host.public_key,
         "kubespan_address": ula,
         "addresses": addresses,
@@ -155,5 +152,5 @@ def local_affiliate(
             host.more,
         ),
         "exclude_advertised_networks": list(excluded or ()),
-        "endpoints": local_endpoints(addresses, ula, host.public, config.endpoint_filters, extra, layout.port),
+        "endpoints": local_endpoints(addresses, ula, (), config.endpoint_filters, extra, layout.port),
     }

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._values.names import check_interface_name
 from ..._values.refused import ValueRefused, quoted
-from ..._values.text import parse_decimal, parse_port
+from ..._values.text import check_interface_name, parse_decimal, parse_port
 
 DEFAULT_MTU = 1420
 MIN_MTU = 1280

@@ -12,9 +12,8 @@ import collections
 import typing as t
 
 from ..._values.addresses import parse_endpoint, parse_network
-from ..._values.names import check_interface_name, parse_cluster_name
 from ..._values.refused import ValueRefused, quoted
-from ..._values.text import parse_decimal, parse_port
+from ..._values.text import check_interface_name, parse_cluster_name, parse_decimal, parse_port
 from .annotations import DEFAULT_PORT, key_of
 
 PREFIX = "wireguard."

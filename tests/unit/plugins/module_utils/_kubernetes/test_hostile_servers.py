@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, session
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.fanout import fan_out
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import fan_out
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 
 TOKEN = "s3cret-token-of-the-double"

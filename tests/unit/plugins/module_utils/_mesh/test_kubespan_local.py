@@ -25,7 +25,6 @@ BETA = Host(
     configured=[{"address": "192.0.2.12/24", "device": "eth0"}, {"address": "10.244.2.1/24", "device": "cni0"}],
     cluster_networks=["10.244.0.0/16", "10.96.0.0/12"],
     pod_cidrs=["10.244.2.0/24"],
-    api_server_port=6443,
 )
 CONFIG = parse_config({"enabled": True, "advertiseKubernetesNetworks": True, "filters": {"excludeAdvertisedNetworks": ["10.9.0.0/16"]},
                        "extraAnnouncedEndpoints": ["198.51.100.77:51999"]})
@@ -48,7 +47,7 @@ def test_another_port_is_announced() -> None:
 
 
 def test_the_old_generation() -> None:
-    affiliate = local_affiliate(BETA._replace(machine_type="controlplane", public_key=Pending("key")), CONFIG, MESH, gen=SEED)
+    affiliate = local_affiliate(BETA._replace(public_key=Pending("key")), CONFIG, MESH, gen=SEED)
     assert affiliate["additional_addresses"] == ["10.244.2.1/24"] and affiliate["endpoints"] == ["192.0.2.12:51820"]
-    assert affiliate["exclude_advertised_networks"] == [] and affiliate["api_server_port"] == 6443
+    assert affiliate["exclude_advertised_networks"] == []
     assert affiliate["public_key"] == Pending("key")

@@ -17,13 +17,17 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.keys 
     key_bytes,
     parse_key,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values.names import (
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import (
     check_interface_name,
+    field,
     parse_cluster_name,
+    parse_decimal,
+    parse_json,
+    parse_object,
+    parse_port,
     parse_subdomain,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.module_utils._values.text import field, parse_decimal, parse_json, parse_object, parse_port
 from hypothesis import given, strategies as st
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
