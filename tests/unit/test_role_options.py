@@ -40,6 +40,7 @@ EMPTY: t.Dict[str, t.Any] = {"int": 0, "float": 0, "bool": False, "str": "", "pa
 COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("bgp_speaker", "state"): "a speaker without neighbours is none; the list itself is an argument too",
     ("cluster_objects", "objects"): "manifests that are made of names",
+    ("cluster_objects", "objects_by_cluster"): "manifests under the name of the one cluster that they are for",
     ("cluster_objects", "access"): "an account of several variables",
     ("cluster_objects", "kubeconfig_secrets"): "Secrets of several variables",
     ("cluster_objects", "clusters"): "chosen by the name of one of them",
