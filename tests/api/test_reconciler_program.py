@@ -65,10 +65,18 @@ def test_the_inventory_is_read_again_and_a_broken_one_is_not_used(kept):
     two.put("aws", service("sys-log", "second"), endpoints("sys-log", "second", PODS[0]))
     until(lambda: len(two.names("gcp", "Service")) == 2)
 
+    kept.inventory.write_text("all: {hosts: {}}", "utf-8")
+    until(lambda: "the inventory has no clusters" in kept.page("/readyz")[1], 60)
+    assert len(two.names("gcp", "Service")) == 2
+
     kept.inventory.write_text(good, "utf-8")
     until(lambda: kept.page("/readyz") == (200, "ok\n"), 60)
     kept.process.send_signal(signal.SIGHUP)
     until(lambda: "event=unchanged" in kept.lines(), 60)
+
+    kept.write(multicluster_capabilities=[])
+    until(lambda: "event=used capabilities=\"\"" in kept.lines(), 60)
+    assert len(two.names("gcp", "Service")) == 2, "what it kept stays"
 
 
 def test_of_two_one_leads_and_the_other_takes_over(kept, tmp_path):

@@ -9,9 +9,9 @@ import socket
 import typing as t
 
 
-def notify(text: str, environment: t.Mapping[str, str] = os.environ) -> None:
+def notify(text: str, environment: t.Optional[t.Mapping[str, str]] = None) -> None:
     """Send lines such as ``READY=1`` to the socket that systemd names. Does not raise: a service runs without being watched, too."""
-    path = environment.get("NOTIFY_SOCKET")
+    path = (os.environ if environment is None else environment).get("NOTIFY_SOCKET")
     if not path:
         return
     try:
@@ -23,8 +23,9 @@ def notify(text: str, environment: t.Mapping[str, str] = os.environ) -> None:
         pass
 
 
-def watchdog_seconds(environment: t.Mapping[str, str] = os.environ) -> t.Optional[float]:
+def watchdog_seconds(environment: t.Optional[t.Mapping[str, str]] = None) -> t.Optional[float]:
     """How often systemd wants to hear that the service is alive: half of its limit; None when it does not watch."""
+    environment = os.environ if environment is None else environment
     try:
         limit = int(environment["WATCHDOG_USEC"])
     except (KeyError, ValueError):

@@ -43,10 +43,10 @@ class SettingsReader:
             result = run_playbook([*_STRICT, *self._command, "-e", json.dumps(more), _BOOK], self._seconds, self._stop)
             if result:
                 raise ValueRefused("inventory_invalid", "the play that reads the settings ended with {0}; see its output above".format(result))
-            found = {name: read_json(folder, name + ".json") for name in self._capabilities}
-        for name, options in found.items():
-            if options is None:
-                raise ValueRefused("inventory_invalid", "the inventory has no settings of {0}: has it clusters?".format(name))
+            kept = read_json(folder, "capabilities")
+            if kept is None:
+                raise ValueRefused("inventory_invalid", "the inventory has no clusters")
+            found = {name: read_json(folder, name + ".json") for name in kept}
         # taking addresses back is a matter of nodes first, which the playbook knows
         return {name: options for name, options in found.items() if name != "load_balancers" or options.get("state") == "present"}
 
