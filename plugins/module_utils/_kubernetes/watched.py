@@ -13,12 +13,13 @@ import collections
 import re
 import threading
 import typing as t
+import urllib.parse
 
 from .._plan.changes import digest
 from .._values.selectors import matches, parse_selector
 from .access import AccessRefused, parse_access
 from .client import Client, Listing
-from .errors import KubeError, ListIncomplete, TimedOut
+from .errors import Conflict, KubeError, ListIncomplete, NotFound, TimedOut
 from .session import Allowance, Limits, Request
 from .watch import Follower, Settings
 
@@ -57,6 +58,8 @@ _OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([
 _DIGESTED = {"nodes": "Node", "pods": "Pod"}
 #: The one selector by fields that is followed, as every kind has it.
 _NAMED = "metadata.name="
+#: So many objects that went are remembered.
+_REMEMBERED = 10_000
 #: So long a resource that the server does not have is not asked for again, in seconds.
 UNDEFINED_SECONDS = 600.0
 
@@ -79,6 +82,8 @@ class Collection:
         #: resource versions of what we wrote and the watch has not told yet; uids of what we deleted likewise
         self._written: t.Dict[Place, int] = {}
         self._deleted: t.Dict[Place, str] = {}
+        #: versions at which objects went: an answer to an earlier write of ours may come later than that news
+        self._gone: t.Dict[Place, int] = {}
         self._problem: t.Optional[KubeError] = None
         self._settled = threading.Event()
         self.follower: t.Optional[Follower] = None
@@ -122,6 +127,8 @@ class Collection:
             after = None if event == "DELETED" else obj
             if after is None:
                 self._items.pop(place, None)
+                if version is not None:
+                    self._went(place, version)
             else:
                 self._items[place] = after
             own = written is not None and version == written  # a write of ours comes back
@@ -155,7 +162,7 @@ class Collection:
             return  # the watch will tell
         with self._lock:
             known = _number((self._items.get(place) or {"metadata": {}})["metadata"].get("resourceVersion"))
-            if known is not None and known >= version:
+            if max(known or 0, self._gone.get(place, 0)) >= version:
                 return  # the watch was faster, or nothing changed
             self._items[place] = obj
             self._written[place] = version
@@ -171,11 +178,26 @@ class Collection:
                 self._deleted[place] = gone["metadata"]["uid"]
             self._tell(place, None, False)
 
-    # -- what plans read
+    def looked(self, place: Place, obj: t.Optional[Data]) -> None:
+        """An object as the server has it now, asked for since a write of ours did not find what it expected."""
+        version = _number(obj["metadata"].get("resourceVersion")) if obj is not None else None
+        with self._lock:
+            known = _number((self._items.get(place) or {"metadata": {}})["metadata"].get("resourceVersion"))
+            if obj is None:
+                self._items.pop(place, None)
+            elif version is None or (known or 0) >= version or not matches(self._selector, obj["metadata"].get("labels")):
+                return
+            else:
+                self._items[place] = obj
+            self._written.pop(place, None)
+            self._tell(place, obj, True)
 
-    def covers(self, path: str) -> bool:
-        """Whether a namespace's collection is a part of this one."""
-        return not self._selector and not self.fields and path == self.path
+    def _went(self, place: Place, version: int) -> None:
+        if len(self._gone) >= _REMEMBERED:
+            self._gone.clear()
+        self._gone[place] = version
+
+    # -- what plans read
 
     def listing(self, cluster: str, namespace: t.Optional[str], requirements: t.Sequence[t.Any], seconds: float) -> Listing:
         """The objects, all or of a namespace, with such labels. Raises ListIncomplete while they are not known to be whole."""
@@ -308,29 +330,55 @@ class WatchedClient(LastingClient):
                 self._requests[request.verb, code] = self._requests.get((request.verb, code), 0) + 1
 
     def _object(self, verb: str, method: str, path: str, *more: t.Any, **named: t.Any) -> Data:
-        if method != "GET" and not self._may_write():
+        if method == "GET":
+            return super()._object(verb, method, path, *more, **named)
+        if not self._may_write():
             raise self.error(NotLeading, "{0} {1}".format(verb, path), "another reconciler leads this cluster")
-        answer = super()._object(verb, method, path, *more, **named)
-        if method != "GET":
-            self._remember(method, path, answer)
+        try:
+            answer = super()._object(verb, method, path, *more, **named)
+        except (Conflict, NotFound):
+            self._look_again(path)
+            raise
+        self._remember(method, path, answer)
         return answer
 
     def _remember(self, method: str, path: str, answer: Data) -> None:
         """What the server made of our write is known before its watch tells."""
         metadata = answer.get("metadata")
-        kept = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-        found = (_PATH if method == "POST" else _OBJECT).match(path)
-        if found is None or (method == "POST" and not kept):
+        kept = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and answer.get("kind") != "Status"
+        if method == "POST":
+            path += "/" + (str(metadata["name"]) if kept else "")  # type: ignore[index]
+        if method == "DELETE":
+            if not (kept and metadata.get("deletionTimestamp")):  # type: ignore[union-attr]  # else it lingers, and the watch will tell
+                for collection, place in self._where(path):
+                    collection.deleted(place)
+        elif kept:
+            for collection, place in self._where(path):
+                collection.wrote(place, answer)
+
+    def _look_again(self, path: str) -> None:
+        """The server does not have what we believe: that object is asked for."""
+        found = list(self._where(path))
+        if not found:
             return
-        base, namespace, plural = found.group(1), found.group(2) or "", found.group(3)
-        name = metadata["name"] if kept else found.group(4)  # type: ignore[index]
+        try:
+            obj: t.Optional[Data] = super()._object("get", "GET", path)
+        except NotFound:
+            obj = None
+        except KubeError:
+            return  # the write will come again, and so will this
+        for collection, place in found:
+            collection.looked(place, obj)
+
+    def _where(self, path: str) -> t.Iterator[t.Tuple[Collection, Place]]:
+        """The collections that an object belongs to, as far as its path says."""
+        found = _OBJECT.match(path)
+        if found is None:
+            return
+        base, namespace, plural, name = found.group(1), found.group(2) or "", found.group(3), urllib.parse.unquote(found.group(4))
         for collection in self.collections:
-            if collection.path not in ("{0}/{1}".format(base, plural), "{0}/namespaces/{1}/{2}".format(base, namespace, plural)):
-                continue
-            if kept and answer.get("kind") != "Status":
-                collection.wrote((namespace, name), answer)
-            elif method == "DELETE":
-                collection.deleted((namespace, found.group(4)))
+            if collection.path in ("{0}/{1}".format(base, plural), "{0}/namespaces/{1}/{2}".format(base, namespace, plural)):
+                yield collection, (namespace, name)
 
 
 def _place(obj: Data) -> Place:
