@@ -94,6 +94,8 @@ class Session:
         self.access, self.cluster = access, access.cluster
         self.limits = scaled(limits or Limits(), access.read_limit_mib)
         self.bytes_read, self.memory_used = 0, 0
+        #: what came in parts, see ``stream``
+        self.bytes_streamed = 0
         self.stats: t.Dict[str, int] = {}
         self._connections = connections
         self._lock = threading.Lock()
@@ -135,7 +137,9 @@ class Session:
                     self._judge(answer, self._read(answer, request.operation, time.monotonic() + 10.0, allowance), request.operation, allowance)
                     raise self.error(errors.BadAnswer, request.operation, "HTTP status {0}".format(answer.status))
                 yield b""
-                yield from answer.stream(65536, decode_content=False)
+                for part in answer.stream(65536, decode_content=False):
+                    self.bytes_streamed += len(part)
+                    yield part
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._broken(error, request.operation, seconds) from None
         finally:

@@ -71,7 +71,7 @@ class Follower:
         self._stop, self._settings = stop, settings
         self._client: t.Optional[Client] = None
         self._places: t.List[t.Tuple[str, str]] = []
-        self._version = ""
+        self._version, self._streamed = "", 0
         self._told = ""
         #: requests by (verb, code or reason), and when the server was heard last
         self.requests: t.Dict[t.Tuple[str, str], int] = {}
@@ -101,7 +101,7 @@ class Follower:
                 if isinstance(error, AccessRefused) or error.status == 401:
                     self._client = None  # a token may have been replaced in its file meanwhile
                 pauses = pauses + 1 if time.monotonic() - begun < self._settings.longest_pause else 1
-                if isinstance(error, BadAnswer):
+                if isinstance(error, (BadAnswer, TooLarge)):
                     self._version = ""  # a row that nobody could read is missing: all of it is listed again
                 if isinstance(error, KubeError):
                     self._count("watch" if self._version else "list", str(error.status or error.reason))
@@ -138,6 +138,9 @@ class Follower:
                 self._tell("")  # it answers
                 continue
             self.heard_at = time.monotonic()
+            if self._client.bytes_streamed - self._streamed > self._client.limits.list_bytes:
+                # what rows add up to is measured by listing everything, which has bounds
+                raise TooLarge(self._client.cluster, "watch " + path, "rows of more than {0} bytes since the list".format(self._client.limits.list_bytes))
             obj, event = row.get("object"), row.get("type")
             if not isinstance(obj, dict):
                 raise BadAnswer(self._client.cluster, "watch " + path, "a row without an object")
@@ -166,7 +169,7 @@ class Follower:
                 self._places.pop(0)
         self._count("list", "200")
         self._listed(kind, listing)
-        self._version, self.heard_at = listing.resource_version, time.monotonic()
+        self._version, self.heard_at, self._streamed = listing.resource_version, time.monotonic(), client.bytes_streamed
         self._state(None)
         return True
 

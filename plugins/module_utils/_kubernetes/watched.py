@@ -58,6 +58,8 @@ _OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([
 _DIGESTED = {"nodes": "Node", "pods": "Pod"}
 #: The one selector by fields that is followed, as every kind has it.
 _NAMED = "metadata.name="
+#: A server that does not answer keeps a process that stays waiting no longer than this: it asks again.
+_PATIENCE = 10.0
 #: So many objects that went are remembered.
 _REMEMBERED = 10_000
 #: So long a resource that the server does not have is not asked for again, in seconds.
@@ -233,7 +235,8 @@ class LastingClient(Client):
     read again from where it came from."""
 
     def __init__(self, given: t.Mapping[str, t.Any], limits: Limits, connections: int = 10) -> None:
-        super().__init__(parse_access(given), limits._replace(run_bytes=None, run_memory=None, write_seconds=None), connections)
+        limits = limits._replace(run_bytes=None, run_memory=None, write_seconds=None, request_seconds=min(_PATIENCE, limits.request_seconds))
+        super().__init__(parse_access(given), limits, connections)
         self._given = given
 
     def send(self, request: Request, deadline: float, allowance: t.Optional[Allowance] = None) -> t.Any:

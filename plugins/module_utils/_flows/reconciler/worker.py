@@ -11,6 +11,7 @@ import typing as t
 
 from ..._io.structured_log import Log
 from ..._kubernetes.client import Client
+from ..._kubernetes.errors import TimedOut
 from ..._kubernetes.watched import Heard
 from ..._plan.work_queue import Due, WorkQueue
 from .capabilities import EVERYTHING, Capability
@@ -19,6 +20,8 @@ from .metrics import Metrics
 Data = t.Dict[str, t.Any]
 #: So often somebody who may not write looks whether he may, in seconds.
 _PAUSE = 0.2
+#: So long a cluster that timed out is left alone, in seconds: at first, and at most.
+_FIRST_REST, _LONGEST_REST = 5.0, 60.0
 #: After a plan of everything the next one that an event asks for waits so many times as long as that took.
 _REST = 4.0
 
@@ -38,6 +41,8 @@ class Worker:
         self._changed = threading.Condition()
         self._stopping = False
         self._turning = 0
+        #: clusters that kept a turn waiting: how often in turn, and until when the others go on without them
+        self._slow: t.Dict[str, t.Tuple[int, float]] = {}
         self._whole_at, self._rest_until = float("-inf"), 0.0
         self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
 
@@ -110,9 +115,10 @@ class Worker:
                 if self._whole_at + self._every <= now and self._whole_at > float("-inf"):
                     self._whole_at = now
                     self._queue.add(EVERYTHING, now)
+                self._wake(now)
                 wait = self._queue.wait(now)
                 if wait == 0.0:
-                    led = self._led()
+                    led = self._awake(self._led(), now)
                     due = self._queue.take(now) if led else None
                     if due is not None:
                         self._turning = len(due.keys)
@@ -120,6 +126,29 @@ class Worker:
                     wait = _PAUSE
                 self._changed.wait(min(self._every, 1.0 if wait is None else wait))
         return None
+
+    def _awake(self, led: t.FrozenSet[str], now: float) -> t.FrozenSet[str]:
+        return frozenset(name for name in led if self._slow.get(name, (0, 0.0))[1] <= now)
+
+    def _wake(self, now: float) -> None:
+        """A cluster that rested is planned for again, all of it."""
+        for name, (count, until) in self._slow.items():
+            if count and 0.0 < until <= now:
+                self._slow[name] = count, 0.0
+                self._queue.add(EVERYTHING, now)
+
+    def _judge(self, led: t.FrozenSet[str], failures: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """One that does not answer would keep every turn waiting, and with it all others."""
+        now = time.monotonic()
+        slow = {str(row["cluster"]) for row in failures if row["reason"] == TimedOut.reason}
+        for name in led:
+            if name in slow:
+                count = self._slow.get(name, (0, 0.0))[0] + 1
+                pause = min(_LONGEST_REST, _FIRST_REST * 2 ** (count - 1))
+                self._slow[name] = count, now + pause
+                self._log.say(self.name, "rests", cluster=name, seconds=pause, message="it does not answer; the others go on without it")
+            else:
+                self._slow.pop(name, None)
 
     def _turn(self, due: Due, led: t.FrozenSet[str]) -> None:
         begun = time.monotonic()
@@ -138,6 +167,7 @@ class Worker:
         for book in self._capability.playbooks(result):
             self._playbook(book)
         self._metrics.turn(self.name, ended - begun, ended - due.since, _writes(result["plan"]), EVERYTHING in due.keys)
+        self._judge(led, result["failures"])
         broken = due.keys if result["failures"] else frozenset()
         if EVERYTHING in broken:
             broken = frozenset((EVERYTHING,))  # the others are a part of it

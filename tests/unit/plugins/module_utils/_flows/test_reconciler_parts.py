@@ -10,11 +10,12 @@ import re
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs, worker
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
@@ -104,3 +105,41 @@ def test_systemd_is_told_and_may_be_deaf(tmp_path):
     assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000"}) == 30
     assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}) is None
     assert systemd_notify.watchdog_seconds({}) is None and systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "x"}) is None
+
+
+def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
+    turns, lines = [], []
+
+    class Slow:
+        """A capability to which gcp does not answer until it is told."""
+
+        answers = False
+
+        def keys(self, cluster, heard):
+            return ("a",)
+
+        def playbooks(self, result):
+            return ()
+
+        def run(self, keys, clients, led):
+            turns.append((frozenset(keys), led))
+            failed = [{"cluster": "gcp", "operation": "x", "message": "y", "reason": "timed_out"}] if "gcp" in led and not self.answers else []
+            return {"plan": {"changes": []}, "refused": [], "failures": failed}
+
+    def until(what):
+        end = time.monotonic() + 30
+        while not what():
+            assert time.monotonic() < end, (turns, lines)
+            time.sleep(0.01)
+
+    one, both = Slow(), frozenset(("aws", "gcp"))
+    kept = worker.Worker("slow", one, {}, Log(lines.append), Metrics(), 300.0, lambda: both, lambda name: None)
+    kept.start()
+    try:
+        until(lambda: any("event=rests cluster=gcp" in line for line in lines))
+        kept.heard("aws", None)
+        until(lambda: (frozenset("a"), frozenset(("aws",))) in turns)
+        one.answers = True
+        until(lambda: turns[-1] == (frozenset(("",)), both) and len(turns) > 2)
+    finally:
+        kept.stop()

@@ -63,13 +63,15 @@ def follower(monkeypatch, outcomes, **more):
         if isinstance(outcome, Exception):
             raise outcome
         yield {}
-        yield from outcome or ()
+        for row in outcome or ():
+            Lists.bytes_streamed += row.pop("bytes", 0)
+            yield row
 
     class Listing:
         items, resource_version = [], "7"
 
     class Lists:
-        cluster = "aws"
+        cluster, bytes_streamed, limits = "aws", 0, Limits()
 
         def list(self, *unused):
             told.append("LIST")
@@ -107,3 +109,10 @@ def test_hostile_metadata_does_not_stop_it(monkeypatch):
     rows = [{"type": "ADDED", "object": {"metadata": shape}} for shape in (None, [], "x", {"resourceVersion": 5})]
     told, unused, heard = follower(monkeypatch, [rows])
     assert len(heard) == 4 and told == ["LIST"]
+
+
+def test_what_rows_add_up_to_is_bounded(monkeypatch):
+    """A cluster that tells of new objects for ever is listed again, and a list has bounds."""
+    rows = [{"type": "ADDED", "object": {"metadata": {"name": str(number)}}, "bytes": Limits().list_bytes // 4} for number in range(9)]
+    told, unused, heard = follower(monkeypatch, [rows[:3], rows[3:]])
+    assert told.count("LIST") == 2 and len(heard) == 4 and any("answer_too_large" in text for text in told)
