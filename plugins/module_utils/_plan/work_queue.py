@@ -51,6 +51,12 @@ class WorkQueue:
         self._begun = now if self._begun is None else self._begun
         self._last = now
 
+    def postpone(self, key: Key, until: float) -> None:
+        """It is due then, not before and not after, whatever was said of it until now."""
+        self._since.pop(key, None)
+        self._begun = self._begun if self._since else None
+        self._later[key] = until
+
     def wait(self, now: float) -> t.Optional[float]:
         """Seconds until something is due; None while there is nothing."""
         when = [] if self._begun is None else [min(self._last + self._window, self._begun + self._longest)]

@@ -20,6 +20,9 @@ from ..services import coredns, mirror, network_sets
 Data = t.Dict[str, t.Any]
 #: The key of a plan of everything.
 EVERYTHING = ""
+#: Deletions wait for so much quiet, in seconds, and at most: a namespace that is deleted loses its Services one by one, and the budget of
+#: deletions can only stop what it counts together.
+SETTLING = (0.3, 2.0)
 
 
 class Capability(abc.ABC):
@@ -39,8 +42,11 @@ class Capability(abc.ABC):
         """What has to be planned after a change; called for every object from the first list on, in order for each object."""
         return (EVERYTHING,) if heard.news and heard.plural in self.plurals else ()
 
-    def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> Data:
-        """The result of the module. Raises ValueError for settings that make no sense."""
+    #: Seconds of quiet, and at most, for which changes collect.
+    window: t.Tuple[float, float] = (0.02, 0.2)
+
+    def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> t.Optional[Data]:
+        """The result of the module; None where a plan of everything has to decide. Raises ValueError for settings that make no sense."""
         request = self._led(leads)
         if request is None:
             return {"plan": {"changes": []}, "refused": [], "failures": [], "load_balancers": {}}
@@ -63,8 +69,8 @@ class Capability(abc.ABC):
         return dict(self.request, **{self.into: led}) if led else None
 
     @abc.abstractmethod
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
-        """A run of the keys, or of everything."""
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+        """A run of the keys, or of everything; as run."""
 
 
 class NetworkSets(Capability):
@@ -73,6 +79,8 @@ class NetworkSets(Capability):
     plurals = frozenset(("pods", *(target.plural for targets in TARGETS.values() for target in targets)))
 
     into = "targets"
+    #: Every change may be the one that takes a set away.
+    window = SETTLING
 
     def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
         return network_sets.run(request, clusters=clusters)
@@ -153,12 +161,10 @@ class ServiceMirror(Capability):
             return ()
         return (EVERYTHING,) if touched.everything(kind, place) else found
 
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
         """Only what the keys touch, where that decides."""
         if EVERYTHING not in keys and not self._waiting:
-            result = mirror.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
-            if result is not None:
-                return result
+            return mirror.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
         result = t.cast(Data, mirror.converge(request, clusters, diff=False))
         self._waiting = touched.counted(result["refused"])
         return result

@@ -14,7 +14,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.errors import TimedOut
 from ..._kubernetes.watched import Heard
 from ..._plan.work_queue import Due, WorkQueue
-from .capabilities import EVERYTHING, Capability
+from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics
 
 Data = t.Dict[str, t.Any]
@@ -37,13 +37,15 @@ class Worker:
         self.name = name
         self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
         self._every, self._led, self._playbook = every, led, playbook
-        self._queue = WorkQueue()
+        self._queue = WorkQueue(*capability.window)
         self._changed = threading.Condition()
         self._stopping = False
         self._turning = 0
         #: clusters that kept a turn waiting: how often in turn, and until when the others go on without them
         self._slow: t.Dict[str, t.Tuple[int, float]] = {}
         self._whole_at, self._rest_until = float("-inf"), 0.0
+        #: since when something waits that a plan of everything decides
+        self._unsettled: t.Optional[float] = None
         self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
 
     def start(self) -> None:
@@ -66,7 +68,7 @@ class Worker:
     def ask_everything(self) -> None:
         """Plan everything."""
         with self._changed:
-            self._queue.add(EVERYTHING, time.monotonic())
+            self._queue.add(EVERYTHING, time.monotonic(), self._rest_until)
             self._changed.notify()
 
     def heard(self, cluster: str, heard: Heard) -> None:
@@ -150,12 +152,23 @@ class Worker:
             else:
                 self._slow.pop(name, None)
 
+    def _settle(self, due: Due, now: float) -> None:
+        """Everything decides, once it is quiet."""
+        with self._changed:
+            self._unsettled = due.since if self._unsettled is None else self._unsettled
+            for key in due.keys:
+                self._queue.done(key)
+            self._queue.postpone(EVERYTHING, min(now + SETTLING[0], max(now, self._unsettled + SETTLING[1])))
+
     def _turn(self, due: Due, led: t.FrozenSet[str]) -> None:
         begun = time.monotonic()
         result = self._capability.run(due.keys, self._clients, led)
         ended = time.monotonic()
+        if result is None:
+            self._settle(due, ended)
+            return
         if EVERYTHING in due.keys:
-            self._whole_at, self._rest_until = ended, ended + _REST * (ended - begun)
+            self._whole_at, self._rest_until, self._unsettled = ended, ended + _REST * (ended - begun), None
         for change in result["plan"]["changes"]:
             self._log.say(
                 self.name, "wrote", action=change["action"], kind=change["kind"], object=change["id"], after=round(ended - due.since, 3)

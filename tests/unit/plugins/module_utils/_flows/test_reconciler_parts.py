@@ -113,7 +113,7 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
     class Slow:
         """A capability to which gcp does not answer until it is told."""
 
-        answers = False
+        answers, window = False, (0.02, 0.2)
 
         def keys(self, cluster, heard):
             return ("a",)
@@ -143,3 +143,36 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
         until(lambda: turns[-1] == (frozenset(("",)), both) and len(turns) > 2)
     finally:
         kept.stop()
+
+
+def test_deletions_are_counted_together():
+    """What a plan of a part may not decide waits for quiet, and then everything is planned once; a change after it is quick again."""
+    turns = []
+
+    class Careful:
+        window = (0.0, 0.0)
+
+        def keys(self, cluster, heard):
+            return (heard,)
+
+        def playbooks(self, result):
+            return ()
+
+        def run(self, keys, clients, led):
+            turns.append((time.monotonic(), frozenset(keys)))
+            return None if any(key.startswith("gone") for key in keys) else {"plan": {"changes": []}, "refused": [], "failures": []}
+
+    kept = worker.Worker("careful", Careful(), {}, Log(lambda line: None), Metrics(), 300.0, lambda: frozenset(("aws",)), lambda name: None)
+    kept.start()
+    try:
+        for number in range(10):
+            kept.heard("aws", "gone{0}".format(number))
+            time.sleep(0.03)
+        end = time.monotonic() + 30
+        while kept.look()["length"] or turns[-1][1] != frozenset(("",)):
+            assert time.monotonic() < end, turns
+            time.sleep(0.01)
+    finally:
+        kept.stop()
+    assert [keys for unused, keys in turns].count(frozenset(("",))) <= 2, "at the start, and once for all deletions"
+    assert {key for unused, keys in turns for key in keys} == {"", *("gone{0}".format(number) for number in range(10))}

@@ -53,6 +53,19 @@ def test_what_may_wait_waits_and_is_not_forgotten():
     assert one.wait(0) == 8 and one.take(7.9) is None and one.take(8).keys == frozenset(("",))
 
 
+def test_what_is_postponed_is_due_then_and_only_then():
+    one = queue()
+    one.add("", 0)
+    one.add("a", 0)
+    one.postpone("", 3)
+    assert one.take(1).keys == frozenset("a") and one.take(2.9) is None
+    one.postpone("", 4)
+    assert one.take(3.5) is None and one.take(4).keys == frozenset(("",)) and len(one) == 0
+    one.add("", 5)
+    one.postpone("", 9)
+    assert one.wait(5) == 4
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 3), st.booleans()), max_size=40))
 def test_no_key_is_lost(steps):
     one, now, open_keys = queue(), 0.0, set()
