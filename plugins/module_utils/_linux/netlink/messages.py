@@ -31,6 +31,7 @@ SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE_BYTES = 1 << 18
+_ACK_BYTES = 8 * 1024
 _DUMP_TRIES = 5
 #: Answers to one send must fit the smallest receive buffer together: a page each, or an acknowledgement each.
 _QUESTIONS, _ORDERS = 32, 100
@@ -186,7 +187,8 @@ class NetlinkSocket:
                 _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST | flags, first + offset, 0) + body for offset, body in enumerate(part)
             ))  # fmt: skip
             missing = set(range(first, first + len(part)))
-            for answer, _flags, sequence, body in self.received():
+            # each acknowledgement comes alone, and a buffer for a whole dump would cost more than the order
+            for answer, _flags, sequence, body in self.received(_ACK_BYTES if flags & NLM_F_ACK else _RECEIVE_BYTES):
                 if sequence in missing:
                     missing.discard(sequence)
                     answers[start + sequence - first] = error_number(body) if answer == NLMSG_ERROR else body
@@ -200,11 +202,11 @@ class NetlinkSocket:
         except OSError as error:
             raise LinuxError("ask the kernel about", self._name, os_reason(error)) from None
 
-    def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
-        """What the kernel sends, as it comes, as messages() has it. The caller stops."""
+    def received(self, size: int = _RECEIVE_BYTES) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
+        """What the kernel sends, as it comes, as messages() has it, of at most ``size`` bytes each time. The caller stops."""
         while True:
             try:
-                data, _ancillary, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
+                data, _ancillary, flags, sender = self._socket.recvmsg(size)
             except socket.timeout:
                 raise LinuxError("read", self._name, "the kernel did not answer within {0:.0f} s".format(_TIMEOUT)) from None
             except OSError as error:
