@@ -17,6 +17,7 @@ description:
   - The blocks stand between two comments at the head of the Corefile. Everything else stays byte for byte, and
     O(state=absent) leaves what was there before.
   - A Corefile that already has a server block for one of the zones is refused, since CoreDNS would not load it with two.
+  - With O(clusterset_domain), also C(SERVICE.NAMESPACE.svc.clusterset.local) of the Multi-Cluster Services API resolves.
   - The Corefile is written only in the version that was read. If somebody changes it in between, the cluster is listed in
     RV(failures), and the next run merges into the new text.
 extends_documentation_fragment:
@@ -54,6 +55,18 @@ options:
     description: DNS domain of Kubernetes itself, the same in all clusters of the call.
     type: str
     default: cluster.local
+  clusterset_domain:
+    description:
+      - Domain of the Multi-Cluster Services API, such as V(clusterset.local). CoreDNS 1.12.2 and newer answers C(SERVICE.NAMESPACE.svc.DOMAIN)
+        from ServiceImports then. Empty for none.
+      - With it, a ClusterRole and its binding let the account of CoreDNS list and watch ServiceImports; they go with the names.
+      - It is refused where CoreDNS is older or does not say its version, and where the API server has no ServiceImports, since CoreDNS would
+        not become ready. The other names are written all the same.
+    type: str
+  deployment:
+    description: Name of the Deployment of CoreDNS. With O(clusterset_domain), its image says the version and its pods' account gets the rights.
+    type: str
+    default: coredns
   version:
     description: Version of CoreDNS. The default renders for 1.8.2 and newer.
     type: str
@@ -122,7 +135,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: Counts of ConfigMaps that were (or, in check mode, would be) written, and the changes.
+  description: Counts of objects that were (or, in check mode, would be) written, and the changes.
   type: dict
   returned: always
   sample:
@@ -172,6 +185,8 @@ def argument_spec() -> dict:
         "own_zone": {"type": "bool", "default": True},
         "prefixes": {"type": "dict", "default": {}},
         "cluster_domain": {"type": "str", "default": "cluster.local"},
+        "clusterset_domain": {"type": "str"},
+        "deployment": {"type": "str", "default": "coredns"},
         "version": {"type": "str"},
         "versions": {"type": "dict", "default": {}},
         "namespace": {"type": "str", "default": "kube-system"},

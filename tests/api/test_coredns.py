@@ -6,8 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
+from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_multicluster import RIGHTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -155,3 +161,171 @@ def test_names_that_could_break_out(more, word):
                           "mirror_namespace": "m", "namespace": "kube-system", "name": "coredns", "timeout": 1}, **more))  # fmt: skip
     if word is not None:
         assert isinstance(raised.value, ValueRefused) and raised.value.reason == word
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-system/deployments"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ZONE = {"clusterset_domain": "clusterset.local"}
+
+
+def definition():
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "serviceimports", "singular": "serviceimport", "kind": "ServiceImport"}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    notes = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1748"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "serviceimports.multicluster.x-k8s.io", "annotations": notes},
+            "spec": {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}}  # fmt: skip
+
+
+@pytest.fixture
+def imports(server):
+    """ServiceImports are served, as CoreDNS asks for them."""
+    client = server.client()
+    client.create(CRDS, definition(), "tests")
+    while not server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
+        pass
+    yield
+    client.delete(CRDS + "/serviceimports.multicluster.x-k8s.io")
+    while server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
+        pass
+
+
+@pytest.fixture
+def running(server):
+    """Deploys CoreDNS of an image, as kubeadm does."""
+    client = server.client()
+
+    def deploy(image, account="coredns"):
+        client.delete(DEPLOYMENTS + "/coredns")
+        pod = {"serviceAccountName": account, "containers": [{"name": "coredns", "image": image}]}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
+        spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        client.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": spec}, "tests")
+
+    deploy("registry.k8s.io/coredns/coredns:v1.12.2")
+    yield deploy
+    client.delete(DEPLOYMENTS + "/coredns")
+    for kind in ("clusterrolebindings/", "clusterroles/"):
+        client.delete(RBAC + kind + RIGHTS)
+
+
+def rights(server):
+    """What CoreDNS's account got: its rules and who it is."""
+    client = server.client()
+    with contextlib.suppress(NotFound):
+        return client.get(RBAC + "clusterroles/" + RIGHTS)["rules"], client.get(RBAC + "clusterrolebindings/" + RIGHTS)["subjects"]
+    return None
+
+
+def test_names_of_imports_come_with_their_rights_and_go(server, config, imports, running):
+    mark = server.mark()
+    planned = run(server, check=True, **ZONE)
+    assert (planned["plan"]["create"], planned["plan"]["update"]) == (2, 1) and server.writes(mark) == []
+    mark = server.mark()
+    result = run(server, **ZONE)
+    assert result["changed"] and not result["refused"] and not result["failures"]
+    # the rights are there before CoreDNS needs them
+    written = [path for dummy, path, dummy in server.writes(mark)]
+    assert written == [RBAC + "clusterroles/" + RIGHTS, RBAC + "clusterrolebindings/" + RIGHTS, MAPS + "/coredns"]
+    assert "    kubernetes clusterset.local {\n        noendpoints\n        multicluster clusterset.local\n    }\n" in config()
+    assert config().endswith(COREFILE)
+    rule = {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
+    assert rights(server) == ([rule], [{"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}])
+    mark = server.mark()
+    again = run(server, **ZONE)
+    assert not again["changed"] and again["plan"]["unchanged"] == 1 and server.writes(mark) == [] and len(server.audit(mark)) == 5
+
+    # without the domain the zone goes, then its rights; the rest of the section stays
+    mark = server.mark()
+    assert run(server, check=True)["plan"]["delete"] == 2 and server.writes(mark) == []
+    plan = run(server)["plan"]
+    assert (plan["create"], plan["update"], plan["delete"]) == (0, 1, 2)
+    assert "clusterset" not in config() and "cluster.aws {" in config() and rights(server) is None
+    written = [path for dummy, path, dummy in server.writes(mark)]
+    assert written == [MAPS + "/coredns", RBAC + "clusterrolebindings/" + RIGHTS, RBAC + "clusterroles/" + RIGHTS]
+    assert run(server, **ZONE)["changed"] and run(server, state="absent", **ZONE)["plan"]["delete"] == 2
+    assert config() == COREFILE and rights(server) is None
+    mark = server.mark()
+    assert not run(server, state="absent", **ZONE)["changed"] and server.writes(mark) == []
+
+
+def refused_zone(result):
+    return [(row["object"], row["reason"]) for row in result["refused"] if row["object"] == "zone gcp/clusterset.local"]
+
+
+def test_a_coredns_that_cannot_is_refused_and_the_other_names_stand(server, config, imports, running):
+    for image, word, said in (
+        ("registry.k8s.io/coredns/coredns:v1.11.3", "coredns_too_old", "CoreDNS 1.11.3"),
+        ("registry.example.org/dns@sha256:" + "a" * 64, "coredns_version_unknown", "coredns_rewrite_version"),
+    ):
+        running(image)
+        result = run(server, **ZONE)
+        assert [row[1] for row in refused_zone(result)] == [word] and said in result["refused"][0]["message"]
+        assert "cluster.aws {" in config() and "clusterset" not in config() and rights(server) is None
+    assert not run(server, version="1.12.2", **ZONE)["refused"] and "multicluster clusterset.local" in config()
+    # an image that no longer says anything takes nothing away; one that is too old would not start with it
+    assert not run(server, **ZONE)["changed"]
+    running("registry.k8s.io/coredns/coredns:v1.9.4")
+    assert run(server, **ZONE)["changed"] and "clusterset" not in config()
+
+
+def test_without_service_imports_coredns_would_never_be_ready(server, config, running):
+    result = run(server, **ZONE)
+    assert [row[1] for row in refused_zone(result)] == ["kind_not_served"] and "clusterset" not in config() and rights(server) is None
+
+
+def test_a_deployment_of_another_name_and_account(server, config, imports, running):
+    assert [row[1] for row in refused_zone(run(server, deployment="rke2-coredns", **ZONE))] == ["coredns_version_unknown"]
+    running("rancher/hardened-coredns:v1.12.2-build20250611", account="rke2-coredns")
+    assert run(server, **ZONE)["changed"]
+    assert rights(server)[1] == [{"kind": "ServiceAccount", "name": "rke2-coredns", "namespace": "kube-system"}]
+    running("coredns:1.13.1")
+    assert run(server, **ZONE)["plan"]["update"] == 1 and rights(server)[1][0]["name"] == "coredns"
+
+
+def test_what_somebody_else_wrote_stays(server, config, imports, running):
+    client = server.client()
+    theirs = COREFILE.replace("kubernetes cluster.local", "kubernetes cluster.local clusterset.local").replace("ttl 30", "multicluster clusterset.local")
+    client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": theirs}}, "kubectl")
+    result = run(server, **ZONE)
+    assert not result["refused"] and "multicluster clusterset.local" in " ".join(result["warnings"])
+    assert config().endswith(theirs) and config().count("multicluster clusterset.local") == 1 and rights(server) is None
+    theirs = COREFILE + "\nclusterset.local {\n    whoami\n}\n"
+    client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": theirs}}, "kubectl")
+    result = run(server, **ZONE)
+    assert [row[1] for row in refused_zone(result)] == ["not_ours"] and config().endswith(theirs) and "cluster.aws {" in config()
+
+    # a role of the name that is somebody else's: neither taken over nor relied on, nor taken away
+    client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": COREFILE}}, "kubectl")
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": RIGHTS}, "rules": []}
+    client.create(RBAC + "clusterroles", role, "kubectl")
+    result = run(server, **ZONE)
+    assert refused(result) == [("ClusterRole gcp/" + RIGHTS, "not_ours")] and "clusterset" not in config() and "cluster.aws {" in config()
+    result = run(server, state="absent", **ZONE)
+    assert result["changed"] and not result["refused"] and config() == COREFILE and not client.get(RBAC + "clusterroles/" + RIGHTS).get("rules")
+
+
+def test_an_account_of_the_capability_suffices(server, config, imports, running, tmp_path):
+    admin = server.access("gcp")
+    made = {"fabric": "t", "clusters": [admin], "objects": access_manifests(["coredns_rewrite", "coredns_rewrite_mcs"])}
+    assert not cluster_objects.run(made)["failures"]
+    try:
+        accounts = {}
+        for capability in ("coredns-rewrite", "coredns-rewrite-mcs"):
+            path = str(tmp_path / capability)
+            request = {"fabric": "t", "clusters": [admin], "service_account": "multicluster-" + capability, "namespace": "kube-system",
+                       "path": path, "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+            assert not cluster_token.run(request)["failures"]
+            accounts[capability] = [{"name": "gcp", "kubeconfig": path}]
+        result = run(server, clusters=accounts["coredns-rewrite"], **ZONE)
+        assert [row[1] for row in refused_zone(result)] == ["forbidden"] and "coredns_rewrite_mcs" in result["refused"][0]["message"]
+        assert "cluster.aws {" in config() and not result["failures"]
+        result = run(server, clusters=accounts["coredns-rewrite-mcs"], **ZONE)
+        assert result["changed"] and not result["failures"] and not result["refused"] and rights(server)
+        # with the smaller account again: nothing that it may not see is taken for gone
+        assert not run(server, clusters=accounts["coredns-rewrite"], **ZONE)["changed"]
+        assert run(server, clusters=accounts["coredns-rewrite-mcs"], state="absent", **ZONE)["plan"]["delete"] == 2 and rights(server) is None
+    finally:
+        cluster_objects.run(dict(made, state="absent"))

@@ -773,7 +773,10 @@ def test_a_capability_has_its_own_rights() -> None:
     patching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "nodes" in one["resources"] and "patch" in one["verbs"]}
     assert patching == {"mesh", "clustermesh_nodes", "load_balancers", "load_balancers_metallb"}
     watching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "watch" in one["verbs"]}
-    assert watching == {"follow"}
+    # what CoreDNS gets from an account, that account has to have
+    assert watching == {"follow", "coredns_rewrite_mcs"}
+    bound = [rule for name in sorted(access_manifests.CAPABILITIES) for rule in access_manifests.CAPABILITIES[name] if "clusterroles" in rule["resources"]]
+    assert [rule["resourceNames"] for rule in bound] == [["multicluster-coredns-serviceimports"]]
     for name in access_manifests.CAPABILITIES:
         made = access_manifests.access_manifests([name])
         subjects = [one["subjects"] for one in made if one["kind"].endswith("Binding")]

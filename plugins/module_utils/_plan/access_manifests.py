@@ -38,6 +38,20 @@ _BALANCED = (
     # the cluster's UID
     _rule("", "namespaces", "get", "kube-system"),
 )
+_COREFILE = _rule("", "configmaps", "get,patch", "coredns")
+_MULTICLUSTER = "multicluster.x-k8s.io"
+_MCS = (
+    _rule(_MULTICLUSTER, "serviceexports", "get,list"),
+    _rule(_MULTICLUSTER, "serviceexports/status", "patch,update"),
+    _rule(_MULTICLUSTER, "serviceimports", "get,list,create,update,patch,delete"),
+    _rule(_MULTICLUSTER, "serviceimports/status", "patch,update"),
+    # derived Services and imported slices stand in the namespaces of those who export, and a Service says whether it can be
+    _rule("", "services", "get,list,create,patch,delete"),
+    _rule("discovery.k8s.io", "endpointslices", "get,list,create,patch,delete"),
+    _rule("", "endpoints,namespaces", "get,list"),
+    # what a cluster says that it is called
+    _rule("about.k8s.io", "clusterproperties", "get,list"),
+)
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
 #: Exactly what is used, capability by capability (semaphore 7). Only what follows clusters watches, and nothing reads Secrets.
@@ -69,7 +83,21 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("kilo.squat.ai", "clustermeshes,clustermeshes/status", "get,list,patch"),
     ),
     # the Corefile; an imported one of another name needs extra rules
-    "coredns_rewrite": (_rule("", "configmaps", "get,patch", "coredns"),),
+    "coredns_rewrite": (_COREFILE,),
+    # the same with names of ServiceImports: what CoreDNS runs, and its account's right to follow them, which nobody can give without having it
+    "coredns_rewrite_mcs": (
+        _COREFILE,
+        _rule("apps", "deployments", "get", "coredns"),
+        _rule("rbac.authorization.k8s.io", "clusterroles,clusterrolebindings", "get,create,patch,delete", "multicluster-coredns-serviceimports"),
+        _rule(_MULTICLUSTER, "serviceimports", "list,watch"),
+    ),
+    # the Multi-Cluster Services API; and the same where its definitions are installed
+    "mcs": _MCS,
+    "mcs_crds": _MCS
+    + (
+        _rule("apiextensions.k8s.io", "customresourcedefinitions", "get,list,create,patch",
+              "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io"),  # fmt: skip
+    ),
     # offers its own Services and reads those of others; what it writes stands in NAMESPACED
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read
@@ -79,6 +107,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("", "nodes,pods,services,endpoints", "list,watch"),
         _rule("discovery.k8s.io", "endpointslices", "list,watch"),
         _rule("kilo.squat.ai", "clustermeshes", "list,watch"),
+        _rule(_MULTICLUSTER, "serviceexports,serviceimports", "list,watch"),
     ),
     # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
     # namespace, by extra rules

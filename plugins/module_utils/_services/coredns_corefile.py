@@ -9,16 +9,19 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_cluster_name
-from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, rewrite_rules, zone_of
+from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, parse_domain, rewrite_rules, zone_of
 
 Version = t.Tuple[int, int, int]
 #: What is rendered when nobody says which CoreDNS it is for: every option of today, none that was removed.
 CURRENT: Version = (1, 12, 0)
+#: The first one that answers from ServiceImports.
+FIRST_MULTICLUSTER: Version = (1, 12, 2)
 REVERSE_ZONES = ("in-addr.arpa", "ip6.arpa")
 #: (plugin, option) -> first version that has it, first version that refuses it.
 _SPANS: t.Dict[t.Tuple[str, str], t.Tuple[Version, t.Optional[Version]]] = {
     ("kubernetes", "upstream"): ((0, 0, 0), (1, 7, 0)),
     ("kubernetes", "resyncperiod"): ((0, 0, 0), (1, 6, 0)),
+    ("kubernetes", "multicluster"): (FIRST_MULTICLUSTER, None),
     ("rewrite", "answer value"): ((1, 8, 2), None),
     ("ready", ""): ((1, 5, 0), None),
     ("proxy", ""): ((0, 0, 0), (1, 5, 0)),
@@ -80,6 +83,7 @@ class Options(t.NamedTuple):
     """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of our zones.
 
     ``ready`` of a whole Corefile: the seed has none, the readiness probe of today's deployments asks for it.
+    ``multicluster``: the zone of the Multi-Cluster Services API, for the merged blocks.
     """
 
     local: t.Optional[str]
@@ -91,6 +95,7 @@ class Options(t.NamedTuple):
     version: Version = CURRENT
     port: t.Optional[int] = None
     ready: bool = False
+    multicluster: t.Optional[str] = None
 
 
 def rules_of(options: Options) -> t.List[Rule]:
@@ -106,7 +111,7 @@ def rules_of(options: Options) -> t.List[Rule]:
 
 
 def owned_blocks(options: Options) -> t.List[Block]:
-    """The server blocks to merge into a Corefile: one for the rewritten zones, one for the cluster's own alias."""
+    """The server blocks to merge into a Corefile: one for the rewritten zones, one for the cluster's own alias, one for ServiceImports."""
     rules = rules_of(options)
     # all rewritten zones share a block, since each block with kubernetes in it watches the API server anew
     blocks = [_rewriting(rules, options)] if rules else []
@@ -114,7 +119,22 @@ def owned_blocks(options: Options) -> t.List[Block]:
         zone = zone_of(options.local)
         alias = (Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
         blocks.append(Block((_address(zone, options.port),), alias))
+    if options.multicluster is not None:
+        blocks.append(_multicluster(parse_domain(options.multicluster), options))
     return blocks
+
+
+def _multicluster(zone: str, options: Options) -> Block:
+    """The block of the zone that is answered from ServiceImports.
+
+    One of its own, though the option could stand in the block that serves the cluster's domain: that one is somebody else's. ServiceImports
+    and their slices are watched apart from the cluster's own, so ``noendpoints`` keeps it from following all pods once more.
+    """
+    taken = [options.cluster_domain, *(rule.zone for rule in rules_of(options)), *([zone_of(options.local)] if options.local is not None else [])]
+    if zone in taken:
+        raise ValueRefused("name_invalid", "the zone {0} of ServiceImports is another's already".format(quoted(zone)))
+    served = Plugin("kubernetes", (zone,), ("noendpoints", "multicluster " + zone))
+    return Block((_address(zone, options.port),), (Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
 
 
 def whole_corefile(options: Options) -> t.List[Block]:

@@ -89,6 +89,35 @@ def key_of(address: str) -> t.Tuple[str, str]:
     return zone.rstrip(".") or ".", str(int(found.group(1))) if found else "53"
 
 
+def has_multicluster(text: str, fabric: str) -> bool:
+    """Whether our section answers from ServiceImports."""
+    return bool(_multicluster_lines(split(text, fabric).section or ""))
+
+
+def multicluster_elsewhere(text: str, fabric: str, zone: str) -> t.Optional[str]:
+    """How what is not ours answers from ServiceImports below the zone already, or None: as a plugin, or as an option of ``kubernetes``."""
+    parts = split(text, fabric)
+    for tokens in _multicluster_lines(parts.before + parts.after):
+        if zone in [key_of(word)[0] for word in tokens[1:] if word != "{"]:
+            return " ".join(tokens)
+    return None
+
+
+def _multicluster_lines(text: str) -> t.List[t.List[str]]:
+    return [tokens for tokens in _lines(text) if tokens[0] == "multicluster"]
+
+
+def serves_zone(text: str, fabric: str, zone: str) -> t.Optional[str]:
+    """The address of a server block that is not ours and has the zone, on the port of the root; or None."""
+    parts = split(text, fabric)
+    port = str(root_port(text) or 53)
+    for block in server_blocks(parts.before) + server_blocks(parts.after):
+        for address in block.addresses:
+            if key_of(address) == (zone, port):
+                return address
+    return None
+
+
 def root_port(text: str) -> t.Optional[int]:
     """The port of the block that serves the root, where it says one: our zones must listen where that does."""
     for block in server_blocks(text):

@@ -56,7 +56,7 @@ def rewrite_rules(
     prefixes: {cluster: servicePrefix} where they differ. Raises ValueRefused for names that could reach into another
     zone or another cluster's mirrors.
     """
-    mirror_domain = "{0}.svc.{1}".format(_namespace(mirror_namespace), _domain(cluster_domain))
+    mirror_domain = "{0}.svc.{1}".format(_namespace(mirror_namespace), parse_domain(cluster_domain))
     pairs: t.List[t.Tuple[str, str]] = []
     for cluster in sorted(set(clusters), key=lambda name: (-len(name), name)):
         prefix = (prefixes or {}).get(cluster) or cluster
@@ -98,7 +98,8 @@ def _namespace(text: object) -> str:
     return text
 
 
-def _domain(text: object) -> str:
+def parse_domain(text: object) -> str:
+    """A DNS domain without its final dot. Raises ValueRefused ``name_invalid``."""
     if not isinstance(text, str) or len(text) > 200 or not _DOMAIN.match(text):
         raise ValueRefused("name_invalid", "{0} is not a DNS domain".format(quoted(text)))
     return text

@@ -96,3 +96,43 @@ def test_a_corefile_without_reload_is_told():
 def test_fabrics_that_no_comment_can_hold(fabric):
     with pytest.raises(ValueRefused):
         merging.markers(fabric)
+
+
+ZONE = owned_blocks(Options("gcp", ("aws",), "sys-semaphore", multicluster="clusterset.local"))
+
+
+@given(st.sampled_from(USERS) | st.lists(TOKENS | st.sampled_from(["multicluster", "kubernetes", "clusterset.local"]), max_size=25).map("".join))
+def test_the_zone_of_imports_comes_and_goes_byte_for_byte(text):
+    try:
+        merged = merging.merge(text, "t", ZONE)
+    except ValueRefused:
+        return
+    theirs = merging.multicluster_elsewhere(text, "t", "clusterset.local")
+    assert merging.has_multicluster(merged, "t") and merging.multicluster_elsewhere(merged, "t", "clusterset.local") == theirs
+    without = merging.merge(merged, "t", BLOCKS)
+    assert not merging.has_multicluster(without, "t") and merging.merge(without, "t", ZONE) == merged
+    if merging.split(text, "t").section is None:
+        assert without.endswith(text) and merging.merge(merged, "t", []) == text
+
+
+@pytest.mark.parametrize("text,line", [
+    (". {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n", "multicluster clusterset.local"),
+    (". {\n kubernetes cluster.local x Clusterset.Local. {\n  multicluster x Clusterset.Local.\n }\n}\n", "multicluster x Clusterset.Local."),
+    ("(s) {\n multicluster clusterset.local {\n  kubeconfig a\n }\n}\n. {\n import s\n}\n", "multicluster clusterset.local {"),
+    (". {\n kubernetes cluster.local {\n  # multicluster clusterset.local\n  multicluster other.local\n }\n}\n", None),
+    ('. {\n log . "multicluster clusterset.local"\n errors\n}\n', None),
+    ("", None),
+])  # fmt: skip
+def test_imports_that_somebody_else_answers(text, line):
+    assert merging.multicluster_elsewhere(text, "t", "clusterset.local") == line
+    assert merging.multicluster_elsewhere(merging.merge(text, "t", ZONE), "t", "clusterset.local") == line
+
+
+@pytest.mark.parametrize("text,address", [
+    ("ClusterSet.local. {\n}\n", "ClusterSet.local."),
+    (".:1053 {\n}\nclusterset.local:1053 {\n}\n", "clusterset.local:1053"),
+    (".:1053 {\n}\nclusterset.local {\n}\n", None),
+    ("x.clusterset.local {\n}\n", None),
+])  # fmt: skip
+def test_a_zone_that_is_somebody_elses(text, address):
+    assert merging.serves_zone(text, "t", "clusterset.local") == address

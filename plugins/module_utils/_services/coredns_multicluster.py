@@ -1,0 +1,119 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of the Multi-Cluster Services API: what a CoreDNS needs to answer them, and whether a cluster's has it. Pure.
+
+CoreDNS watches ServiceImports from then on. One that cannot list them, because the kind is not served or its account may not, is never
+ready again, and with it no name of the cluster resolves. So all of it is looked at before the zone is written.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._plan.object_plan import Key, Read, Write, plan_objects
+from .._plan.objects import is_ours
+from .._plan.plan import Plan
+from .._values.refused import ValueRefused, quoted
+from .._values.text import parse_subdomain
+from .coredns_corefile import FIRST_MULTICLUSTER, Options, Version, accepts, parse_version
+
+#: The version of the API that CoreDNS asks for, whatever the server stores.
+API_VERSION, KIND = "multicluster.x-k8s.io/v1alpha1", "ServiceImport"
+#: Role and binding of CoreDNS's account; the same for every fabric, since there is one CoreDNS.
+RIGHTS = "multicluster-coredns-serviceimports"
+_RBAC = "rbac.authorization.k8s.io"
+ROLE, BINDING = Key(_RBAC + "/v1", "ClusterRole", "", RIGHTS), Key(_RBAC + "/v1", "ClusterRoleBinding", "", RIGHTS)
+DEFAULT_ACCOUNT = "coredns"
+
+
+class Found(t.NamedTuple):
+    """What one cluster says of its CoreDNS.
+
+    ``deployment`` None: there is none of that name. ``served``: whether the API server has ServiceImports as CoreDNS asks for them.
+    ``rights``: role and binding as they stand. ``hidden``: what the access may not read, as an operation.
+    """
+
+    deployment: t.Optional[t.Mapping[str, t.Any]] = None
+    served: bool = False
+    rights: t.Mapping[Key, t.Mapping[str, t.Any]] = {}
+    hidden: t.Tuple[str, ...] = ()
+
+
+def version_of(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Version]:
+    """The version that the image's tag says; None where it says none, which is no reason to guess."""
+    found = []
+    for image in _images(deployment):
+        repository, dummy, tag = image.partition("@")[0].rpartition(":")
+        if repository.rpartition("/")[2].endswith("coredns") and tag:
+            try:
+                found.append(parse_version(tag))
+            except ValueRefused:
+                continue
+    return min(found) if found else None
+
+
+def _images(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.List[str]:
+    containers = _pod(deployment).get("containers")
+    rows = containers if isinstance(containers, list) else []
+    return [row["image"] for row in rows if isinstance(row, dict) and isinstance(row.get("image"), str)]
+
+
+def _pod(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.Mapping[str, t.Any]:
+    inner: t.Any = deployment
+    for name in ("spec", "template", "spec"):
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def account_of(deployment: t.Optional[t.Mapping[str, t.Any]]) -> str:
+    """The ServiceAccount of CoreDNS's pods. Raises ValueRefused for what is no name."""
+    return parse_subdomain(_pod(deployment).get("serviceAccountName") or DEFAULT_ACCOUNT, "name_invalid")
+
+
+def refused(options: Options, given: bool, found: Found, namespace: str, name: str, stands: bool) -> t.Optional[t.Tuple[str, str]]:
+    """Why the zone cannot be written, as (reason, message), or None.
+
+    given: the version of ``options`` is what the user says, not a default. stands: the zone is there since an earlier run; then what
+    cannot be told does not take it away, and what is known does.
+    """
+    version = options.version if given else version_of(found.deployment)
+    if version is not None and not accepts(version, "kubernetes", "multicluster"):
+        shown, first = (".".join(str(part) for part in one) for one in (version, FIRST_MULTICLUSTER))
+        return "coredns_too_old", "CoreDNS {0} does not load the option multicluster, which came with {1}; update CoreDNS first".format(shown, first)
+    if stands:
+        return None
+    if found.hidden:
+        return "forbidden", "the access may not {0}; the role cluster_access gives it with cluster_access_capability: coredns_rewrite_mcs".format(
+            ", ".join(found.hidden)
+        )
+    if version is None:
+        images = _images(found.deployment)
+        why = "Deployment {0}/{1} has the image {2}".format(namespace, name, quoted(", ".join(images))) if images else (
+            "there is no Deployment {0}/{1} to tell it (coredns_rewrite_deployment)".format(namespace, name)
+        )
+        return "coredns_version_unknown", "the option multicluster needs CoreDNS {0}: {1}; say the version with coredns_rewrite_version".format(
+            ".".join(str(part) for part in FIRST_MULTICLUSTER), why
+        )
+    if not found.served:
+        return "kind_not_served", "the API server has no {0} in {1}, and a CoreDNS that cannot list them is never ready; mcs_install_crds brings them".format(
+            KIND, API_VERSION
+        )
+    return None
+
+
+def manifests(namespace: str, account: str) -> t.Dict[Key, t.Dict[str, t.Any]]:
+    """Role and binding that let CoreDNS's account follow ServiceImports."""
+    rule = {"apiGroups": [API_VERSION.partition("/")[0]], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
+    head = {"apiVersion": ROLE.api_version, "metadata": {"name": RIGHTS}}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    reference = {"apiGroup": _RBAC, "kind": ROLE.kind, "name": RIGHTS}
+    return {ROLE: dict(head, kind=ROLE.kind, rules=[rule]), BINDING: dict(head, kind=BINDING.kind, roleRef=reference, subjects=[subject])}
+
+
+def plan_rights(cluster: str, namespace: str, found: Found, wanted: bool, manager: str) -> t.Tuple[Plan, t.List[Write]]:
+    """The writes for role and binding. Where they are not wanted, only ours go, and somebody else's are no news."""
+    read = Read(found.rights, frozenset(), frozenset(), {key[:2]: False for key in (ROLE, BINDING)})
+    if wanted:
+        return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)
+    ours: t.Dict[Key, t.Dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
+    return plan_objects(cluster, ours, read, manager, state="absent")
