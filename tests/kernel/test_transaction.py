@@ -242,12 +242,12 @@ def beside(host, code, *words):
 
 
 def test_no_user_of_the_host_can_keep_it_from_taking_a_change_back(host):
-    """Whoever is in the host's network namespace can have the socket name that was the lock of earlier releases."""
+    """Whoever is in the host's network namespace can have any name of the socket space, so none of them is the lock."""
     host.run(wish())
     before = host.seen()
-    with beside(host, SQUATTER, "multicluster.network/mesh", "65534") as squatter:
+    with beside(host, SQUATTER, "multicluster.network/mesh", "65534"):
         made = host.run(wish(rollback_seconds=2, **CHANGED))
-        assert any("process {0} of user 65534".format(squatter.pid) in text for text in made["warnings"]), made["warnings"]
+        assert not made["warnings"], made["warnings"]
         host.settled()
         assert host.seen() == before and host.outcome() == "rolled_back"
         made = host.run(wish(rollback_seconds=600, **CHANGED))

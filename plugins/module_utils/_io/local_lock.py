@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lock between the runs of one user on one machine, held by a process of its own for as long as another one lives.
 
-The lock is a file in a folder that nobody else can enter: no other user can hold it, and it says who does. Earlier releases used a
-name of the kernel's socket space, which any user can take; that one is taken too where it can be, so that their runs are kept out.
+The lock is a file in a folder that nobody else can enter: no other user can hold it, and it says who does.
 """
 
 from __future__ import annotations
@@ -14,15 +13,11 @@ import json
 import os
 import pwd
 import signal
-import socket
-import struct
 import sys
 import threading
 import typing as t
 
 Data = t.Dict[str, t.Any]
-_ANSWER_BYTES = 64 * 1024
-_ASK_SECONDS = 2.0
 
 
 def folder() -> str:
@@ -45,83 +40,7 @@ def names() -> t.List[str]:
 
 
 def file_name(key: str) -> str:
-    return _digest(key) + ".lock"
-
-
-def former_name(key: str) -> str:
-    """The name in the socket space under which runs of earlier releases find the lock."""
-    return "\0multicluster.network/run/" + _digest(key)
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8")).hexdigest()[:24]
-
-
-def ask_former(key: str) -> t.Optional[Data]:
-    """What a run of this user and of an earlier release says of itself; {} when it says nothing.
-
-    None: nobody, or somebody who is another user or does not listen, and so is no such run.
-    """
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as link:
-        link.settimeout(_ASK_SECONDS)
-        try:
-            link.connect(former_name(key))
-            uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        except OSError:
-            return None
-        if uid != os.geteuid():
-            return None
-        try:
-            parts, size = [], 0
-            while size < _ANSWER_BYTES:
-                part = link.recv(65536)
-                if not part:
-                    break
-                parts.append(part)
-                size += len(part)
-            told = json.loads(b"".join(parts))
-        except (OSError, ValueError, RecursionError):
-            told = {}
-        return told if isinstance(told, dict) else {}
-
-
-class FormerName:
-    """``take`` once; ``info`` is what runs of earlier releases are told and may be changed while it is held."""
-
-    def __init__(self, key: str, info: Data) -> None:
-        self.info = info
-        self._key = key
-        self._socket: t.Optional[socket.socket] = None
-
-    def take(self) -> bool:
-        """True when it is ours now; False when somebody else has it or there are no such names here."""
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            door.bind(former_name(self._key))
-            door.listen(16)
-        except OSError:
-            door.close()
-            return False
-        self._socket = door
-        threading.Thread(target=self._serve, name="mcn-lock", daemon=True).start()
-        return True
-
-    def release(self) -> None:
-        """Give it back, where the process lives on."""
-        door, self._socket = self._socket, None
-        if door is not None:
-            with contextlib.suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for somebody to ask
-            door.close()
-
-    def _serve(self) -> None:
-        door = self._socket
-        while door is not None and self._socket is door:
-            with contextlib.suppress(OSError):
-                link, unused = door.accept()
-                with contextlib.closing(link):
-                    link.settimeout(_ASK_SECONDS)
-                    link.sendall(json.dumps(self.info).encode("utf-8"))
+    return hashlib.sha256(key.encode("utf-8")).hexdigest()[:24] + ".lock"
 
 
 def keeper(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], told: t.Callable[[Data], bool]) -> None:

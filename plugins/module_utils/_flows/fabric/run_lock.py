@@ -37,8 +37,6 @@ LONE_SECONDS = 30.0
 LONE = "{0}; it is one of fewer than half of the clusters that say so, and a run has the Leases of all, so this run goes on without its Lease"
 #: A run that is over gets so many seconds to give its Leases back before a second one calls it at work.
 ENDING_SECONDS = 20.0
-#: Somebody who has the name that earlier releases took as their lock, and does not say that he is one, is waited for so long.
-FORMER_SECONDS = 10.0
 #: A run that has the lock for so long probably hangs: whoever waits for it is told so.
 LONG_SECONDS = 24 * 3600.0
 _POLL = 0.2
@@ -124,7 +122,6 @@ class LockHolder:
         self.unlocked: t.List[Data] = []
         self._key = key_of(request["fabric"], request["clusters"])
         self._file: t.Optional[LockFile] = None
-        self._former: t.Optional[local_lock.FormerName] = None
         self._info: Data = {
             "holder": request["holder"], "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "at": time.time(),
             "pid": request["pid"], "born": request["born"],
@@ -141,32 +138,7 @@ class LockHolder:
         except (LinuxError, OSError) as error:
             self._without("take the lock of this machine", "lock_unsupported", str(error))
             return not self._stop.is_set()
-        return taken and self._without_former_runs()
-
-    def _without_former_runs(self) -> bool:
-        """The name that earlier releases took: their runs are waited for, and nobody else for long."""
-        self._former = local_lock.FormerName(self._key, self._info)
-        patience = time.monotonic() + FORMER_SECONDS
-        while not self._former.take():
-            told = local_lock.ask_former(self._key)
-            if told and processes.lives(told.get("pid"), told.get("born")):
-                if not self._wait_for(describe(told)):
-                    return False
-            elif told is None or time.monotonic() >= patience or self._stop.is_set():
-                if told is None and self._former.take():
-                    break  # it ended between our two questions
-                self._without(
-                    "keep runs of earlier releases and of other users out", "lock_foreign",
-                    "{0} has the name that they take; multicluster_lock: fabric keeps runs of every user out".format(self._who_has_it()),
-                )  # fmt: skip
-                break
-            else:
-                self._stop.wait(_POLL)
-        return not self._stop.is_set()
-
-    def _who_has_it(self) -> str:
-        holders = processes.name_holders(local_lock.former_name(self._key)[1:])
-        return ", ".join("process {0} of user {1} ({2})".format(pid, uid, processes.command(pid)) for pid, uid in holders) or "another user's process"
+        return taken
 
     def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_keeper: bool) -> bool:
         """Until ``take`` says True; False when there is no time left for waiting."""
@@ -256,9 +228,8 @@ class LockHolder:
         """Give everything back, the lock on this machine last."""
         for lease in self.leases.values():
             lease.release()
-        for lock in (self._former, self._file):
-            if lock is not None:
-                lock.release()
+        if self._file is not None:
+            self._file.release()
 
     def _wait_for(self, who: str) -> bool:
         """False when there is no time left for waiting."""

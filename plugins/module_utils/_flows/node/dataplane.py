@@ -49,12 +49,11 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
     if not check:
         spec = spec._replace(devices=tuple(device.ready() for device in spec.devices))
     opened: t.Optional[Data] = None
-    with contextlib.nullcontext() if check else HostLock(alias_of(spec.fabric), LOCK_SECONDS) as lock:
-        warnings = list(lock.warnings) if lock is not None else []
+    with contextlib.nullcontext() if check else HostLock(alias_of(spec.fabric), LOCK_SECONDS):
         other = _other_name(spec)
         if other is not None:
-            return dict(other.result(), warnings=warnings, diff=other.diff(), public_keys={}, stats=dict(Stats().as_dict(), seconds=0.0))
-        warnings += _left_open(spec.fabric, check)
+            return dict(other.result(), warnings=[], diff=other.diff(), public_keys={}, stats=dict(Stats().as_dict(), seconds=0.0))
+        warnings = _left_open(spec.fabric, check)
         node = NodeDataplane(spec)
         todo = node.plan()
         if not check and todo.changed:

@@ -350,7 +350,7 @@ def _lock(fabric: str, ident: str, stack: contextlib.ExitStack) -> str:
     reason = ""
     for patience in (PATIENCE_SECONDS, BOUND_SECONDS):
         try:
-            stack.enter_context(HostLock(name, patience, PATIENCE_SECONDS))
+            stack.enter_context(HostLock(name, patience))
             return ""
         except LinuxError as error:
             reason = error.message

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which process is which: its number and when it began name it for ever; who holds a name of the kernel's socket space."""
+"""Which process is which: its number and when it began name it for ever."""
 
 from __future__ import annotations
 
@@ -117,53 +117,6 @@ def command(pid: int) -> str:
     except OSError:
         return ""
     return " ".join(os.path.basename(word.decode("utf-8", "replace")) for word in words[:2] if word)[:80]
-
-
-def name_holders(name: str) -> t.List[t.Tuple[int, int]]:
-    """(pid, effective uid) of every process that has an abstract socket of that name in our network namespace.
-
-    Whoever may not look into a process does not find it, and neither does a container that cannot see it.
-    """
-    wanted = {"socket:[{0}]".format(inode) for inode in _inodes("@" + name)}
-    if not wanted:
-        return []
-    found = []
-    for pid in filter(str.isdigit, os.listdir(_PROC)):
-        folder = "{0}/{1}/fd".format(_PROC, pid)
-        try:
-            targets = {_link(folder + "/" + number) for number in os.listdir(folder)}
-        except OSError:
-            continue
-        if targets & wanted:
-            uid = _effective_uid(int(pid))
-            if uid is not None:
-                found.append((int(pid), uid))
-    return sorted(found)
-
-
-def _inodes(shown: str) -> t.List[str]:
-    found = []
-    with contextlib.suppress(OSError), open(_PROC + "/net/unix", encoding="utf-8", errors="replace") as source:
-        for line in source:
-            words = line.split(None, 7)
-            if len(words) == 8 and words[7].rstrip("\n") == shown:
-                found.append(words[6])
-    return found
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
-
-
-def _effective_uid(pid: int) -> t.Optional[int]:
-    with contextlib.suppress(OSError, ValueError, IndexError), open("{0}/{1}/status".format(_PROC, pid), encoding="utf-8", errors="replace") as source:
-        for line in source:
-            if line.startswith("Uid:"):
-                return int(line.split()[2])
-    return None
 
 
 def descends(pid: t.Any, ancestor: int) -> bool:

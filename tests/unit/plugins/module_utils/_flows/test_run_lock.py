@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pwd
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,23 +21,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
-NOBODY = pwd.getpwnam("nobody").pw_uid
-#: Has the former name as a user; answers, listens without a word, or does not even listen.
-SQUATTER = """
-import contextlib, os, socket, sys, time
-os.setuid(int(sys.argv[2]))
-door = socket.socket(socket.AF_UNIX)
-door.bind("\\0" + sys.argv[1])
-if sys.argv[3] != "deaf":
-    door.listen(16)
-print("held", flush=True)
-while True:
-    if sys.argv[3] in ("deaf", "mute"):
-        time.sleep(600)
-    with contextlib.suppress(OSError), door.accept()[0] as link:
-        link.sendall(sys.argv[3].encode())
-"""
 
 
 def until(condition, seconds=60.0):
@@ -98,10 +79,6 @@ class Run:
     def end(self):
         self.owner.kill()
         self.owner.wait()
-
-
-def squat(start, fabric, uid, says):
-    return start([sys.executable, "-c", SQUATTER, local_lock.former_name(run_lock.key_of(fabric, []))[1:], str(uid), says], "held")
 
 
 def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_it(start, folder):
@@ -169,46 +146,6 @@ def test_a_keeper_that_hangs_after_its_run_is_ended(start, monkeypatch):
     assert second.answer()["held"]
     assert not processes.lives(kept["keeper"], kept["keeper_born"])
     second.end()
-
-
-@AS_ROOT
-@pytest.mark.parametrize("says", ["deaf", "mute", '{"holder": "me", "since": "now", "pid": 1, "born": "1"}'])
-def test_another_user_with_the_former_name_keeps_nobody_waiting(start, says):
-    squatter = squat(start, "squatted", NOBODY, says)
-    run = Run(start, "squatted", wait=600.0)
-    answer = run.answer()
-    assert answer["held"] and [row["reason"] for row in answer["unlocked"]] == ["lock_foreign"]
-    assert "process {0} of user {1}".format(squatter.pid, NOBODY) in answer["unlocked"][0]["message"]
-    assert not any("waiting" in row for row in run.rows)
-    assert not Run(start, "squatted").answer()["held"], "the file alone keeps a second run out"
-    run.end()
-
-
-def test_who_has_the_former_name_and_does_not_answer_is_not_waited_for_for_ever(start, monkeypatch):
-    monkeypatch.setattr(run_lock, "FORMER_SECONDS", 0.5)
-    monkeypatch.setattr(local_lock, "_ASK_SECONDS", 0.2)
-    squat(start, "mute", os.geteuid(), "mute")
-    run = Run(start, "mute", wait=600.0)
-    assert run.answer()["held"] and [row["reason"] for row in run.answer()["unlocked"]] == ["lock_foreign"]
-    run.end()
-
-
-def test_a_run_of_an_earlier_release_is_waited_for_and_sees_ours(start):
-    former = start(["sleep", "600"])
-    info = {"holder": "ops@here old.yml", "since": "2026-11-01T00:00:00Z", "pid": former.pid, "born": processes.birth(former.pid)}
-    name = local_lock.FormerName(run_lock.key_of("former", []), info)
-    assert name.take()
-    second = Run(start, "former")
-    assert not second.answer()["held"] and "'ops@here old.yml' since '2026-11-01" in second.answer()["who"]
-    third = Run(start, "former", wait=60.0)
-    until(lambda: third.rows)
-    assert "old.yml" in third.rows[0]["waiting"]
-    name.release()
-    assert third.answer()["held"] and not third.answer()["unlocked"]
-    with socket.socket(socket.AF_UNIX) as link:  # as an earlier release asks
-        link.connect(local_lock.former_name(run_lock.key_of("former", [])))
-        assert b'"holder": "ops@here site.yml"' in link.recv(65536)
-    third.end()
 
 
 def test_a_run_that_ended_before_its_lock_was_taken_gets_none(start, folder):
