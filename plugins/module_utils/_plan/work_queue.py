@@ -29,6 +29,7 @@ class WorkQueue:
             raise ValueError("window must not be longer than longest")
         self._window, self._longest, self._pauses = window, longest, (first, last)
         self._since: t.Dict[Key, float] = {}
+        self._known: t.Dict[Key, float] = {}
         self._begun: t.Optional[float] = None
         self._last = 0.0
         self._failures: t.Dict[Key, int] = {}
@@ -38,11 +39,12 @@ class WorkQueue:
         return len(self._since) + len(self._later)
 
     def oldest(self) -> t.Optional[float]:
-        """When the oldest key that waits became known."""
-        return min(self._since.values()) if self._since else None
+        """When the oldest key became known that is not done, whether it collects, is at work or comes again after a failure."""
+        return min(self._known.values()) if self._known else None
 
     def add(self, key: Key, now: float, not_before: float = 0.0) -> None:
         """Something changed. ``not_before``: so long it may wait in any case."""
+        self._known.setdefault(key, now)
         if not_before > now:
             self._later[key] = min(not_before, self._later.get(key, not_before))
             return
@@ -53,6 +55,7 @@ class WorkQueue:
 
     def postpone(self, key: Key, until: float) -> None:
         """It is due then, not before and not after, whatever was said of it until now."""
+        self._known.setdefault(key, until)
         self._since.pop(key, None)
         self._begun = self._begun if self._since else None
         self._later[key] = until
@@ -83,6 +86,10 @@ class WorkQueue:
     def done(self, key: Key) -> None:
         """It is as it should be."""
         self._failures.pop(key, None)
+        if key in self._since:  # it changed again meanwhile
+            self._known[key] = self._since[key]
+        elif key not in self._later:
+            self._known.pop(key, None)
 
     def failed(self, key: Key, now: float, after: float = 0.0) -> float:
         """It is not; returns after how many seconds it comes again. ``after``: not earlier, as the server asked."""

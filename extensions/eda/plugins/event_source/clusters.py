@@ -101,6 +101,16 @@ def _flow(name: str) -> types.ModuleType:
     return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
 
 
+if t.TYPE_CHECKING:
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock, watch as fabric_watch
+    from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import watch
+    from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names
+    from ansible_collections.multicluster.network.plugins.module_utils._plan import runs
+else:
+    run_lock, fabric_watch, watch = _flow("_flows.fabric.run_lock"), _flow("_flows.fabric.watch"), _flow("_kubernetes.watch")
+    names, runs = _flow("_mesh.fabric.names"), _flow("_plan.runs")
+
+
 def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     """The rows to follow. Raises ValueError where ``capabilities`` is no list, as text it would match by letters, or for a name of former times."""
     capabilities = args.get("capabilities") or []
@@ -108,7 +118,7 @@ def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
         raise ValueError("capabilities is a list, such as [load_balancers]")
     with (ROOT / "playbooks" / "vars" / "run_variables.yml").open("rb") as stream:
         former = yaml.safe_load(stream)["former"]["capabilities"]
-    renamed = _flow("_mesh.fabric.names").renamed_words([capabilities, args.get("watch") or []], former)
+    renamed = names.renamed_words([capabilities, args.get("watch") or []], former)
     if renamed:
         raise ValueError("capabilities or watch: " + ", ".join(renamed))
     return [dict(row) for row in args.get("watch") or WATCH if not row.get("capability") or row["capability"] in capabilities]
@@ -116,7 +126,6 @@ def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
 
 async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
     """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
-    flow, watch, runs, lock = (_flow(name) for name in ("_flows.fabric.watch", "_kubernetes.watch", "_plan.runs", "_flows.fabric.run_lock"))
     stop, loop = threading.Event(), asyncio.get_running_loop()
     clusters = [dict(entry) for entry in args.get("clusters") or ()]
     rows = watched(args)
@@ -124,7 +133,7 @@ async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
         "clusters": clusters, "watch": rows, "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
         "settings": watch.Settings(seconds=float(args.get("watch_seconds", 540))),
     }  # fmt: skip
-    news = flow.Watch(request, stop, LOG.warning)
+    news = fabric_watch.Watch(request, stop, LOG.warning)
     merged = any(row.get("playbooks") for row in rows)
     kinds = {name: [kind for kind, unused in places] for name, places in watch.RESOURCES.items()}
     pending = runs.Runs(rows, kinds, float(args.get("settle", 30)))
@@ -135,7 +144,7 @@ async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
         if not merged:
             return events
         pending.add(events)
-        pending.see(lock.at_work(), time.monotonic())
+        pending.see(run_lock.at_work(), time.monotonic())
         return pending.take(time.monotonic())
 
     news.start()

@@ -33,6 +33,10 @@ class Capability(abc.ABC):
 
     #: Last parts of the paths that it reads.
     plurals: t.Collection[str] = ()
+    #: Seconds of quiet, and at most, for which changes collect.
+    window: t.Tuple[float, float] = (0.02, 0.2)
+    #: The option that says into which clusters it writes.
+    into = "clusters"
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
         self.request = request
@@ -41,9 +45,6 @@ class Capability(abc.ABC):
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """What has to be planned after a change; called for every object from the first list on, in order for each object."""
         return (EVERYTHING,) if heard.news and heard.plural in self.plurals else ()
-
-    #: Seconds of quiet, and at most, for which changes collect.
-    window: t.Tuple[float, float] = (0.02, 0.2)
 
     def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> t.Optional[Data]:
         """The result of the module; None where a plan of everything has to decide. Raises ValueError for settings that make no sense."""
@@ -55,9 +56,6 @@ class Capability(abc.ABC):
     def playbooks(self, result: Data) -> t.Collection[str]:
         """What only a playbook can do after a run with this result, since it needs nodes."""
         return ()
-
-    #: The option that says into which clusters it writes.
-    into = "clusters"
 
     def _led(self, leads: t.Collection[str]) -> t.Optional[Data]:
         """The request, which writes to no other clusters than those; None where it would write nowhere."""
@@ -104,7 +102,8 @@ class LoadBalancers(Capability):
         super().__init__(dict(request, release=False))
         self._lock = threading.Lock()
         self._balanced: t.Set[t.Tuple[str, str, str]] = set()
-        self._announced: t.Optional[t.Dict[str, t.Any]] = None
+        #: by cluster, what nodes were last asked to announce
+        self._announced: t.Dict[str, t.Any] = {}
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """Of Services only those count that have, had or want an address."""
@@ -122,11 +121,14 @@ class LoadBalancers(Capability):
         return super().keys(cluster, heard)
 
     def playbooks(self, result: Data) -> t.Collection[str]:
-        """That of the capability, where nodes have to announce something else, or something waits to be released."""
+        """That of the capability, where nodes have to announce something else, or something waits to be released.
+
+        What is announced in a cluster that is seen for the first time may be so by the word of a leader that ended before its playbook ran.
+        """
         shown = {name: row for name, row in result["load_balancers"].items() if row}
-        announced = {name: [row.get("announce"), row.get("nodes")] for name, row in shown.items()}
-        before, self._announced = self._announced, announced
-        changed = before is not None and any(name in before and before[name] != now for name, now in announced.items())
+        announced = {name: [row["announce"], row.get("nodes")] for name, row in shown.items() if row.get("announce") or name in self._announced}
+        changed = any(self._announced.get(name) != now for name, now in announced.items())
+        self._announced.update(announced)
         return ("load_balancers",) if changed or any(row.get("releases") for row in shown.values()) else ()
 
     def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:

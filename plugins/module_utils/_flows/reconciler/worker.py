@@ -90,7 +90,7 @@ class Worker:
         with self._changed:
             oldest = self._queue.oldest()
             return {
-                "length": len(self._queue) + self._turning, "oldest": now - oldest if oldest is not None else 0.0,
+                "length": len(self._queue) + self._turning, "oldest": max(0.0, now - oldest) if oldest is not None else 0.0,
                 "whole": now - self._whole_at if self._whole_at > float("-inf") else None,
             }  # fmt: skip
 

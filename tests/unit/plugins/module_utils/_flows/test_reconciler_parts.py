@@ -16,6 +16,7 @@ import urllib.request
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs, worker
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.capabilities import LoadBalancers
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
@@ -176,3 +177,19 @@ def test_deletions_are_counted_together():
         kept.stop()
     assert [keys for unused, keys in turns].count(frozenset(("",))) <= 2, "at the start, and once for all deletions"
     assert {key for unused, keys in turns for key in keys} == {"", *("gone{0}".format(number) for number in range(10))}
+
+
+def test_what_is_announced_asks_for_its_playbook_once():
+    """Also the first time: who led before may have ended between its write and its playbook."""
+    capability = LoadBalancers({"clusters": []})
+
+    def asked(**rows):
+        return list(capability.playbooks({"load_balancers": rows}))
+
+    nothing, one = {"announce": [], "nodes": {}}, {"announce": ["203.0.113.0/32"], "nodes": {"a": 1}}
+    assert asked() == [] and asked(aws=nothing) == []
+    assert asked(aws=one) == ["load_balancers"] and asked(aws=one) == []
+    assert asked() == [] and asked(aws=one) == [], "somebody else led in between"
+    assert asked(aws=one, gcp=one) == ["load_balancers"] and asked(aws=one) == []
+    assert asked(aws=nothing) == ["load_balancers"] and asked(aws=nothing) == []
+    assert asked(aws=dict(nothing, releases=["x"])) == ["load_balancers"]

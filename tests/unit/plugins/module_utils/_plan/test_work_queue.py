@@ -46,6 +46,26 @@ def test_a_broken_key_comes_again_alone_and_later_each_time():
     assert one.wait(now) == 90
 
 
+def test_what_is_not_done_is_as_old_as_its_first_news():
+    one = queue()
+    one.add("broken", 0)
+    one.take(1)
+    assert one.oldest() == 0, "it is at work"
+    one.failed("broken", 1)
+    one.add("good", 4)
+    assert one.take(3).keys == frozenset(("broken",)) and one.oldest() == 0
+    one.failed("broken", 3)
+    assert one.take(5).keys == frozenset(("good",))
+    one.done("good")
+    assert one.oldest() == 0 and one.take(7).keys == frozenset(("broken",))
+    one.add("broken", 8)
+    one.done("broken")  # what it was told of before
+    assert one.oldest() == 8
+    one.take(9)
+    one.done("broken")
+    assert one.oldest() is None
+
+
 def test_what_may_wait_waits_and_is_not_forgotten():
     one = queue()
     one.add("", 0, not_before=8)
