@@ -53,34 +53,33 @@ def decode_dump(lines: t.Iterable[str]) -> Dump:
     The private key is turned into the public one here and goes nowhere else.
     """
     device: t.Dict[str, t.Any] = {}
-    peers, current, seconds = PeerReader(), "", 0
+    peers = PeerReader()
+    fields, ranges = {}, []  # type: t.Dict[str, t.Any], t.List[str]
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals:
             raise ValueError("a line without '='")
         if key == "public_key":
-            current = encode_key(bytes.fromhex(value))
-            peers.add(current, {}, ())
+            fields, ranges = peers.part(encode_key(bytes.fromhex(value)))
         elif key == "private_key":
             device["public_key"] = public_key(bytes.fromhex(value)) if value.strip("0") else None
         elif key in ("listen_port", "fwmark"):
             device[key] = int(value)
         elif key == "preshared_key":
             raw = bytes.fromhex(value)
-            peers.add(current, {"preshared_key": fingerprint(encode_key(raw)) if raw != NO_KEY else None}, ())
+            fields["preshared_key"] = fingerprint(encode_key(raw)) if raw != NO_KEY else None
         elif key == "endpoint":
-            peers.add(current, {"endpoint": value}, ())
+            fields["endpoint"] = value
         elif key == "persistent_keepalive_interval":
-            peers.add(current, {"keepalive": int(value)}, ())
+            fields["keepalive"] = int(value)
         elif key == "last_handshake_time_sec":
-            seconds = int(value)
-            peers.add(current, {"last_handshake": seconds}, ())
+            fields["last_handshake"] = int(value)
         elif key == "last_handshake_time_nsec":
-            peers.add(current, {"last_handshake": handshake_time(seconds, int(value))}, ())
+            fields["last_handshake"] = handshake_time(fields["last_handshake"], int(value))
         elif key in ("rx_bytes", "tx_bytes"):
-            peers.add(current, {key: int(value)}, ())
+            fields[key] = int(value)
         elif key == "allowed_ip":
-            peers.add(current, {}, (value,))
+            ranges.append(value)
     return EMPTY._replace(peers=peers.peers(), **device)
 
 

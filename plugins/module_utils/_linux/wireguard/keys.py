@@ -164,10 +164,9 @@ class PeerReader:
         self._fields: t.Dict[str, t.Dict[str, t.Any]] = {}
         self._ranges: t.Dict[str, t.List[str]] = {}
 
-    def add(self, key: str, fields: t.Mapping[str, t.Any], ranges: t.Iterable[str]) -> None:
-        """A part of a peer: those of LivePeer's fields that it says, and allowed IPs; later parts say nothing but more of these."""
-        self._fields.setdefault(key, {}).update(fields)
-        self._ranges.setdefault(key, []).extend(ranges)
+    def part(self, key: str) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
+        """(LivePeer's fields, allowed IPs) of a peer, to be added to; later parts say nothing but more allowed IPs."""
+        return self._fields.setdefault(key, {}), self._ranges.setdefault(key, [])
 
     def peers(self) -> t.Dict[str, LivePeer]:
         return {key: LivePeer(allowed_ips=tuple(self._ranges[key]), **fields) for key, fields in self._fields.items()}
