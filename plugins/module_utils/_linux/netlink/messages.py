@@ -31,7 +31,6 @@ SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE_BYTES = 1 << 18
-_ACK_BYTES = 8 * 1024
 _DUMP_TRIES = 5
 #: Answers to one send must fit the smallest receive buffer together: a page each, or an acknowledgement each.
 _QUESTIONS, _ORDERS = 32, 100
@@ -113,6 +112,9 @@ class NetlinkSocket:
         self._name = name
         self._sequence = 0
         self.requests = 0
+        #: every answer is read into it: one of its own for each of a thousand acknowledgements would cost more than the orders
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
         make = functools.partial(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         try:
             self._socket = _in_namespace(netns, make) if netns else make()
@@ -187,13 +189,11 @@ class NetlinkSocket:
                 _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST | flags, first + offset, 0) + body for offset, body in enumerate(part)
             ))  # fmt: skip
             missing = set(range(first, first + len(part)))
-            # each acknowledgement comes alone, and a buffer for a whole dump would cost more than the order
-            for answer, _flags, sequence, body in self.received(_ACK_BYTES if flags & NLM_F_ACK else _RECEIVE_BYTES):
-                if sequence in missing:
-                    missing.discard(sequence)
-                    answers[start + sequence - first] = error_number(body) if answer == NLMSG_ERROR else body
-                    if not missing:
-                        break
+            while missing:
+                for answer, _flags, sequence, body in messages(self._receive()):
+                    if sequence in missing:
+                        missing.remove(sequence)
+                        answers[start + sequence - first] = error_number(body) if answer == NLMSG_ERROR else body
         return answers
 
     def _send(self, data: bytes) -> None:
@@ -202,19 +202,23 @@ class NetlinkSocket:
         except OSError as error:
             raise LinuxError("ask the kernel about", self._name, os_reason(error)) from None
 
-    def received(self, size: int = _RECEIVE_BYTES) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
-        """What the kernel sends, as it comes, as messages() has it, of at most ``size`` bytes each time. The caller stops."""
+    def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
+        """What the kernel sends, as it comes, as messages() has it. The caller stops."""
+        while True:
+            yield from messages(self._receive())
+
+    def _receive(self) -> bytes:
         while True:
             try:
-                data, _ancillary, flags, sender = self._socket.recvmsg(size)
+                size, sender = self._socket.recvfrom_into(self._buffer, 0, socket.MSG_TRUNC)
             except socket.timeout:
                 raise LinuxError("read", self._name, "the kernel did not answer within {0:.0f} s".format(_TIMEOUT)) from None
             except OSError as error:
                 raise LinuxError("read", self._name, os_reason(error)) from None
-            if flags & socket.MSG_TRUNC:
+            if size > _RECEIVE_BYTES:  # what it was before it was cut
                 raise LinuxError("read", self._name, "a message is longer than {0} bytes".format(_RECEIVE_BYTES))
             if sender[0] == 0:  # only the kernel (port 0) is believed
-                yield from messages(data)
+                return bytes(self._view[:size])
 
     def close(self) -> None:
         """Give the socket back."""
