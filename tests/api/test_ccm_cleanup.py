@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_cleanup
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from test_load_balancers_equinix import PROJECT, TOKEN, double, uid
+from equinix_cloud import PROJECT, TOKEN, double, uid
 
 __all__ = ["double"]
 GONE = "5a3e0c4e-6a1f-4a55-9d0c-3b2d2f6b1c11"

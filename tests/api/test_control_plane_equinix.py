@@ -15,7 +15,7 @@ import urllib.parse
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, control_plane_address
-from test_load_balancers_equinix import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for
+from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for
 
 __all__ = ["double"]
 TAG, EIP, IDENT = "control-plane-of-aws", "203.0.113.100", "00000000-0000-4000-8000-00000000000e"

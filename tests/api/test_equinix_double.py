@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from test_load_balancers_equinix import PROJECT, TOKEN, double
+from equinix_cloud import PROJECT, TOKEN, double
 
 __all__ = ["double"]
 BASE = "/projects/" + PROJECT

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import pathlib
-import subprocess
-import sys
 import time
-import urllib.request
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
@@ -24,47 +20,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
+from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, reasons, request_for, uid  # pylint: disable=unused-import
 
-DOUBLE = pathlib.Path(__file__).resolve().parents[1] / "doubles" / "equinix_metal" / "server.py"
-PROJECT, TOKEN = "0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "token-of-the-double"
 SPACE = "lb-metal"
 SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
-CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
-
-
-class Double:
-    """The running double."""
-
-    def __init__(self, folder):
-        port = folder / "port"
-        self.process = subprocess.Popen([sys.executable, str(DOUBLE), str(port)], stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
-        while not port.exists():
-            assert time.monotonic() < deadline and self.process.poll() is None
-            time.sleep(0.05)
-        self.root = "http://127.0.0.1:" + port.read_text()
-
-    def ask(self, route, **body):
-        request = urllib.request.Request(self.root + "/_double" + route, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.loads(answer.read())
-
-    def calls(self):
-        return ["{method} {path}".format(**row) for row in self.ask("/log")]
-
-    def held(self):
-        return self.ask("/state")["reservations"]
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(10)
-
-
-@pytest.fixture(scope="module")
-def double(tmp_path_factory):
-    one = Double(tmp_path_factory.mktemp("double"))
-    yield one
-    one.stop()
 
 
 @pytest.fixture
@@ -99,24 +58,10 @@ def address_of(client, name):
     return client.get(SERVICES + "/" + name)["spec"].get("loadBalancerIP")
 
 
-def request_for(server, double, more=None, **settings):
-    given = dict({"cluster": "aws", "provider": "equinix_metal", "load_balancer": "kube-vip://", "base_url": double.root + "/metal/v1",
-                  "allow_plain_http": True, "api_key": TOKEN, "project_id": PROJECT, "metro": "da", "gc_orphans": True}, **settings)  # fmt: skip
-    return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {}))
-
-
 def run(server, double, more=None, check=False, **settings):
     result = load_balancers.run(request_for(server, double, more, **settings), check=check)
     assert TOKEN not in json.dumps(result) and "Abcdef1234" not in json.dumps(result)
     return result
-
-
-def reasons(result):
-    return {(one["object"], one["reason"]) for one in result["refused"]} | {(one["cluster"], one["reason"]) for one in result["failures"]}
-
-
-def uid(client):
-    return client.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
 
 
 def tags_of(client, name):

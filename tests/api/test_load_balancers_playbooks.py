@@ -14,7 +14,7 @@ import sys
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
-from test_load_balancers_equinix import PROJECT, TOKEN as DOUBLES_TOKEN, double
+from equinix_cloud import PROJECT, TOKEN as DOUBLES_TOKEN, double
 
 __all__ = ["double"]
 SPACE = "lb-books"

@@ -11,20 +11,17 @@ import json
 import os
 import pathlib
 import re
-import stat
 import sys
 import threading
 import time
 import typing as t
 
 import pytest
-import yaml
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HERE = pathlib.Path(__file__).resolve()
 GUIDE = TESTS.parent / "docs" / "docsite" / "rst" / "guide_trust.rst"
 HOSTILE = TESTS / "fixtures" / "hostile"
-MODULES = TESTS.parent / "plugins" / "modules"
 for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TESTS / "unit" / "plugins" / "module_utils", TESTS / "browser"):
     sys.path.insert(0, str(_folder))
 
@@ -33,26 +30,19 @@ from ansible_collections.multicluster.network.plugins.action.run_outcome import 
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (  # noqa: E402
     NodeDevice,
     NodeState,
-    parse_node,
     parse_node_device,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests, guard as node_guard, kubespan_node, persistence  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, kubeconfig  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import LockFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import keys as secret_files  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import Reserved, parse_pool  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import check_uids  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places  # noqa: E402
@@ -62,21 +52,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import check_members, members_of, name_sets  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus, redact  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._status import model, page  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values import keys  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused  # noqa: E402
-from test_hostile_servers import HostileServer, make_certificate  # noqa: E402
+from hostile_server import HostileServer, make_certificate  # noqa: E402
 
 
 def fixture(name: str) -> t.Any:
@@ -108,7 +95,9 @@ def sentences() -> t.List[str]:
 
 
 def functions() -> t.Dict[str, ast.FunctionDef]:
-    return {node.name: node for node in ast.parse(HERE.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
+    """The tests of the rows, which are here, and those of the sentences beside them."""
+    texts = [path.read_text("utf-8") for path in (HERE, HERE.with_name("test_trust_sentences.py"))]
+    return {node.name: node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_row_of_the_guide_has_its_name() -> None:
@@ -579,25 +568,6 @@ def test_lookalikes() -> None:
         assert "gcp-1" not in _peers(_listings(gcp_1={row["annotation"]: row["value"]}))[0]
 
 
-# --- sentences beside the table -----------------------------------------------------------------------------------
-
-
-def test_the_stage_has_no_switch() -> None:
-    """No module, role or plan takes anything that leaves the claims stage out."""
-    stages = sorted((TESTS.parent / "plugins" / "module_utils" / "_mesh").rglob("*claims*.py"))
-    assert len(stages) == 2, stages
-    for path in stages:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
-                given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
-                assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet"}, path
-    for planner in ("semaphore", "kubespan"):
-        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / (planner + ".py")).read_text("utf-8"))
-        (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_{0}_mesh".format(planner)]
-        calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
-        assert calls and not any(isinstance(node, ast.If) for node in calls), planner
-
-
 def test_who_holds_a_thing_keeps_it() -> None:
     state = _state()
     listings = _listings(gcp_1={"pubKey": _key(11)})
@@ -622,276 +592,3 @@ def test_the_run_says_at_its_end_who_was_refused() -> None:
     }  # fmt: skip
     shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))
     assert shown["ok"] and shown["text"][-2:] == [line, "mended in this run: refused: gcp/x: y [z]"]
-
-
-def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
-    file = KeyFile(str(tmp_path / "a.key"))
-    public = file.ensure()
-    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
-    secret = pathlib.Path(file.path).read_text("utf-8").strip()
-    assert secret not in json.dumps(file.state()) and file.state()["public_key"] == public
-
-
-def test_secrets_are_fingerprints() -> None:
-    assert keys.fingerprint("a") != keys.fingerprint("b") and "hunter2" not in keys.fingerprint("hunter2") and len(keys.fingerprint("x" * 9999)) < 30
-
-
-# --- secrets ------------------------------------------------------------------------------------------------------
-
-
-def test_the_secret_of_a_mesh_is_in_files_for_root(tmp_path: t.Any) -> None:
-    """Written where it was not, and over a file that others could read; what the boot unit keeps has only its path."""
-    path = tmp_path / "kubespan.psk"
-    path.write_text("old", "utf-8")
-    path.chmod(0o644)
-    secret_files.write_new(str(path), "c2VjcmV0", replace=True)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text("utf-8") == "c2VjcmV0"
-    assert kubespan_node.secret_path("default").startswith(persistence.folder("default") + "/")
-    assert (persistence.folder("default"), True) in persistence.folders("default"), "only root may look into the folder"
-    spec = (MODULES / "node_dataplane.py").read_text("utf-8")
-    assert '"mesh_secret": {"type": "str", "no_log": True}' in spec
-
-
-def test_tokens_are_short_lived_with_the_least_rights() -> None:
-    defaults = yaml.safe_load((TESTS.parent / "roles" / "cluster_access" / "defaults" / "main.yml").read_text("utf-8"))
-    assert 600 <= defaults["cluster_access_expires"] <= 86400 and 0 < defaults["cluster_access_renew_before"] < defaults["cluster_access_expires"]
-    names = [access_manifests.account_name(capability) for capability in access_manifests.CAPABILITIES]
-    assert len(set(names)) == len(names), "one account for each"
-    for table in (access_manifests.CAPABILITIES, access_manifests.NAMESPACED):
-        for capability, rules in table.items():
-            for rule in rules:
-                words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
-                assert "*" not in "".join(words) and not {"secrets", "pods/exec"} & set(rule["resources"]), capability
-                assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"]), capability
-
-
-def test_kubeconfigs_are_private_and_replaced_in_one_step(tmp_path: t.Any) -> None:
-    path = tmp_path / "aws.kubeconfig"
-    path.write_bytes(b"old")
-    path.chmod(0o644)
-    with path.open("rb") as reader:
-        kubeconfig.write_private(str(path), b"new")
-        assert reader.read() == b"old", "who reads it meanwhile has all of the old one"
-    assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o600 and [one.name for one in tmp_path.iterdir()] == [path.name]
-
-
-SECRET = re.compile(r"(?:^|_)(?:password|pass|secret|token|api_key|psk|preshared_key|private_key|auth_key)$")
-
-
-def _options(tree: ast.AST) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
-    """(name, specification) of everything in a module's text that looks like an option."""
-    for node in ast.walk(tree):
-        pairs: t.List[t.Tuple[t.Any, t.Any]] = []
-        if isinstance(node, ast.Dict):
-            pairs = [(key.value, value) for key, value in zip(node.keys, node.values) if isinstance(key, ast.Constant)]
-        elif isinstance(node, ast.Call):
-            pairs = [(word.arg, word.value) for word in node.keywords]
-        for name, value in pairs:
-            if isinstance(name, str) and isinstance(value, ast.Dict):
-                spec = {key.value: getattr(item, "value", None) for key, item in zip(value.keys, value.values) if isinstance(key, ast.Constant)}
-                if spec.get("type") in ("str", "raw"):
-                    yield name, spec
-
-
-def test_passwords_and_tokens_are_no_log() -> None:
-    seen = []
-    for folder in (MODULES, MODULES.parent / "module_utils"):
-        for path in sorted(folder.rglob("*.py")):
-            for name, spec in _options(ast.parse(path.read_text("utf-8"))):
-                if SECRET.search(name) and name != "config_secret":  # the name of a Secret
-                    seen.append(name)
-                    assert spec.get("no_log") is True, "{0}: {1}".format(path.name, name)
-    assert {"password", "mesh_secret", "token"} <= set(seen)
-
-
-def test_passwords_of_sessions_are_withheld() -> None:
-    assert metallb_config.Options().passwords == metallb_config.WITHHOLD
-    spec = dict(_options(ast.parse((MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8"))))
-    assert spec["bgp_pass"]["no_log"] is True
-    text = (MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8")
-    assert 'publish_bgp_password={"type": "bool", "default": False' in text
-    setup = ast.parse((MODULES.parent / "module_utils" / "_loadbalancers" / "setup.py").read_text("utf-8"))
-    tests = [node.test for node in ast.walk(setup) if isinstance(node, ast.IfExp) and "PLAIN" in ast.dump(node.body)]
-    assert tests and all("publish_bgp_password" in ast.dump(test) for test in tests), "plain text has one way in"
-
-
-STARTS = ("run", "run_for", "_run", "leave_running", "Popen", "run_command", "check_output", "check_call", "call", "execv", "execve", "execvp")
-IN_WORDS = re.compile(r"(?:^|_)(?:password|passwd|secret|token|api_key|psk|preshared|preshared_key|private_key|bgp_pass)$")
-
-
-def _secret_words(tree: ast.AST) -> t.List[str]:
-    """Names of secrets in the words with which a process is started."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in STARTS:
-            for part in (one for given in node.args for one in ast.walk(given)):
-                name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
-                name = part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else name
-                if IN_WORDS.search(name):
-                    found.append(name)
-    return found
-
-
-def test_nothing_secret_is_an_argument() -> None:
-    assert _secret_words(ast.parse("programs.run(['wg', 'set', 'psk', secret], 3)")) == ["psk", "secret"]
-    started = 0
-    for root in (MODULES.parent, TESTS.parent / "extensions"):
-        for path in sorted(root.rglob("*.py")):
-            text = path.read_text("utf-8")
-            started += text.count("subprocess.") + text.count("programs.run")
-            assert _secret_words(ast.parse(text)) == [], path
-    assert started >= 4
-
-
-def test_the_page_and_the_facts_carry_no_secret() -> None:
-    """Planted wherever a node's facts, a module's result or a cluster's object could have one."""
-    planted = {"private_key": "cGxhbnRlZC1wcml2YXRlLWtleS1vZi0zMi1ieXRlcyE=", "preshared_key": "cGxhbnRlZC1wcmVzaGFyZWQta2V5LTMyLWJ5dGVzISE=",
-               "token": "planted-token-abcdef", "password": "planted-password", "mesh_secret": "planted-mesh-secret"}  # fmt: skip
-    facts = fabrics.facts({"aws": 1, "gcp": 1})
-    for node in facts["nodes"].values():
-        node.update(planted)
-        for device in node["devices"]:
-            device.update(planted)
-            for peer in device["peers"]:
-                peer.update(planted)
-    facts["plans"] = {"service_mirror": {"plan": {"changes": []}}}
-    for result in (*facts["plans"].values(), *facts["node_plans"].values()):
-        result["invocation"] = {"module_args": planted}
-    document = model.build(facts)
-    shown = page.render(document) + json.dumps(document) + prometheus.text(document)
-    assert "aws-node-1" in shown and not [name for name, secret in planted.items() if secret in shown]
-    support = json.dumps(redact.Redactor(known=planted.values()).value(facts["nodes"]))
-    assert "aws-node-1" in support and not [name for name, secret in planted.items() if secret in support]
-
-
-# --- what a run may do --------------------------------------------------------------------------------------------
-
-
-def test_a_capability_has_its_own_rights() -> None:
-    (rule,) = access_manifests.CAPABILITIES["mesh"]
-    assert (rule["resources"], sorted(rule["verbs"])) == (["nodes"], ["get", "list", "patch"])
-    patching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "nodes" in one["resources"] and "patch" in one["verbs"]}
-    assert patching == {"mesh", "clustermesh_nodes", "load_balancers", "load_balancers_metallb"}
-    watching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "watch" in one["verbs"]}
-    # what CoreDNS gets from an account, that account has to have
-    assert watching == {"follow", "coredns_rewrite_mcs"}
-    bound = [rule for name in sorted(access_manifests.CAPABILITIES) for rule in access_manifests.CAPABILITIES[name] if "clusterroles" in rule["resources"]]
-    assert [rule["resourceNames"] for rule in bound] == [["multicluster-coredns-serviceimports"]]
-    for name in access_manifests.CAPABILITIES:
-        made = access_manifests.access_manifests([name])
-        subjects = [one["subjects"] for one in made if one["kind"].endswith("Binding")]
-        assert subjects and all([subject["name"] for subject in row] == [access_manifests.account_name(name)] for row in subjects)
-
-
-def test_what_is_not_ours_stays() -> None:
-    manager, somebody = field_manager("default"), "kubectl"
-
-    def config(text: str, owner: str) -> t.Dict[str, t.Any]:
-        fields = {"f:data": {"f:a": {}}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": text},
-                "metadata": {"name": "x", "namespace": "n", "uid": "u1", "resourceVersion": "7",
-                             "managedFields": [{"manager": owner, "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields}]}}  # fmt: skip
-
-    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "n"}, "data": {"a": "ours"}}
-    key = object_plan.Key("v1", "ConfigMap", "n", "x")
-    pair = {("v1", "ConfigMap"): True}
-    plan, writes = object_plan.plan_objects("aws", {key: wanted}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager)
-    assert not writes and not plan.changes and [row.reason for row in plan.refused] == ["not_ours"]
-    plan, writes = object_plan.plan_objects("aws", {key: wanted}, object_plan.Read({key: config("before", manager)}, {key}, frozenset(), pair), manager)
-    (write,) = writes
-    assert (write.uid, write.version) == ("u1", "7") and not plan.refused
-    plan, writes = object_plan.plan_objects("aws", {}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager)
-    assert not writes, "what nobody wants any more and is not ours is not deleted"
-
-
-#: Roles that write nothing into clusters or on nodes of the fabric, or, control_plane_address, have a lock of their own.
-QUIET = {"preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address"}
-
-
-def _books(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
-    """(name of a role, the task) in the order of a playbook and of those that it imports."""
-    for play in yaml.safe_load(path.read_text("utf-8")):
-        imported = play.get("ansible.builtin.import_playbook") or play.get("import_playbook")
-        if imported:
-            name = imported.rpartition("/")[2].replace(".yml", "").replace("multicluster.network.", "")
-            yield from _books(path.parent / imported if imported.endswith(".yml") else path.parents[len(path.relative_to(BOOKS).parts) - 1] / (name + ".yml"))
-            continue
-        todo = [*(play.get("pre_tasks") or ()), *(play.get("tasks") or ()), *(play.get("post_tasks") or ())]
-        while todo:
-            task = todo.pop(0)
-            todo = [*(task.get("block") or ()), *(task.get("rescue") or ()), *todo]
-            for word in ("include_role", "import_role"):
-                role = task.get("ansible.builtin." + word)
-                if role:
-                    yield role["name"].rpartition(".")[2], dict(role, **(role.get("apply") or {}))
-        for role in play.get("roles") or ():
-            yield str(role if isinstance(role, str) else role.get("role")).rpartition(".")[2], {}
-
-
-BOOKS = TESTS.parent / "playbooks"
-READS = ("validate", "plan", "verify", "report", "probe", "info", "outcome", "arguments")
-
-
-def _is_write(role: str, task: t.Mapping[str, t.Any]) -> bool:
-    return role not in QUIET and task.get("check_mode") is not True and task.get("tasks_from", "main") not in READS
-
-
-@pytest.mark.parametrize("path", sorted(BOOKS.glob("*.yml")), ids=lambda path: path.name)
-def test_every_playbook_that_writes_takes_the_lock(path: t.Any) -> None:
-    """Before its first write. The role capability takes it itself."""
-    if path.name == "awx_load.yml":
-        return  # it writes into AWX alone
-    steps = list(_books(path))
-    first = next((number for number, (role, task) in enumerate(steps) if _is_write(role, task)), None)
-    if first is None:
-        assert path.name.split(".")[0] in ("validate", "verify", "status", "preflight", "support_bundle", "reconciler", "control_plane_address", "awx_survey")
-        return
-    assert steps[first][0] == "capability" or any(role == "run_lock" for role, _task in steps[:first]), path.name
-    taken = yaml.safe_load((TESTS.parent / "roles" / "capability" / "tasks" / "main.yml").read_text("utf-8"))[0]
-    assert taken["ansible.builtin.include_tasks"] == "lock.yml"
-
-
-def test_what_others_can_do_to_a_mesh_is_seen(tmp_path: t.Any, monkeypatch: t.Any) -> None:
-    opened, private = tmp_path / "open", tmp_path / "private"
-    for folder, mode in ((opened, 0o777), (private, 0o755)):
-        folder.mkdir()
-        folder.chmod(mode)
-    monkeypatch.setattr(persistence, "folders", lambda fabric: [(str(opened), False), (str(private), True)])
-    monkeypatch.setattr(settings, "drop_ins", lambda unit: [("/etc/systemd/system/{0}.d/x.conf".format(unit), "eve")])
-    monkeypatch.setattr(settings, "read", lambda *parts: 0)
-    monkeypatch.setattr(settings, "set_by", lambda *parts: ["/etc/sysctl.d/50-eve.conf says 0"])
-    device = {"name": "wireguard.gcp", "routes": ["10.4.0.0/16"], "private_key_file": str(private) + "/k"}
-
-    def planned(accepted: t.Iterable[str]) -> t.Tuple[node_guard.Folders, t.Any]:
-        spec = parse_node({"fabric": "default", "devices": [device], "accepted": accepted})
-        parts = node_guard.Folders(spec), node_guard.Settings(spec, spec.devices, True)
-        for part in parts:
-            part.gather()
-        return parts[0], parts[0].plan().extend(parts[1].plan())
-
-    folders, plan = planned(())
-    assert {change.id for change in plan.changes if change.kind == "folder"} >= {str(opened), str(private)}
-    words = {(row.reason, "eve" in row.message) for row in plan.refused}
-    assert words == {("forwarding_off", True), ("not_ours", True)}
-    folders.apply()
-    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (opened, private)] == [0o755, 0o700]
-    accepted = {row.object for row in plan.refused}
-    assert not planned(accepted)[1].refused
-
-
-def test_locks_are_files_of_one_user(tmp_path: t.Any) -> None:
-    folder = tmp_path / "locks"
-    folder.mkdir()
-    folder.chmod(0o777)
-    mine, other = LockFile(str(folder), "fabric"), LockFile(str(folder), "fabric")
-    assert mine.take({"who": "a"}) and not other.take({"who": "b"})
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and stat.S_IMODE((folder / "fabric").stat().st_mode) == 0o600
-    mine.release()
-    folder.mkdir(exist_ok=True)
-    (tmp_path / "theirs").write_text("x", "utf-8")
-    (folder / "fabric").symlink_to(tmp_path / "theirs")
-    assert other.take({"who": "b"}) and (tmp_path / "theirs").read_text("utf-8") == "x", "what lies in the way is no lock"
-    other.release()
-    (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(LinuxError):
-        LockFile(str(tmp_path / "link"), "fabric").take({})

@@ -10,7 +10,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -20,7 +19,6 @@ from ansible_collections.multicluster.network.plugins.action import run_lock as 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
-
 
 
 def until(condition, seconds=60.0):

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._io.https imp
 from ansible_collections.multicluster.network.plugins.module_utils._io.json_api import https
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "_kubernetes"))
-from test_hostile_servers import make_certificate
+from hostile_server import make_certificate
 
 ANSWER = b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 50 + b"\r\nContent-Length: 2\r\n\r\n{}"
 #: Bytes that were taken of the last answer.

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes i
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
-from test_hostile_servers import HostileServer, make_certificate
+from hostile_server import HostileServer, make_certificate
 
 TOKEN = "t0ken-of-the-program"
 API_VERSION = "client.authentication.k8s.io/v1"

@@ -17,7 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import memory_of
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import MIB, Limits, scaled
-from test_hostile_servers import HostileServer, make_certificate
+from hostile_server import HostileServer, make_certificate
 
 SHAPES = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "endless_lists.json").read_text("utf-8"))["pages"]
 
