@@ -139,7 +139,7 @@ def apply_writes(
     gone: t.List[KubeError] = []
     for (dummy, kind), group in itertools.groupby(writes, lambda write: (write.manifest is None, write.key.kind)):
         batch = list(group)
-        answers = send_all(client, batch, _operation, lambda write: (write_one or _write)(client, write, manager), gone)
+        answers = send_all(client, batch, _operation, lambda write: (write_one or write_object)(client, write, manager), gone)
         for write, answer in zip(batch, answers):
             label = "{0} {1}".format(write.key.kind, write.change.id)
             if isinstance(answer, Conflict) and write.manifest is not None and write.uid is None:
@@ -192,7 +192,7 @@ def take_alone(
     return found
 
 
-def _write(client: Client, write: Write, manager: str) -> bool:
+def write_object(client: Client, write: Write, manager: str) -> bool:
     """True when the server's state changed."""
     key = write.key
     resource = client.resource(key.api_version, key.kind)

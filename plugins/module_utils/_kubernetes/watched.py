@@ -53,7 +53,7 @@ class Heard(t.NamedTuple):
 Listener = t.Callable[[Heard], None]
 #: The collection of a path, and its namespace.
 _PATH = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)\Z")
-_OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)/([^/]+)\Z")
+_OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)/([^/]+?)(?:/status)?\Z")
 #: Kinds whose objects are written all the time without a meaning: only a change of what plans read of them is told.
 _DIGESTED = {"nodes": "Node", "pods": "Pod"}
 #: The one selector by fields that is followed, as every kind has it.

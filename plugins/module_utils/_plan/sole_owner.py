@@ -42,7 +42,7 @@ _ASSIGNED: t.Dict[str, t.FrozenSet[Path]] = {
     "Service": frozenset(("spec", name) for name in ("clusterIP", "clusterIPs", "ipFamily", "ipFamilies", "ipFamilyPolicy"))
 }
 #: Kinds in whose objects no server fills in anything.
-_PLAIN = frozenset(("Peer", "GlobalNetworkSet"))
+_PLAIN = frozenset(("Peer", "GlobalNetworkSet", "ServiceImport"))
 _NOTHING = object()
 
 

@@ -14,8 +14,11 @@ from .mirror_services import Manifest, Object
 
 #: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
 SAFE, ALL = "safe", "all"
+#: As safe, and without what stands behind an endpoint.
+ADDRESSES = "addresses"
 _PORT_FIELDS = ("name", "port", "protocol", "appProtocol")
-_TARGET_FIELDS = {
+_TARGET_FIELDS: t.Dict[str, t.Tuple[str, ...]] = {
+    ADDRESSES: (),
     SAFE: ("kind", "name"),
     ALL: ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"),
 }
@@ -87,7 +90,7 @@ def _target(given: t.Any, fields: t.Sequence[str]) -> t.Optional[t.Mapping[str, 
 
 def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
     """Groups of an Endpoints object, one for each subset, in its order."""
-    groups, copied, safe = [], _TARGET_FIELDS[fields], fields == SAFE
+    groups, copied, safe = [], _TARGET_FIELDS[fields], fields != ALL
     for subset in _list(obj.get("subsets")):
         found = []
         for key, ready in (("addresses", True), ("notReadyAddresses", False)):

@@ -25,33 +25,48 @@ def mirror_slices(
     or less is one write, however many there are.
     """
     labels = dict(mirror_labels(prefix), **{SERVICE_NAME: name, MANAGED_BY: MANAGED_BY_US})
+    return [slice_manifest(part, namespace, labels, version) for part in sliced(name, groups, current)]
+
+
+class Part(t.NamedTuple):
+    """What one slice holds. ``name``: its own."""
+
+    name: str
+    family: str
+    ports: t.Sequence[t.Mapping[str, t.Any]]
+    endpoints: t.Sequence[Endpoint]
+
+
+def slice_manifest(part: Part, namespace: str, labels: t.Mapping[str, str], version: str) -> Manifest:
+    """The slice."""
+    return {
+        "apiVersion": version,
+        "kind": "EndpointSlice",
+        "metadata": {"name": part.name, "namespace": namespace, "labels": dict(labels)},
+        "addressType": part.family,
+        "endpoints": [endpoint_manifest(endpoint, version) for endpoint in part.endpoints],
+        "ports": [dict(port) for port in part.ports],
+    }
+
+
+def sliced(name: str, groups: t.Sequence[Group], current: t.Sequence[Object] = (), most: int = MOST_ENDPOINTS) -> t.Iterator[Part]:
+    """Slices ``<name>-<4|6>-<n>`` with at most so many endpoints each; as mirror_slices."""
     found = _by_ports(groups)
-    made = []
     for family, number in (("IPv4", "4"), ("IPv6", "6")):
         mine = {key: value for key, value in found.items() if key[0] == family}
         if not mine:
             continue
         base = "{0}-{1}-".format(name, number)
         own = [item for item in current if str(item["metadata"].get("name")).startswith(base)]
-        # nearly all mirrors are one slice, the first, and there is no place to keep
-        single = len(mine) == 1 and all(len(endpoints) <= MOST_ENDPOINTS for dummy, endpoints in mine.values())
+        # nearly all are one slice, the first, and there is no place to keep
+        single = len(mine) == 1 and all(len(endpoints) <= most for dummy, endpoints in mine.values())
         single = single and all(item["metadata"]["name"] == base + "0" for item in own)
         places = {} if single else _places(own, base)
         taken: t.Set[int] = set()
         for key in sorted(mine):
             ports, endpoints = mine[key]
-            for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken):
-                made.append(
-                    {
-                        "apiVersion": version,
-                        "kind": "EndpointSlice",
-                        "metadata": {"name": base + str(index), "namespace": namespace, "labels": dict(labels)},
-                        "addressType": family,
-                        "endpoints": [endpoint_manifest(endpoint, version) for endpoint in chunk],
-                        "ports": [dict(port) for port in ports],
-                    }
-                )
-    return made
+            for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken, most):
+                yield Part(base + str(index), family, ports, chunk)
 
 
 def family_of(text: str) -> str:
@@ -92,23 +107,23 @@ def _places(current: t.Sequence[Object], base: str) -> t.Dict[t.Any, t.Dict[str,
 
 
 def _chunks(
-    endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: t.Set[int]
+    endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: t.Set[int], most: int
 ) -> t.List[t.Tuple[int, t.List[Endpoint]]]:
     """(number, endpoints sorted by address) of slices with room; ``taken`` numbers belong to other ports."""
-    if not places and not taken and len(endpoints) <= MOST_ENDPOINTS:
+    if not places and not taken and len(endpoints) <= most:
         taken.add(0)
         return [(0, [endpoints[address] for address in sorted(endpoints)])]
     chunks: t.Dict[int, t.List[str]] = {}
     waiting = []
     for address in sorted(endpoints):
         number = places.get(address, -1)
-        if number < 0 or number in taken or len(chunks.get(number, ())) >= MOST_ENDPOINTS:
+        if number < 0 or number in taken or len(chunks.get(number, ())) >= most:
             waiting.append(address)
         else:
             chunks.setdefault(number, []).append(address)
     number = 0
     for address in waiting:
-        while number in taken or len(chunks.get(number, ())) >= MOST_ENDPOINTS:
+        while number in taken or len(chunks.get(number, ())) >= most:
             number += 1
         chunks.setdefault(number, []).append(address)
     taken.update(chunks)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..._dataplane.key_plan import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_network
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
+from ..._values.selectors import parse_selector
 from ..._values.text import check_interface_name, parse_cluster_name, parse_subdomain
 from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
 from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
@@ -31,6 +33,8 @@ _RANGES = {
     "node_cidrs": "bad_cidr",
     "wireguard_cidrs": "bad_cidr",
 }
+#: A label of a name in DNS, which is also a value that a label of Kubernetes may have.
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 Clusters = t.Dict[str, t.Dict[str, t.Any]]
 
 
@@ -53,6 +57,7 @@ def check_definition(
         )
         findings.append(Finding("fabric", "clusters", "no_remotes", message))
     _shared_aliases(clusters, findings)
+    _shared_ids(clusters, findings)
     _overlaps(clusters, findings)
     _views(clusters, findings)
     nodes = _nodes(definition.get("nodes") or {}, clusters, findings)
@@ -114,10 +119,40 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
         findings.append(Finding(where, "key_dir", "bad_path", "key_dir is an absolute path"))
         cluster["key_dir"] = KEY_DIRECTORY
     cluster["allow"] = values.texts("allow")
+    cluster["cluster_id"] = _cluster_id(where, name, values, findings)
+    cluster["mcs_namespaces"] = _namespaces(where, raw, findings)
     findings.extend(misspelt(where, raw if isinstance(raw, dict) else {}))
     for variable in _RANGES:
         cluster[variable] = [text for text in cluster[variable] if _possible(where, variable, text, findings)]
     return cluster
+
+
+def _cluster_id(where: str, name: str, values: Variables, findings: t.List[Finding]) -> str:
+    """The cluster's id in names and labels of the Multi-Cluster Services API; its name unless the inventory says otherwise."""
+    found = str(values.text("multicluster_cluster_id", name))
+    if found != name and not _LABEL.match(found):
+        message = "{0} is no label of a name in DNS: lower-case letters, digits and hyphens, at most 63 characters".format(quoted(found))
+        findings.append(Finding(where, "multicluster_cluster_id", "cluster_id_invalid", message))
+        return name
+    return found
+
+
+def _namespaces(where: str, raw: t.Any, findings: t.List[Finding]) -> t.Any:
+    """Namespaces from which the cluster may export: a list of names, the text of a label selector, or None for the default."""
+    if not isinstance(raw, dict) or raw.get("mcs_namespaces") is None:
+        return None
+    given = raw["mcs_namespaces"]
+    try:
+        if isinstance(given, str):
+            parse_selector(given)
+            return given
+        if isinstance(given, (list, tuple)) and all(isinstance(name, str) and _LABEL.match(name) for name in given):
+            return sorted(set(given))
+        message = "mcs_namespaces is a list of names of namespaces, or the text of a label selector for them, not {0}".format(quoted(given))
+        findings.append(Finding(where, "mcs_namespaces", "bad_type", message))
+    except ValueRefused as error:
+        findings.append(Finding(where, "mcs_namespaces", error.reason, error.message))
+    return []
 
 
 def _device_name(where: str, name: str, cluster: t.Dict[str, t.Any], findings: t.List[Finding]) -> None:
@@ -154,6 +189,18 @@ def _shared_aliases(clusters: Clusters, findings: t.List[Finding]) -> None:
             )
             findings.append(Finding("clusters/{0}".format(name), "device_alias", "duplicate_device_alias", message))
         seen.setdefault(short, name)
+
+
+def _shared_ids(clusters: Clusters, findings: t.List[Finding]) -> None:
+    seen: t.Dict[str, str] = {}
+    for name in sorted(clusters):
+        found = clusters[name]["cluster_id"]
+        if found in seen:
+            message = "clusters {0} and {1} would both have the id {2}; write another multicluster_cluster_id".format(
+                quoted(seen[found]), quoted(name), quoted(found)
+            )
+            findings.append(Finding("clusters/{0}".format(name), "multicluster_cluster_id", "duplicate_cluster_id", message))
+        seen.setdefault(found, name)
 
 
 def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:

@@ -30,6 +30,8 @@ CLUSTER_VARIABLES = (
     "kubeconfig",
     "context",
     "multicluster_cluster",
+    "multicluster_cluster_id",
+    "mcs_namespaces",
     "node_name",
 )
 #: Names that are near to ours, are somebody else's, and common.

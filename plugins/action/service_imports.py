@@ -1,0 +1,23 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""service_imports without a process of its own, where it may, with what the inventory says."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.modules import service_imports
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    module = service_imports
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """The definition of the fabric."""
+        if "definition" not in options:
+            options["definition"] = self.definition()

@@ -1,0 +1,432 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Multi-Cluster Services API of any number of clusters, all in one go (mcs 7): gather, merge, plan, write, say what became of it."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import Clusters, at_once
+from ..._kubernetes.errors import Conflict, Forbidden, ListIncomplete, NotFound
+from ..._kubernetes.objects import write_object
+from ..._mesh.fabric.inventory import Fabric
+from ..._plan.object_plan import Key, Read, Write, plan_objects
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan
+from ..._services.claims import Guard
+from ..._services.exports import Listed as MirrorLists, api_servers
+from ..._services.mcs.clusterset import Clusterset, join, vanished
+from ..._services.mcs.conditions import Reach
+from ..._services.mcs.definitions import RELEASE, definitions
+from ..._services.mcs.exports import Exported, Listed, Options, read_exports
+from ..._services.mcs.manifests import addresses_of, asks_version
+from ..._services.mcs.names import EXPORT, GROUP, IMPORT, SERVICE, SERVICE_LABEL, SLICE, VERSIONS, Id, derived_name
+from ..._services.mcs.plan import Here, Planned, filled, plan_cluster, remove_all, unit_of
+from ..._services.mcs.statuses import export_statuses, import_statuses, without_conditions
+from ..._services.slices import MOST_ENDPOINTS, family_of
+from ..._services.touched import decided
+from ..._values.gc_pause import gc_paused
+from ..._values.refused import ValueRefused, quoted
+from ..._values.text import lower
+from ..fabric import cluster_objects
+from ..fabric.outages import OUTAGES, silent
+from .mirror import DISCOVERY, load
+
+Data = t.Dict[str, t.Any]
+Writes = t.Dict[str, t.List[Write]]
+#: Cuts complete lists down to what a change touches.
+Cut = t.Callable[[t.Mapping[str, Listed]], t.Dict[str, Listed]]
+#: A cluster's own word on its id: versions of the API, and the names under which it is kept.
+_ABOUT = ("about.k8s.io/v1beta1", "about.k8s.io/v1alpha1")
+_ID_PROPERTIES = ("cluster.clusterset.k8s.io", "id.k8s.io")
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+_LEAST_ENDPOINTS = 100
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> Data:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
+
+    ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
+    """
+    # the collector would look at every object of every cluster again, and there is no garbage among them
+    with gc_paused():
+        clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+        return t.cast(Data, converge(request, clusters, check, diff))
+
+
+def converge(
+    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: t.Optional[Cut] = None
+) -> t.Optional[Data]:
+    """As run, over clusters of the caller. ``destinations`` of the request, where there is any: the clusters that may be written.
+
+    With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
+    """
+    manager, fabric = field_manager(request["fabric"]), load(request)
+    options, present = read_options(request, fabric), request.get("state", "present") == "present"
+    destinations = chosen(request, fabric)
+    whole = Plan()
+    listed = gather(clusters)
+    if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
+        return None  # what an outage means is a question of everything
+    listed = _with_definitions(clusters, request, listed, destinations, whole, manager, check)
+    lost = vanished(listed, options) if present else {}
+    whole.refused.extend(lost.values())
+    planned = listed if cut is None else cut(listed)
+    heres = {name: Here(name, one, manager) for name, one in sorted(planned.items())}
+    if not present:
+        done = take_away(clusters, whole, heres, destinations, manager, check)
+        return _result(clusters, request, listed, {}, {}, None, done, diff)
+    exported = read_all(clusters, fabric, request, planned, options, lost)
+    for one in exported.values():
+        whole.refused.extend(one.refused)
+    joined = join(exported, heres, options)
+    versions = _versions(clusters, joined, heres)
+    now = time.time()
+    quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
+    plans = {
+        name: plan_cluster(here, joined.merged, joined.kept, joined.unlisted, options, manager, versions.get(name), quiet, int(now))
+        for name, here in heres.items()
+    }
+    for name in sorted(plans):
+        whole.refused.extend(plans[name].plan.refused)
+        whole.unchanged += plans[name].plan.unchanged if name in destinations else 0
+    if cut is not None and not decided(whole, [one for name in plans if name in destinations for one in plans[name].writes]):
+        return None
+    whole.refused = sorted(set(whole.refused))
+    done = write(clusters, whole, heres, exported, joined, plans, options, destinations, manager, check, now, bool(request.get("leave_conflicts")))
+    return _result(clusters, request, listed, exported, plans, joined, done, diff)
+
+
+def _result(
+    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], exported: t.Mapping[str, Exported],
+    plans: t.Mapping[str, Planned], joined: t.Optional[Clusterset], done: Plan, diff: bool,
+) -> Data:  # fmt: skip
+    result = done.result()
+    names = sorted({str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients))
+    merged = joined.merged if joined is not None else {}
+    result.update(
+        sources={name: _source(name in listed, exported.get(name), merged) for name in names},
+        imports={name: plans[name].imports for name in sorted(plans)},
+        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings,
+    )  # fmt: skip
+    if diff:
+        result["diff"] = done.diff()
+    return result
+
+
+def _source(listed: bool, exported: t.Optional[Exported], merged: t.Mapping[Id, t.Any]) -> Data:
+    claims = exported.claims if exported is not None else {}
+    valid = [place for place, claim in claims.items() if claim.export is not None]
+    conflicts = sum(1 for place in valid if place in merged and merged[place].conflict is not None)
+    return {"listed": listed, "exports": len(claims), "valid": len(valid), "conflicts": conflicts}
+
+
+# -- what the user chose --------------------------------------------------------------------------------------------
+
+
+def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
+    """Options in the form of the rules. Raises ValueRefused for what makes no sense."""
+    most, stale = int(request.get("max_endpoints_per_slice") or _LEAST_ENDPOINTS), int(request.get("stale_after") or 0)
+    if not _LEAST_ENDPOINTS <= most <= MOST_ENDPOINTS:
+        text = "max_endpoints_per_slice is {0} and should be between {1} and {2}".format(most, _LEAST_ENDPOINTS, MOST_ENDPOINTS)
+        raise ValueRefused("choice", text)
+    if stale < 0:
+        raise ValueRefused("choice", "stale_after is {0} and should be a number of seconds, 0 for never".format(stale))
+    clusters = fabric.clusters
+    return Options(
+        {name: clusters[name]["cluster_id"] for name in clusters},
+        {name: clusters[name]["mcs_namespaces"] for name in clusters},
+        bool(request.get("keep_first")),
+        stale,
+        most,
+        request.get("max_deletes"),
+        {name: list(dict.fromkeys(family_of(text) for text in clusters[name]["pod_cidrs"])) for name in clusters},
+    )
+
+
+def chosen(request: t.Mapping[str, t.Any], fabric: Fabric) -> t.Set[str]:
+    """The clusters that may be written. Raises ValueRefused for names that are nowhere."""
+    given = {str(entry["name"]) for entry in request["clusters"]}
+    for name in sorted(given - set(fabric.clusters)):
+        raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(quoted(name)))
+    return given & set(request.get("destinations") or given)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def gather(clusters: Clusters, names: t.Optional[t.Iterable[str]] = None) -> t.Dict[str, Listed]:
+    """Complete lists of every cluster that could be read. One that does not have the API has no version."""
+    return clusters.read("list exported services", lambda dummy, client: _read_cluster(client), names)
+
+
+def _read_cluster(client: Client) -> Listed:
+    """One LIST for each kind."""
+    (version, exports, imports), services, (discovery, slices, endpoints), namespaces, says = at_once(
+        lambda: _read_api(client),
+        lambda: client.list("/api/v1/services").items,
+        lambda: _read_endpoints(client),
+        lambda: client.list("/api/v1/namespaces").items,
+        lambda: _read_id(client),
+    )
+    return Listed(exports, imports, services, endpoints, slices, namespaces, version, discovery, says)
+
+
+def _served(client: Client, path: str) -> t.Optional[t.Sequence[t.Any]]:
+    """The objects under a path, None where the API server does not have it."""
+    try:
+        return client.list(path).items
+    except ListIncomplete as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+def _read_api(client: Client) -> t.Tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]]:
+    for version in VERSIONS:
+        exports = _served(client, "/apis/{0}/serviceexports".format(version))
+        imports = _served(client, "/apis/{0}/serviceimports".format(version)) if exports is not None else None
+        if exports is not None and imports is not None:
+            return version, exports, imports
+    return "", (), ()
+
+
+def _read_endpoints(client: Client) -> t.Tuple[t.Optional[str], t.Sequence[t.Any], t.Sequence[t.Any]]:
+    for version in DISCOVERY:
+        slices = _served(client, "/apis/{0}/endpointslices".format(version))
+        if slices is not None:
+            return version, slices, ()
+    return None, (), client.list("/api/v1/endpoints").items
+
+
+def _read_id(client: Client) -> t.Optional[str]:
+    """What the cluster itself says that its id is; nobody has to give us the right to ask."""
+    for version in _ABOUT:
+        try:
+            found = _served(client, "/apis/{0}/clusterproperties".format(version))
+        except ListIncomplete as error:
+            if error.status != 403:
+                raise
+            return None
+        for obj in found or ():
+            value = (obj.get("spec") or {}).get("value")
+            if obj["metadata"].get("name") in _ID_PROPERTIES and isinstance(value, str):
+                return value
+        if found is not None:
+            return None
+    return None
+
+
+def _with_definitions(
+    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Dict[str, Listed], destinations: t.Collection[str], whole: Plan, manager: str,
+    check: bool,
+) -> t.Dict[str, Listed]:  # fmt: skip
+    """The lists of those clusters that have the API; where that is wished they get it."""
+    without = sorted(name for name, one in listed.items() if not one.version)
+    if not without:
+        return listed
+    kept = {name: one for name, one in listed.items() if one.version}
+    if request.get("state", "present") != "present":
+        return kept
+    if not request.get("install_crds"):
+        for name in without:
+            text = "the API server has no {0} and {1} of {2}; install them, or set install_crds: true for those of {3}"
+            whole.refuse(name, "kind_not_served", text.format(EXPORT, IMPORT, GROUP, RELEASE))
+        return kept
+    wanted = [name for name in without if name in destinations]
+    part, writes = _definition_writes(clusters, wanted, manager)
+    if check:
+        whole.extend(part)
+        kept.update({name: listed[name]._replace(version=VERSIONS[0]) for name in writes})
+        return kept
+    whole.extend(cluster_objects.apply(clusters, part, writes, manager, what="install definitions"))
+    kept.update({name: one for name, one in gather(clusters, sorted(writes)).items() if one.version})
+    return kept
+
+
+def _definition_writes(clusters: Clusters, names: t.Sequence[str], manager: str) -> t.Tuple[Plan, Writes]:
+    """Those of the definitions that a cluster does not have."""
+    manifests = {manifest["metadata"]["name"]: manifest for manifest in definitions()}
+
+    def look(dummy: str, client: Client) -> t.List[str]:
+        return [name for name in manifests if client.find(_DEFINITIONS + segment(name)) is None]
+
+    whole, writes = Plan(), {}
+    for name, missing in clusters.read("look for definitions", look, names).items():
+        wanted = {Key("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", one): manifests[one] for one in missing}
+        part, writes[name] = plan_objects(name, wanted, Read({}, frozenset(), frozenset(), {}), manager)
+        whole.extend(part)
+    return whole, writes
+
+
+def read_all(
+    clusters: Clusters, fabric: Fabric, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], options: Options, lost: t.Collection[str]
+) -> t.Dict[str, Exported]:
+    """What each cluster exports, of which everything holds; not of those that are lost."""
+    own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in listed.items()}
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
+    return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
+
+
+def _versions(clusters: Clusters, joined: Clusterset, heres: t.Mapping[str, Here]) -> t.Dict[str, t.Tuple[int, int]]:
+    """The versions of the API servers, where what can be written depends on them."""
+    if not any(asks_version(one.shape) for one in joined.merged.values()):
+        return {}
+    return clusters.read("get the version", lambda dummy, client: client.server_version(), sorted(heres))
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes of a run, stage by stage: every stage needs what the API servers answered to those before."""
+
+    def __init__(self, clusters: Clusters, manager: str, leave_conflicts: bool) -> None:
+        self._clusters, self._manager, self._leave = clusters, manager, leave_conflicts
+        self.done = Plan()
+        #: (cluster, key) of what was written, or is as wanted; and of what has no place any more
+        self.written: t.Set[t.Tuple[str, Key]] = set()
+        self._homeless: t.Set[t.Tuple[str, Key]] = set()
+
+    def stage(self, writes: t.Mapping[str, t.Sequence[Write]]) -> None:
+        """Do these, in clusters that answered so far."""
+        gone = {row["cluster"] for row in self._clusters.failures if row["reason"] in OUTAGES}
+        todo = {name: list(rows) for name, rows in writes.items() if rows and name not in gone}
+        if not todo:
+            return
+        plan = Plan()
+        plan.changes = [write.change for name in sorted(todo) for write in todo[name]]
+        part = cluster_objects.apply(self._clusters, plan, todo, self._manager, self._leave, "write imports", self._one)
+        homeless = {id(write.change) for name, rows in todo.items() for write in rows if (name, write.key) in self._homeless}
+        part.changes = [change for change in part.changes if id(change) not in homeless]
+        self.done.extend(part)
+
+    def _one(self, client: Client, todo: Write, manager: str) -> bool:
+        of_status = todo.manifest is not None and "status" in todo.manifest
+        try:
+            changed = _write_status(client, todo, manager) if of_status else write_object(client, todo, manager)
+        except (Conflict, Forbidden, NotFound) as error:
+            # what is made in a namespace that is being deleted is refused, and has no need to be there; so has the status of what is gone
+            gone = of_status and not isinstance(error, Forbidden)
+            if not gone and (isinstance(error, Conflict) or todo.manifest is None or not _namespace_goes(client, todo.key.namespace)):
+                raise
+            self._homeless.add((client.cluster, todo.key))
+            changed = True
+        self.written.add((client.cluster, todo.key))
+        return changed
+
+
+def _write_status(client: Client, todo: Write, manager: str) -> bool:
+    """The status of an import or export, and nothing else of it. One that is gone meanwhile has none."""
+    manifest = dict(todo.manifest or {})
+    if todo.uid:
+        manifest["metadata"] = dict(manifest["metadata"], uid=todo.uid)
+    key = todo.key
+    path = "/apis/{0}/namespaces/{1}/{2}s/{3}/status".format(key.api_version, segment(key.namespace), lower(key.kind), segment(key.name))
+    answer = client.apply(path, manifest, manager, force=True)
+    return todo.version is None or answer["metadata"].get("resourceVersion") != todo.version
+
+
+def _namespace_goes(client: Client, namespace: str) -> bool:
+    found = client.find("/api/v1/namespaces/" + segment(namespace))
+    return found is None or bool(found["metadata"].get("deletionTimestamp"))
+
+
+def write(
+    clusters: Clusters, whole: Plan, heres: t.Mapping[str, Here], exported: t.Mapping[str, Exported], joined: Clusterset,
+    plans: t.Mapping[str, Planned], options: Options, destinations: t.Collection[str], manager: str, check: bool, now: float, leave_conflicts: bool,
+) -> Plan:  # fmt: skip
+    """Do the writes, unless this is only a check; returns the plan with only those changes that took place."""
+    writer = Writer(clusters, manager, leave_conflicts)
+    writer.done.extend(whole)
+    todo = {name: list(plans[name].writes) for name in sorted(plans) if name in destinations}
+    if check:
+        writer.done.changes += [write.change for name in todo for write in todo[name]]
+    else:
+        for kind in (SERVICE, IMPORT, SLICE):
+            stage = {name: [one for one in rows if one.key.kind == kind and one.manifest is not None] for name, rows in todo.items()}
+            writer.stage(_filled(clusters, heres, stage, kind))
+        writer.stage({name: [one for one in rows if one.manifest is None] for name, rows in todo.items()})
+    reach = _reach(heres, joined, plans, options, None if check else writer.written, destinations)
+    stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    statuses: Writes = {}
+    for name, here in heres.items():
+        if name in destinations:
+            undone = {place for place, one in reach.items() if name in one.failed or name in one.pending}
+            statuses[name] = import_statuses(here, joined.merged, undone)
+            if name in exported:
+                statuses[name] += export_statuses(here, exported[name], joined.merged, reach, stamp)
+    if check:
+        writer.done.changes += [write.change for name in sorted(statuses) for write in statuses[name]]
+    else:
+        writer.stage(statuses)
+    return writer.done
+
+
+def _filled(clusters: Clusters, heres: t.Mapping[str, Here], stage: Writes, kind: str) -> Writes:
+    """The writes with what the API servers have given meanwhile: addresses of derived Services, uids of imports."""
+    waiting = sorted(name for name, rows in stage.items() if kind != SERVICE and any(filled(one, None) is None for one in rows))
+    if not waiting:
+        return stage
+
+    def look(name: str, client: Client) -> t.Dict[Id, t.Any]:
+        if kind == IMPORT:
+            return {_place(obj): addresses_of(obj) for obj in client.list("/api/v1/services", label_selector=SERVICE_LABEL).items}
+        listing = client.list("/apis/{0}/serviceimports".format(heres[name].listed.version))
+        return {(place[0], derived_name(*place)): obj["metadata"].get("uid") for obj in listing.items for place in (_place(obj),)}
+
+    found = clusters.read("look up what was made", look, waiting)
+    made: Writes = {}
+    for name, rows in stage.items():
+        known = found.get(name, {})
+        made[name] = [one for row in rows for one in (filled(row, known),) if one is not None]
+    return made
+
+
+def _place(obj: t.Mapping[str, t.Any]) -> Id:
+    return str(obj["metadata"].get("namespace")), str(obj["metadata"].get("name"))
+
+
+def _reach(
+    heres: t.Mapping[str, Here], joined: Clusterset, plans: t.Mapping[str, Planned], options: Options,
+    written: t.Optional[t.Collection[t.Tuple[str, Key]]], destinations: t.Collection[str],
+) -> t.Dict[Id, Reach]:  # fmt: skip
+    """Where each import stands. written None: as if all was done."""
+    units = {unit_of(place): place for place in joined.merged}
+    failed: t.Dict[Id, t.Set[str]] = {}
+    pending: t.Dict[Id, t.Set[str]] = {}
+    for name, planned in plans.items():
+        for place in planned.failed:
+            failed.setdefault(place, set()).add(name)
+        for place in planned.waiting:
+            pending.setdefault(place, set()).add(name)
+        for one in planned.writes:
+            if one.manifest is None or (written is None and name in destinations) or (written is not None and (name, one.key) in written):
+                continue
+            derived = derived_name(one.key.namespace, one.key.name) if one.key.kind == IMPORT else one.key.name[: len(derived_name("", ""))]
+            place = units.get((one.key.namespace, derived), ("", ""))
+            (failed if name in destinations else pending).setdefault(place, set()).add(name)
+    unknown = frozenset(name for name in options.ids if name not in heres)
+    return {
+        place: Reach(frozenset(failed.get(place, ())), frozenset(pending.get(place, ())), unknown)
+        for place in joined.merged
+    }  # fmt: skip
+
+
+def take_away(
+    clusters: Clusters, whole: Plan, heres: t.Mapping[str, Here], destinations: t.Collection[str], manager: str, check: bool
+) -> Plan:
+    """Everything of ours, and our conditions of exports."""
+    writer = Writer(clusters, manager, False)
+    writer.done.extend(whole)
+    todo = {name: remove_all(here, manager).writes for name, here in heres.items() if name in destinations}
+    statuses = {name: without_conditions(here, manager) for name, here in heres.items() if name in destinations}
+    if check:
+        writer.done.changes += [one.change for rows in (todo, statuses) for name in sorted(rows) for one in rows[name]]
+    else:
+        writer.stage(todo)
+        writer.stage(statuses)
+    return writer.done

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all clusters together export, also while some of them cannot be read (mcs 2, 4). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._plan.objects import labels_of
+from ..._plan.plan import Refusal
+from ..mirror_services import Object
+from .exports import Export, Exported, Listed, Options, granted_namespaces
+from .manifests import standing_shape
+from .merge import Merged, Shape, merge
+from .names import FIRST_EXPORT, IMPORT, SERVICE_LABEL, SLICE, SOURCE_LABEL, Id
+from .plan import Here, source_of
+
+
+class Clusterset(t.NamedTuple):
+    """``merged``: every Service that is exported. ``kept``: those of which only clusters have a part that could not be read; they stay.
+
+    ``unlisted``: ids of those clusters.
+    """
+
+    merged: t.Dict[Id, Merged]
+    kept: t.Set[Id]
+    unlisted: t.FrozenSet[str]
+
+
+def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Refusal]:
+    """Clusters that export nothing since none of their namespaces is there, while we hold endpoints of theirs: more often lost than empty."""
+    found: t.Dict[str, Refusal] = {}
+    if options.max_deletes is not None:
+        return found
+    suspicious = {options.ids[name]: name for name, one in listed.items() if not one.exports and not granted_namespaces(name, one, options)}
+    if not suspicious:
+        return found
+    for local in sorted(listed):
+        for obj in listed[local].slices:
+            labels = labels_of(obj)
+            source = suspicious.get(labels.get(SOURCE_LABEL, ""))
+            if source is not None and source not in found and SERVICE_LABEL in labels and obj.get("endpoints"):
+                text = "it exports nothing, and no namespace is left in it that it may export from; what is known of it stays. {0}"
+                found[source] = Refusal(source, "source_incomplete", text.format("Set max_deletes if that is right."))
+    return found
+
+
+def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], options: Options) -> Clusterset:
+    """The merge of everything. exported: of the clusters that could be read; heres: what the clusters have of ours."""
+    unlisted = frozenset(cluster_id for name, cluster_id in options.ids.items() if name not in exported)
+    exports: t.Dict[Id, t.List[Export]] = {}
+    for name in sorted(exported):
+        for place, claim in exported[name].claims.items():
+            if claim.export is not None:
+                exports.setdefault(place, []).append(claim.export)
+    held, firsts = _held(heres, unlisted), _firsts(heres) if options.keep_first else {}
+    merged = {}
+    for place, found in exports.items():
+        standing = _standing(heres, place) if place in held else None
+        merged[place] = merge(place, found, _first(firsts.get(place, ()), found), standing, held.get(place, ()))
+    return Clusterset(merged, {place for place in held if place not in merged}, unlisted)
+
+
+def _held(heres: t.Mapping[str, Here], unlisted: t.Collection[str]) -> t.Dict[Id, t.Set[str]]:
+    """The clusters that could not be read and have a part in an import, by what they are on record for."""
+    held: t.Dict[Id, t.Set[str]] = {}
+    for here in heres.values() if unlisted else ():
+        for unit, keys in here.units.items():
+            place = here.places.get(unit)
+            if place is None:
+                continue
+            for key in keys:
+                sources = {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
+                if sources & set(unlisted):
+                    held.setdefault(place, set()).update(sources & set(unlisted))
+    return held
+
+
+def _sources(obj: Object) -> t.Set[str]:
+    """The ids in an import's status."""
+    status = obj.get("status")
+    rows = status.get("clusters") if isinstance(status, dict) else None
+    return {str(row.get("cluster")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
+
+
+def _standing(heres: t.Mapping[str, Here], place: Id) -> t.Optional[Shape]:
+    """What stands of an import: all clusters say the same, so the first that has one is asked."""
+    for name in sorted(heres):
+        key = heres[name].import_key(place)
+        if key in heres[name].mine:
+            found = standing_shape(heres[name].objects[key])
+            if found is not None:
+                return found
+    return None
+
+
+def _firsts(heres: t.Mapping[str, Here]) -> t.Dict[Id, t.List[str]]:
+    """The ids that imports remember as those that decided first, in the order of the clusters' names."""
+    found: t.Dict[Id, t.List[str]] = {}
+    for name in sorted(heres):
+        for key in heres[name].mine:
+            noted = (heres[name].objects[key]["metadata"].get("annotations") or {}).get(FIRST_EXPORT) if key.kind == IMPORT else None
+            if isinstance(noted, str):
+                found.setdefault((key.namespace, key.name), []).append(noted)
+    return found
+
+
+def _first(noted: t.Sequence[str], exports: t.Sequence[Export]) -> str:
+    ids = {export.id for export in exports}
+    return next((cluster_id for cluster_id in noted if cluster_id in ids), "")

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Conditions of a ServiceExport (mcs 3). Pure: the time is given."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..mirror_services import Manifest, Object
+from .exports import Claim
+from .merge import Merged
+
+EXPORTED, PENDING, FAILED = "Exported", "Pending", "Failed"
+NO_CONFLICTS = "NoConflicts"
+_TYPES = ("Valid", "Ready", "Conflict")
+_SHOWN = 5
+
+
+class Reach(t.NamedTuple):
+    """Where one import stands. ``failed``: clusters in which it cannot be written; ``pending``: in which it is not yet; ``unknown``: that could
+    not be read, of which what was said before holds."""
+
+    failed: t.FrozenSet[str] = frozenset()
+    pending: t.FrozenSet[str] = frozenset()
+    unknown: t.FrozenSet[str] = frozenset()
+
+
+def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str) -> t.List[Manifest]:
+    """All conditions that we give an export, by type. ``merged``: what it is a part of, None where it exports nothing."""
+    before = known_conditions(claim.object)
+    made = [_condition("Valid", claim.export is not None, claim.reason, claim.message)]
+    if claim.export is None or merged is None:
+        made.append(_condition("Ready", False, PENDING, "it is not exported"))
+    else:
+        made.append(_ready(before.get("Ready"), reach))
+        if merged.conflict is not None:
+            made.append(_condition("Conflict", True, ",".join(merged.conflict.reasons), merged.conflict.message))
+        elif merged.held and before.get("Conflict", {}).get("status") == "True":
+            # whether they still differ, the clusters that cannot be read would have to say
+            made.append(_condition("Conflict", True, str(before["Conflict"].get("reason")), str(before["Conflict"].get("message"))))
+        else:
+            made.append(_condition("Conflict", False, NO_CONFLICTS, "all clusters that export it agree"))
+    generation = claim.object["metadata"].get("generation")
+    for condition in made:
+        old = before.get(condition["type"])
+        if isinstance(generation, int):
+            condition["observedGeneration"] = generation
+        same = old is not None and old.get("status") == condition["status"] and isinstance(old.get("lastTransitionTime"), str)
+        condition["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and same else now
+    return sorted(made, key=lambda condition: _TYPES.index(condition["type"]))
+
+
+def known_conditions(obj: Object) -> t.Dict[str, t.Mapping[str, t.Any]]:
+    """The conditions that an object has, by type."""
+    status = obj.get("status")
+    given = status.get("conditions") if isinstance(status, dict) else None
+    return {str(row.get("type")): row for row in given if isinstance(row, dict)} if isinstance(given, list) else {}
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Manifest:
+    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
+
+
+def _ready(before: t.Optional[t.Mapping[str, t.Any]], reach: Reach) -> Manifest:
+    if reach.failed:
+        return _condition("Ready", False, FAILED, "cannot be written in {0}".format(_names(reach.failed)))
+    if reach.pending:
+        return _condition("Ready", False, PENDING, "not yet in {0}".format(_names(reach.pending)))
+    if reach.unknown and not (before is not None and before.get("status") == "True"):
+        return _condition("Ready", False, PENDING, "not known of {0}".format(_names(reach.unknown)))
+    return _condition("Ready", True, EXPORTED, "every cluster that has the namespace imports it")
+
+
+def _names(clusters: t.Collection[str]) -> str:
+    shown = sorted(clusters)
+    return ", ".join(shown[:_SHOWN]) + (" and {0} more".format(len(shown) - _SHOWN) if len(shown) > _SHOWN else "")
+
+
+def differs(obj: Object, wanted: t.Sequence[Manifest]) -> bool:
+    """Whether the export's conditions are not those: each of ours, and none of ours that is not wanted any more."""
+    known = known_conditions(obj)
+    for condition in wanted:
+        found = known.get(condition["type"])
+        if found is None or any(found.get(field) != value for field, value in condition.items()):
+            return True
+    return any(kind in known for kind in _TYPES if kind not in {condition["type"] for condition in wanted})

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One Service of all clusters that export the same namespace and name: who decides what, and what differs (mcs 2). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..mirror_services import Manifest
+from .exports import Export
+from .names import Id
+
+TYPE, PORTS = "TypeConflict", "PortConflict"
+AFFINITY, AFFINITY_CONFIG = "SessionAffinityConflict", "SessionAffinityConfigConflict"
+POLICY, DISTRIBUTION = "InternalTrafficPolicyConflict", "TrafficDistributionConflict"
+LABELS, ANNOTATIONS = "LabelsConflict", "AnnotationsConflict"
+_FAMILIES = ("IPv4", "IPv6")
+#: What a conflict is about, for people.
+_FIELDS = {
+    TYPE: "headlessness", PORTS: "ports", AFFINITY: "sessionAffinity", AFFINITY_CONFIG: "sessionAffinityConfig", POLICY: "internalTrafficPolicy",
+    DISTRIBUTION: "trafficDistribution", LABELS: "exportedLabels", ANNOTATIONS: "exportedAnnotations",
+}  # fmt: skip
+
+
+class Conflict(t.NamedTuple):
+    """``reasons``, in the order of the rules; ``message`` names the fields, who decides and why, and counts."""
+
+    reasons: t.Tuple[str, ...]
+    message: str
+
+
+class Shape(t.NamedTuple):
+    """What an import says, but for its addresses. ``families``: those of all whose endpoints count."""
+
+    headless: bool
+    ports: t.Tuple[Manifest, ...]
+    affinity: str
+    affinity_config: t.Optional[Manifest]
+    policy: t.Optional[str]
+    distribution: t.Optional[str]
+    families: t.Tuple[str, ...]
+    labels: t.Mapping[str, str]
+    annotations: t.Mapping[str, str]
+
+
+class Merged(t.NamedTuple):
+    """``members``: exports whose endpoints count, in order of precedence. ``clusters``: ids of all that export, sorted.
+
+    ``held``: ids of clusters that could not be read and have a part in it: what they were known to have stands. ``conflict`` None: none;
+    what there was said of conflicts before stays where a cluster is held.
+    """
+
+    place: Id
+    shape: Shape
+    members: t.Tuple[Export, ...]
+    clusters: t.Tuple[str, ...]
+    winner: str
+    conflict: t.Optional[Conflict]
+    held: t.FrozenSet[str] = frozenset()
+
+
+def merge(
+    place: Id, exports: t.Iterable[Export], first: str = "", standing: t.Optional[Shape] = None, held: t.Iterable[str] = ()
+) -> Merged:
+    """The merge of at least one export.
+
+    first: id of the cluster whose export decides although it may not be the oldest. standing: what stands while the clusters ``held`` cannot
+    be read: it decides, and the others only add to it.
+    """
+    ranked = sorted(exports, key=lambda export: (export.id != first, export.rank))
+    winner = ranked[0]
+    shape = standing or Shape(
+        winner.headless, (), winner.affinity, winner.affinity_config, winner.policy, winner.distribution, (), winner.labels, winner.annotations
+    )
+    members = tuple(export for export in ranked if export.headless == shape.headless)
+    ports, families = list(shape.ports), set(shape.families)
+    for export in members:
+        ports += _more(ports, export.ports)
+        families.update(export.families)
+    shape = shape._replace(ports=tuple(ports), families=tuple(name for name in _FAMILIES if name in families))
+    held = frozenset(held)
+    clusters = tuple(sorted({export.id for export in ranked} | held))
+    return Merged(place, shape, members, clusters, winner.id, None if held else _conflict(ranked, members, bool(first) and winner.id == first), held)
+
+
+def _more(ports: t.Sequence[Manifest], others: t.Sequence[Manifest]) -> t.List[Manifest]:
+    """The ports that clash with none of those before: neither the name nor protocol and number are taken."""
+    names = {port["name"] for port in ports}
+    numbers = {(port["protocol"], port["port"]) for port in ports}
+    return [port for port in others if port["name"] not in names and (port["protocol"], port["port"]) not in numbers]
+
+
+def same_port(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
+    """Whether a port of a cluster is the one that the import has."""
+    return all(one[field] == other[field] for field in ("name", "protocol", "port"))
+
+
+def _conflict(ranked: t.Sequence[Export], members: t.Sequence[Export], kept: bool) -> t.Optional[Conflict]:
+    winner = ranked[0]
+    rows: t.Tuple[t.Tuple[str, t.Sequence[Export], t.Callable[[Export], t.Any]], ...] = (
+        (PORTS, members, lambda export: {tuple(sorted(port.items())) for port in export.ports}),
+        (TYPE, ranked, lambda export: export.headless),
+        (AFFINITY, ranked, lambda export: export.affinity),
+        (AFFINITY_CONFIG, ranked, lambda export: export.affinity_config),
+        (POLICY, ranked, lambda export: export.policy or "Cluster"),
+        (DISTRIBUTION, ranked, lambda export: export.distribution),
+        (LABELS, ranked, lambda export: export.labels),
+        (ANNOTATIONS, ranked, lambda export: export.annotations),
+    )
+    reasons, told = [], []
+    for reason, exports, value in rows:
+        decided = value(winner)
+        differing = sum(1 for export in exports if value(export) != decided)
+        if differing:
+            reasons.append(reason)
+            told.append("{0} ({1} of {2} clusters {3})".format(_FIELDS[reason], differing, len(ranked), "differs" if differing == 1 else "differ"))
+    if not reasons:
+        return None
+    why = "came first" if kept else "is the oldest"
+    return Conflict(tuple(reasons), "conflict of {0}; cluster {1} decides, whose export {2}".format(", ".join(told), winner.id, why))

@@ -1,0 +1,301 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of one cluster: its derived Services, imports and slices against what it has, within the budget of deletions (mcs 1, 4). Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._plan.budget import check_budget
+from ..._plan.object_plan import Key, Read, Write, plan_objects
+from ..._plan.objects import is_ours, labels_of
+from ..._plan.plan import DELETE, Pending, Plan, Refusal, is_pending
+from ..._plan.sole_owner import others, surplus
+from ..exports import id_of, label_of
+from ..mirror_services import Manifest, Object
+from .exports import Listed, Options, namespaces_of
+from .manifests import derived_service, gone_slice, import_slices, service_import
+from .merge import Merged
+from .names import DERIVED_PREFIX, IMPORT, SERVICE, SERVICE_LABEL, SLICE, UNREACHABLE_SINCE, Id, derived_name
+
+_ORDER = (SERVICE, IMPORT, SLICE)
+#: What goes first: who asks for the name must not be sent to an address that is gone.
+_LAST = (IMPORT, SLICE, SERVICE)
+_NOTHING: t.FrozenSet[t.Any] = frozenset()
+_DERIVED = len(derived_name("", ""))
+_SLICE = re.compile(r"-(?P<source>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)-[46]-[0-9]+\Z")
+_PENDING_OWNER = Pending("uid of the ServiceImport")
+_STAMP = re.compile(r"[0-9]{1,12}\Z")
+
+
+class Here:
+    """What one cluster has that may be ours, by what it belongs to. ``units``: the keys of ours by (namespace, derived name)."""
+
+    def __init__(self, name: str, listed: Listed, manager: str) -> None:
+        self.name, self.listed = name, listed
+        self.namespaces = namespaces_of(listed)
+        self.objects: t.Dict[Key, Object] = {}
+        self.mine: t.Set[Key] = set()
+        #: by (namespace, derived name)
+        self.units: t.Dict[Id, t.List[Key]] = {}
+        self.slices: t.Dict[Id, t.List[Key]] = {}
+        self.places: t.Dict[Id, Id] = {}
+        slices = str(listed.discovery)
+        for kind, version, items in ((IMPORT, listed.version, listed.imports), (SERVICE, "v1", listed.services), (SLICE, slices, listed.slices)):
+            for obj in items:
+                place = id_of(obj)
+                if place is None or (kind != IMPORT and not place[1].startswith(DERIVED_PREFIX)):
+                    continue
+                self._put(Key(version, kind, *place), obj, manager)
+
+    def _put(self, key: Key, obj: Object, manager: str) -> None:
+        self.objects[key] = obj
+        unit = (key.namespace, derived_name(key.namespace, key.name) if key.kind == IMPORT else key.name[:_DERIVED])
+        if key.kind == SLICE:
+            self.slices.setdefault(unit, []).append(key)
+        if not is_ours(obj, manager):
+            return
+        self.mine.add(key)
+        self.units.setdefault(unit, []).append(key)
+        name = key.name if key.kind == IMPORT else labels_of(obj).get(SERVICE_LABEL)
+        if name is not None and derived_name(key.namespace, name) == unit[1]:
+            self.places[unit] = (key.namespace, name)
+
+    def import_of(self, place: Id) -> t.Optional[Object]:
+        """The import of that name, whoever made it."""
+        return self.objects.get(self.import_key(place))
+
+    def import_key(self, place: Id) -> Key:
+        """The key of the import of that name."""
+        return Key(self.listed.version, IMPORT, *place)
+
+
+def source_of(key: Key) -> str:
+    """The id of the cluster whose endpoints a slice of ours has, by its name, which nobody can change."""
+    found = _SLICE.match(key.name, _DERIVED)
+    return found.group("source") if found else ""
+
+
+def unit_of(place: Id) -> Id:
+    """What the objects of one import have in common: namespace and derived name."""
+    return place[0], derived_name(*place)
+
+
+class Planned(t.NamedTuple):
+    """``writes`` in order; ``failed``: places where something stands that is not ours; ``waiting``: where something of ours is being deleted.
+
+    ``imports``: how many the cluster has then.
+    """
+
+    plan: Plan
+    writes: t.List[Write]
+    failed: t.Set[Id]
+    waiting: t.Set[Id]
+    imports: int = 0
+
+
+def plan_cluster(
+    here: Here, merged: t.Mapping[Id, Merged], kept: t.Collection[Id], unlisted: t.Collection[str], options: Options, manager: str,
+    version: t.Optional[t.Tuple[int, int]] = None, silent: t.Collection[str] = (), now: int = 0,
+) -> Planned:  # fmt: skip
+    """The writes of one cluster.
+
+    kept: places that only clusters have a part in that could not be read. unlisted: the ids of those; silent: of those among them that did
+    not answer. now: seconds since 1970.
+    """
+    planned = Planned(Plan(), [], set(), set())
+    wanted: t.Dict[Key, Manifest] = {}
+    keep: t.Set[Key] = set()
+    units: t.Set[Id] = set()
+    for place in sorted(merged):
+        if here.namespaces.get(place[0]) is not False:
+            continue  # there is no such namespace, or not for long
+        units.add(unit_of(place))
+        made = _manifests(here, merged[place], options, version)
+        actual = here.import_of(place)
+        foreign = sorted(key for key in made if key in here.objects and key not in here.mine)
+        if foreign:
+            planned.failed.add(place)
+            text = "{0} {1} exists and is not ours; it is left alone, and the Service is not imported".format(foreign[0].kind, foreign[0].short)
+            planned.plan.refuse("ServiceImport " + label_of(here.name, place), "not_ours", text)
+            keep.update(here.units.get(unit_of(place), ()))
+        elif actual is not None and actual["metadata"].get("deletionTimestamp"):
+            planned.waiting.add(place)
+            keep.update(here.units.get(unit_of(place), ()))
+        else:
+            wanted.update(made)
+            keep.update(key for key in here.slices.get(unit_of(place), ()) if source_of(key) in merged[place].held)
+    for place in kept:
+        units.add(unit_of(place))
+        keep.update(here.units.get(unit_of(place), ()))
+    wanted.update(_stale(here, keep & here.mine, unlisted, silent, options, now))
+    part, writes = _changes(here, wanted, manager)
+    planned.plan.extend(part)
+    doomed, refused = _doomed(here, units, wanted, keep, options)
+    planned.plan.refused.extend(refused)
+    writes += _deletes(here, doomed, manager)
+    planned.plan.changes.extend(write.change for write in writes)
+    planned.writes.extend(writes)
+    return planned._replace(imports=sum(1 for key in wanted if key.kind == IMPORT))
+
+
+def remove_all(here: Here, manager: str) -> Planned:
+    """The writes that take away everything of ours in one cluster."""
+    doomed = [key for keys in here.units.values() for key in keys if here.namespaces.get(key.namespace) is False]
+    writes = _deletes(here, doomed, manager)
+    plan = Plan()
+    plan.changes.extend(write.change for write in writes)
+    return Planned(plan, writes, set(), set())
+
+
+def _manifests(here: Here, one: Merged, options: Options, version: t.Optional[t.Tuple[int, int]]) -> t.Dict[Key, Manifest]:
+    namespace, made = one.place[0], {}
+    families = options.families.get(here.name) or ()
+    service: t.Optional[Object] = None
+    if not one.shape.headless:
+        key = Key("v1", SERVICE, namespace, derived_name(*one.place))
+        service = here.objects.get(key)
+        made[key] = derived_service(one, families, service, version)
+    found = here.import_of(one.place)
+    made[here.import_key(one.place)] = service_import(one, families, service, here.listed.version, options.keep_first)
+    owner = found["metadata"].get("uid") if found is not None else _PENDING_OWNER
+    current = here.slices.get(unit_of(one.place), ())
+    for export in one.members:
+        own = [here.objects[key] for key in current if source_of(key) == export.id]
+        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most):
+            made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest
+    return made
+
+
+def _stale(
+    here: Here, kept: t.Iterable[Key], unlisted: t.Collection[str], silent: t.Collection[str], options: Options, now: int
+) -> t.Iterator[t.Tuple[Key, Manifest]]:
+    """Our slices of sources that do not answer: since when is noted on them, and they lose their endpoints when it was long enough ago."""
+    if not options.stale_after or not silent:
+        return
+    for key in sorted(kept):
+        if key.kind == SLICE and source_of(key) in silent and here.namespaces.get(key.namespace) is False:
+            obj = here.objects[key]
+            noted = (obj["metadata"].get("annotations") or {}).get(UNREACHABLE_SINCE)
+            since = int(noted) if isinstance(noted, str) and _STAMP.match(noted) and int(noted) <= now else now
+            yield key, dict(gone_slice(obj, str(since), now - since >= options.stale_after), apiVersion=key.api_version)
+
+
+def filled(write: Write, known: t.Optional[t.Mapping[Id, t.Any]]) -> t.Optional[Write]:
+    """The write with what the cluster gave meanwhile; None while that is not known.
+
+    known: by (namespace, derived name), for imports the addresses and families of derived Services, for slices the uids of imports.
+    """
+    if not is_pending(write.manifest):
+        return write
+    manifest = t.cast(Manifest, write.manifest)
+    meta, spec = manifest["metadata"], manifest.get("spec") or {}
+    derived = derived_name(write.key.namespace, write.key.name) if write.key.kind == IMPORT else write.key.name[:_DERIVED]
+    found = (known or {}).get((write.key.namespace, derived))
+    if found is None:
+        return None
+    if write.key.kind == IMPORT:
+        ips, families = found
+        beta = "ipFamilies" in spec
+        more = {"ips": ips, "ipFamilies": families} if beta else {"ips": ips[:1]}
+        return write._replace(manifest=dict(manifest, spec=dict(spec, **more)))
+    owners = [dict(owner, uid=found) for owner in meta["ownerReferences"]]
+    return write._replace(manifest=dict(manifest, metadata=dict(meta, ownerReferences=owners)))
+
+
+# -- what differs -----------------------------------------------------------------------------------------------------
+
+
+def _changes(here: Here, wanted: t.Mapping[Key, Manifest], manager: str) -> t.Tuple[Plan, t.List[Write]]:
+    todo = {key: manifest for key, manifest in wanted.items() if key not in here.objects or not _same(manifest, here.objects[key], manager)}
+    # whose an object is was settled before; what we own is repaired, whoever edited it
+    there = {key: here.objects[key] for key in todo if key in here.objects}
+    part, writes = plan_objects(here.name, todo, Read(there, _NOTHING, _NOTHING, {}), manager, adopt=True, alone=True)
+    part.changes.clear()
+    part.unchanged += len(wanted) - len(todo)
+    # a name that was free when it was looked at is not taken by force
+    writes = [write._replace(force=False) if write.uid is None else write for write in writes]
+    return part, sorted(writes, key=lambda write: (_ORDER.index(write.key.kind), write.key))
+
+
+def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
+    """True when an object of ours plainly is as wanted; False says nothing, the slower comparison then knows."""
+    meta, found = manifest["metadata"], actual["metadata"]
+    for field in ("labels", "annotations", "ownerReferences"):
+        if (found.get(field) or None) != (meta.get(field) or None):
+            return False
+    if found.get("deletionTimestamp") or others(actual, manager):
+        return False
+    if manifest["kind"] == SLICE:
+        return all((actual.get(field) or []) == manifest[field] for field in ("addressType", "endpoints", "ports"))
+    if manifest["kind"] == IMPORT:
+        return bool(actual.get("spec") == manifest["spec"])
+    return not surplus(manifest, actual, manager) and _says(actual.get("spec") or {}, manifest["spec"])
+
+
+def _says(spec: Object, wanted: Manifest) -> bool:
+    """Whether a Service says all that is wanted; the port of endpoints is filled in by the server."""
+    for field, value in wanted.items():
+        found = spec.get(field)
+        if field == "ports":
+            found = [{name: port.get(name) for name in port if name != "targetPort"} for port in found or ()]
+        if found != value:
+            return False
+    return True
+
+
+# -- what goes --------------------------------------------------------------------------------------------------------
+
+
+def _doomed(
+    here: Here, units: t.Collection[Id], wanted: t.Mapping[Key, Manifest], keep: t.Collection[Key], options: Options
+) -> t.Tuple[t.List[Key], t.List[Refusal]]:
+    """What is ours and nobody wants, within the budget: of imports as wholes, and of the sources of those that stay."""
+    live = {unit: keys for unit, keys in here.units.items() if here.namespaces.get(unit[0]) is False}
+    gone = [unit for unit in live if unit not in units]
+    refused, doomed = [], [key for unit in gone for key in live[unit]]
+    refusal = _over(here.name, here.name, IMPORT, len(live), len(gone), options)
+    if refusal is not None:
+        refused.append(refusal)
+        doomed = []
+    mine: t.Dict[str, int] = {}
+    lost: t.Dict[str, t.List[Key]] = {}
+    losses: t.Dict[str, int] = {}
+    for unit, keys in live.items():
+        if unit not in units:
+            continue
+        by_source: t.Dict[str, t.List[Key]] = {}
+        for key in keys:
+            if key.kind == SLICE:
+                by_source.setdefault(source_of(key), []).append(key)
+            elif key not in wanted and key not in keep:
+                doomed.append(key)  # the address of what has none any more
+        for source, slices in by_source.items():
+            mine[source] = mine.get(source, 0) + 1
+            unwanted = [key for key in slices if key not in wanted and key not in keep]
+            if len(unwanted) == len(slices):
+                losses[source] = losses.get(source, 0) + 1
+                lost.setdefault(source, []).extend(unwanted)
+            else:
+                doomed += unwanted  # the same endpoints, in fewer slices
+    for source in sorted(lost):
+        refusal = _over(here.name, source, SLICE, mine[source], losses[source], options)
+        if refusal is None:
+            doomed += lost[source]
+        else:
+            refused.append(refusal)
+    return sorted(doomed), refused
+
+
+def _over(local: str, source: str, kind: str, owned: int, deletes: int, options: Options) -> t.Optional[Refusal]:
+    # the last export of a cluster may go like any other: its list was complete, so what counts is how many go at once
+    refusal = check_budget(source, kind, owned, deletes, 1, options.max_deletes, claimed=True)
+    return refusal._replace(object=local if source == local else "{0}: {1}".format(local, source)) if refusal else None
+
+
+def _deletes(here: Here, keys: t.Iterable[Key], manager: str) -> t.List[Write]:
+    there = {key: here.objects[key] for key in keys}
+    dummy, writes = plan_objects(here.name, {key: {} for key in there}, Read(there, _NOTHING, _NOTHING, {}), manager, state="absent", adopt=True)
+    writes = [write for write in writes if write.change.action == DELETE]
+    return sorted(writes, key=lambda write: (_LAST.index(write.key.kind), write.key))

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Status of imports and exports: written last, when it is known what was done (mcs 2, 3). Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._plan.object_plan import Key, Write
+from ..._plan.objects import record_of
+from ..._plan.plan import UPDATE, Change
+from ..mirror_services import Manifest, Object
+from .conditions import Reach, conditions, differs, known_conditions
+from .exports import Exported
+from .merge import Merged
+from .names import EXPORT, Id
+from .plan import Here
+
+
+def import_statuses(here: Here, merged: t.Mapping[Id, Merged], skip: t.Collection[Id]) -> t.List[Write]:
+    """Which clusters each import is made of. An import that is still to be made is written as it will be."""
+    found = []
+    for place in sorted(merged):
+        if place in skip or here.namespaces.get(place[0]) is not False:
+            continue
+        key, wanted = here.import_key(place), [{"cluster": name} for name in merged[place].clusters]
+        obj = here.objects.get(key)
+        before = ((obj or {}).get("status") or {}).get("clusters")
+        if before != wanted:
+            found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": wanted}))
+    return found
+
+
+def export_statuses(here: Here, exported: Exported, merged: t.Mapping[Id, Merged], reach: t.Mapping[Id, Reach], now: str) -> t.List[Write]:
+    """The conditions of every export of a cluster that are other than they should be. now: as Kubernetes writes it."""
+    found = []
+    for place, claim in exported.claims.items():
+        wanted = conditions(claim, merged.get(place), reach.get(place, Reach()), now)
+        if differs(claim.object, wanted):
+            key = Key(here.listed.version, EXPORT, *place)
+            before = known_conditions(claim.object)
+            shown = {"conditions": [dict(before[kind]) for kind in sorted(before)]} if before else None
+            found.append(_write(here.name, key, claim.object, shown, {"conditions": wanted}))
+    return found
+
+
+def without_conditions(here: Here, manager: str) -> t.List[Write]:
+    """What takes the conditions of ours away again from every export that has some."""
+    found = []
+    for obj in here.listed.exports:
+        mine = any(entry.get("manager") == manager and entry.get("subresource") == "status" for entry in record_of(obj))
+        place = (str(obj["metadata"].get("namespace")), str(obj["metadata"].get("name")))
+        if mine and here.namespaces.get(place[0]) is False and not obj["metadata"].get("deletionTimestamp"):
+            key = Key(here.listed.version, EXPORT, *place)
+            found.append(_write(here.name, key, obj, {"conditions": list(known_conditions(obj).values())}, {}))
+    return found
+
+
+def _write(cluster: str, key: Key, obj: t.Optional[Object], before: t.Any, status: Manifest) -> Write:
+    meta = (obj or {"metadata": {}})["metadata"]
+    change = Change(UPDATE, key.kind, "{0}/{1}".format(cluster, key.short), {"status": before}, {"status": status})
+    manifest = {"apiVersion": key.api_version, "kind": key.kind, "metadata": {"name": key.name, "namespace": key.namespace}, "status": status}
+    return Write(change, key, manifest, meta.get("uid"), meta.get("resourceVersion"), True)
