@@ -72,3 +72,21 @@ def test_words_where_there_is_none(tmp_path, arguments, wanted, words):
     done = ask(tmp_path, *arguments, KUBERNETES=wanted, GOPROXY="off", GOMODCACHE=str(tmp_path / "modules"), GOFLAGS="-modcacherw")
     assert (done.returncode, done.stdout) == (1, "") and words in done.stderr
     assert not list((tmp_path / "cache").glob("build.*")), "nothing is left"
+
+
+def test_the_programs_of_real_pods_are_an_entry_of_their_own(tmp_path):
+    """Nobody who has no real pods waits for them, and they are of the same release as the API server beside them."""
+    node = NEWEST + "-node"
+    fill(tmp_path / "cache" / NEWEST)
+    assert ask(tmp_path, KUBERNETES="newest").stdout == "{0}\n".format(tmp_path / "cache" / NEWEST), "they are not asked for"
+    done = ask(tmp_path, "--cached", "--node")
+    assert (done.returncode, done.stdout) == (1, "") and "run tests/lab/build-kubernetes --node" in done.stderr
+    fill(tmp_path / "cache" / node, ("kubelet", "kube-scheduler"))
+    for wanted in ("", "newest"):
+        assert ask(tmp_path, "--node", KUBERNETES=wanted).stdout == "{0}\n".format(tmp_path / "cache" / node)
+    done = ask(tmp_path, "--node", KUBERNETES="debian")
+    assert (done.returncode, done.stdout) == (1, "") and "real pods need the newest Kubernetes" in done.stderr
+    done = ask(tmp_path, "--node", KUBERNETES=str(tmp_path / "cache" / NEWEST))
+    assert (done.returncode, done.stdout) == (1, "") and "does not hold all of kubelet kube-scheduler" in done.stderr
+    done = ask(tmp_path, "--nodes")
+    assert done.returncode == 1 and "--nodes" in done.stderr
