@@ -24,7 +24,8 @@ def fabric(request):
     name = os.environ.get("MCN_LAB_PREFIX", "sc-") + request.module.__name__.replace("test_", "").replace("_", "-")[:8]
     made = Fabric(name, topology=getattr(request.module, "TOPOLOGY", "two"))
     made.lab("down")
-    made.lab("up", "--topology", made.topology)
+    kind = getattr(request.module, "PODS", None)
+    made.lab("up", "--topology", made.topology, *(["--pods", kind] if kind else []))
     made.ran("lab up")
     yield made
     if not request.config.getoption("--keep-lab"):

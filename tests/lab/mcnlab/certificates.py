@@ -44,3 +44,19 @@ def ensure(folder: pathlib.Path, cluster: str, names: list, addresses: list) -> 
     for file in folder.glob("*.key"):
         file.chmod(0o600)
     (folder / "complete").touch()
+
+
+def client(folder: pathlib.Path, name: str, common_name: str, organization: str) -> None:
+    """Write NAME.crt and NAME.key into ``folder`` unless they are there: a client that the folder's authority vouches for."""
+    if (folder / f"{name}.crt").exists():
+        return
+
+    def openssl(*words) -> None:
+        process.run(["openssl", *words], cwd=folder)
+
+    openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")
+    (folder / f"{name}.key").chmod(0o600)
+    (folder / "client.cnf").write_text("basicConstraints=CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=clientAuth\n")
+    openssl("req", "-new", "-key", f"{name}.key", "-subj", f"/O={organization}/CN={common_name}", "-out", f"{name}.csr")
+    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", DAYS,
+            "-extfile", "client.cnf", "-out", f"{name}.crt")

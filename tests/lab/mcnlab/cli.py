@@ -11,7 +11,7 @@ import os
 import pathlib
 import sys
 
-from . import probes
+from . import probes, topology
 from .errors import LabError
 from .lab import Lab
 from .progress import phase, say
@@ -42,8 +42,9 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(function=function)
         return command
 
-    command = add("up", lambda lab, o: lab.up(o.topology), "start the lab, or repair and extend a running one")
+    command = add("up", lambda lab, o: lab.up(o.topology, o.pods), "start the lab, or repair and extend a running one")
     command.add_argument("--topology", help="a JSON file, or two, three, dual")
+    command.add_argument("--pods", choices=topology.PODS, help="real: a kubelet and containerd on every node (default: as the topology says)")
     add("down", lambda lab, o: lab.down(), "end the lab and remove all of it")
     add("status", _status, "print what runs, as JSON; fails if something is missing")
     command = add("node-stop", _timed("node-stop", lambda lab, o: lab.node_stop(o.node)), "power cut of a node; its files stay")
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("command", nargs=argparse.REMAINDER)
     command = add("pod-exec", _pod_exec, "run a command in a pod's network: pod-exec POD -- COMMAND...")
     command.add_argument("pod")
+    command.add_argument("command", nargs=argparse.REMAINDER)
+    command = add("kubectl", _kubectl, "kubectl as a cluster's administrator: kubectl CLUSTER -- ARGUMENTS...")
+    command.add_argument("cluster")
     command.add_argument("command", nargs=argparse.REMAINDER)
     command = add("ssh", _ssh, "log into a node over the underlay: ssh NODE [-- COMMAND...]")
     command.add_argument("node")
@@ -95,7 +99,7 @@ def _status(lab: Lab, options) -> int:
     status = lab.status()
     print(json.dumps(status, indent=2))
     alive = all(all(v for k, v in c.items() if isinstance(v, bool)) for c in status["clusters"].values())
-    return 0 if alive and status["underlay"] and all(node["leader"] for node in status["nodes"].values()) else 1
+    return 0 if alive and status["underlay"] and all(node["leader"] and node.get("pod_runtime", True) for node in status["nodes"].values()) else 1
 
 
 def _words(words: list, default: list | None = None) -> list:
@@ -112,6 +116,11 @@ def _exec(lab: Lab, options) -> None:
 
 def _pod_exec(lab: Lab, options) -> None:
     command = lab.enter_pod(options.pod, _words(options.command, ["/bin/bash"]))
+    os.execvp(command[0], command)
+
+
+def _kubectl(lab: Lab, options) -> None:
+    command = lab.kubectl_command(options.cluster, _words(options.command))
     os.execvp(command[0], command)
 
 

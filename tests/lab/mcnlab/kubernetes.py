@@ -21,22 +21,32 @@ from .errors import LabError
 from .topology import Cluster, Node
 
 RELAY = pathlib.Path(__file__).with_name("relay.py")
+EGRESS = pathlib.Path(__file__).with_name("egress.py")
 BUILD = pathlib.Path(__file__).resolve().parent.parent / "build-kubernetes"
 PORT_NAMES = ("etcd", "etcd_peer", "api", "manager")
 CONTROLLERS = "endpoint,endpointslice,endpointslicemirroring,garbagecollector,namespace,serviceaccount"
+# With real pods: who makes them, who says where they are gone, and what they trust.
+POD_CONTROLLERS = (
+    "cronjob,daemonset,deployment,disruption,job,nodelifecycle,podgc,replicaset,root-ca-certificate-publisher-controller,statefulset,"
+    "taint-eviction-controller,ttl-after-finished"
+)
+POD_PORT_NAMES = (*PORT_NAMES, "scheduler")
+DNS_DOMAIN = "cluster.local"
 
 
-def binaries(state: pathlib.Path | None = None) -> pathlib.Path:
+def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Path:
     """The folder with the Kubernetes programs, as KUBERNETES chooses; builds them if need be (progress goes to our standard error).
 
     A lab remembers its own in its ``state``: what one release has written, another's etcd may not be able to read.
+    ``default`` is what to take where KUBERNETES says nothing.
     """
     pinned = None
     if state and (state / "kubernetes").exists():
         pinned = pathlib.Path((state / "kubernetes").read_text().strip())
         if not os.environ.get("KUBERNETES") and (pinned / "kube-apiserver").exists():
             return pinned
-    result = subprocess.run([str(BUILD)], stdout=subprocess.PIPE, text=True, check=False)
+    environment = {**os.environ, "KUBERNETES": os.environ.get("KUBERNETES") or default}
+    result = subprocess.run([str(BUILD)], stdout=subprocess.PIPE, text=True, check=False, env=environment)
     lines = result.stdout.split()
     if result.returncode or not lines:
         raise LabError("no Kubernetes programs; see above")
@@ -53,6 +63,7 @@ class ControlPlane:
         self.pki = self.folder / "pki"
         self.kubeconfig = self.folder / "kubeconfig"
         self.audit_log = self.folder / "log" / "audit.log"
+        self.real_pods = lab.topology.real_pods
 
     # Reading
 
@@ -74,6 +85,14 @@ class ControlPlane:
         return f"https://{self.gateway}:{self.ports['api']}"
 
     @property
+    def dns_address(self) -> str:
+        """The address of the Service kube-dns, by convention the tenth of the range."""
+        return str(ipaddress.ip_network(self.cluster.service_cidrs[0])[10])
+
+    def kubelet_token(self, node: str) -> str:
+        return (self.folder / "kubelets" / node).read_text().strip()
+
+    @property
     def token(self) -> str:
         return (self.folder / "token").read_text().strip()
 
@@ -81,27 +100,38 @@ class ControlPlane:
     def api(self) -> Api:
         return Api(self.server, self.pki / "ca.crt", self.token)
 
+    @property
+    def programs(self) -> tuple:
+        """What has to run for the cluster to work."""
+        return ("etcd", "kube-apiserver", "kube-controller-manager", *(["kube-scheduler"] if self.real_pods else []))
+
     def alive(self, program: str) -> bool:
         return process.read_pid(self._pid_file(program)) is not None
 
     # Doing
 
-    def ensure(self, programs: pathlib.Path) -> None:
-        """Start what does not run, wait until the API server is ready, register the nodes."""
+    def ensure(self, programs: pathlib.Path, node_programs: pathlib.Path | None = None) -> None:
+        """Start what does not run, wait until the API server is ready, register the nodes.
+
+        ``node_programs`` is the folder with kube-scheduler, for a lab with real pods.
+        """
         self.prepare()
-        self.start(programs)
+        self.start(programs, node_programs)
         self.register_nodes()
 
-    def start(self, programs: pathlib.Path) -> None:
+    def start(self, programs: pathlib.Path, node_programs: pathlib.Path | None = None) -> None:
         commands = self._commands(programs)
+        if node_programs:
+            commands.update(self._pod_commands(node_programs))
+            self._start("egress", commands["egress"])
         for program in ("etcd", "kube-apiserver"):
             self._start(program, commands[program])
         self.wait_ready()
-        for program in ("kube-controller-manager", "relay"):
+        for program in ("kube-controller-manager", "relay", *(["kube-scheduler"] if node_programs else [])):
             self._start(program, commands[program])
 
     def stop(self, keep_etcd: bool = False) -> None:
-        names = ["relay", "kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
+        names = ["relay", "egress", "kube-scheduler", "kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
         process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
 
     def wait_ready(self, patience: float = 600.0) -> None:
@@ -124,11 +154,26 @@ class ControlPlane:
         api = self.api
         present = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
         for node in self.cluster.nodes:
-            wanted = node_object(node)
+            # A kubelet says itself how its node is.
+            wanted = {**node_object(node), "status": {}} if self.real_pods else node_object(node)
             if node.name not in present:
                 api.post("/api/v1/nodes", wanted)
-            elif present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]:
+            elif not self.real_pods and present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]:
                 api.merge(f"/api/v1/nodes/{node.name}/status", {"status": wanted["status"]})
+
+    def wait_pods(self, patience: float = 600.0) -> None:
+        """Return when every node says that it is ready, and the cluster's DNS is."""
+        deadline, waiting = time.monotonic() + patience, ["all"]
+        while time.monotonic() < deadline:
+            nodes = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/nodes")["items"]}
+            waiting = [node.name for node in self.cluster.nodes if not is_ready(nodes.get(node.name, {}), "Ready")]
+            dns = self.api.get("/apis/apps/v1/namespaces/kube-system/deployments/coredns")
+            if not is_ready(dns, "Available") or dns["status"].get("observedGeneration") != dns["metadata"]["generation"]:
+                waiting.append("coredns")
+            if not waiting:
+                return
+            time.sleep(0.2)
+        raise LabError(f"cluster {self.cluster.name}: not ready after {patience:.0f} s: {', '.join(waiting)}")
 
     # How
 
@@ -156,7 +201,7 @@ class ControlPlane:
     def prepare(self) -> None:
         """Choose ports, make certificates and tokens, write the files that the programs read; once each."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        ports.ensure(PORT_NAMES, self.folder / "ports.json")
+        ports.ensure(POD_PORT_NAMES if self.real_pods else PORT_NAMES, self.folder / "ports.json")
         gateways = [self.cluster.uplink_of(address)[1] for node in self.cluster.nodes[:1] for address in node.addresses]
         certificates.ensure(
             self.pki,
@@ -168,19 +213,50 @@ class ControlPlane:
             if not (self.folder / name).exists():
                 _secret(self.folder / name, secrets.token_hex(20) + "\n")
         manager = (self.folder / "manager-token").read_text().strip()
-        _secret(
-            self.folder / "tokens.csv",
-            f'{self.token},lab-admin,lab-admin,"system:masters"\n{manager},lab-manager,lab-manager,"system:masters"\n',
-        )
+        tokens = f'{self.token},lab-admin,lab-admin,"system:masters"\n{manager},lab-manager,lab-manager,"system:masters"\n'
+        if self.real_pods:
+            tokens += self._prepare_pods()
+        _secret(self.folder / "tokens.csv", tokens)
         _secret(self.kubeconfig, kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", self.token))
         _secret(self.folder / "manager.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", manager))
         # Everything that a client of ours does, so that a test can prove from outside what was written.
         (self.folder / "audit.yml").write_text(
             "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
-            "- {level: None, users: ['system:apiserver', 'lab-manager']}\n"
+            "- {level: None, users: ['system:apiserver', 'lab-manager', 'system:kube-scheduler']}\n"
+            "- {level: None, userGroups: ['system:nodes', 'system:serviceaccounts:kube-system']}\n"
             "- {level: None, nonResourceURLs: ['/readyz*', '/livez*', '/healthz*']}\n"
             "- {level: Metadata}\n"
         )
+
+    def _prepare_pods(self) -> str:
+        """Credentials of the scheduler and of every kubelet, and the API server's own for the kubelets; returns lines of tokens.csv."""
+        names = {"scheduler-token": self.folder / "scheduler-token"}
+        (self.folder / "kubelets").mkdir(exist_ok=True)
+        names.update({node.name: self.folder / "kubelets" / node.name for node in self.cluster.nodes})
+        for file in names.values():
+            if not file.exists():
+                _secret(file, secrets.token_hex(20) + "\n")
+        scheduler = names.pop("scheduler-token").read_text().strip()
+        _secret(self.folder / "scheduler.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", scheduler))
+        certificates.client(self.pki, "kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        (self.folder / "egress.json").write_text(json.dumps(egress_configuration(self.egress_socket), indent=1))
+        lines = [f"{scheduler},system:kube-scheduler,system:kube-scheduler"]
+        lines += [f'{self.kubelet_token(name)},system:node:{name},system:node:{name},"system:nodes"' for name in names]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def egress_socket(self) -> pathlib.Path:
+        return self.folder / "run" / "egress.sock"
+
+    def _pod_commands(self, programs: pathlib.Path) -> dict:
+        nodes = [namespaces.path(self.lab.namespace(node.name)) for node in self.cluster.nodes]
+        return {
+            "egress": ["/usr/bin/python3", "-B", EGRESS, self.egress_socket, *nodes],
+            "kube-scheduler": [
+                programs / "kube-scheduler", f"--kubeconfig={self.folder / 'scheduler.kubeconfig'}", "--leader-elect=false",
+                "--bind-address=127.0.0.1", f"--secure-port={self.ports['scheduler']}", "--kube-api-qps=400", "--kube-api-burst=800",
+            ],
+        }
 
     def _commands(self, programs: pathlib.Path) -> dict:
         chosen, folder, pki = self.ports, self.folder, self.pki
@@ -200,24 +276,40 @@ class ControlPlane:
             "kube-apiserver": [
                 programs / "kube-apiserver",
                 f"--etcd-servers={client}", "--bind-address=127.0.0.1", f"--secure-port={chosen['api']}",
-                f"--advertise-address={gateway}", "--endpoint-reconciler-type=none",
+                f"--advertise-address={gateway}",
                 f"--tls-cert-file={pki / 'server.crt'}", f"--tls-private-key-file={pki / 'server.key'}",
                 f"--service-cluster-ip-range={','.join(self.cluster.service_cidrs)}",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}",
-                f"--token-auth-file={folder / 'tokens.csv'}", "--authorization-mode=RBAC",
-                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+                f"--token-auth-file={folder / 'tokens.csv'}", *self._server_options(),
                 f"--audit-policy-file={folder / 'audit.yml'}", f"--audit-log-path={self.audit_log}",
                 "--audit-log-maxsize=100", "--audit-log-maxbackup=1", "--allow-privileged=true", "--profiling=false",
                 *gates,
             ],
             "kube-controller-manager": [
                 programs / "kube-controller-manager", f"--kubeconfig={folder / 'manager.kubeconfig'}",
-                f"--controllers={CONTROLLERS}", "--leader-elect=false", "--bind-address=127.0.0.1",
+                *self._manager_options(), "--leader-elect=false", "--bind-address=127.0.0.1",
                 f"--secure-port={chosen['manager']}", *self._manager_port(programs), *gates,
                 "--kube-api-qps=400", "--kube-api-burst=800",
             ],
         }
+
+    def _server_options(self) -> list:
+        if not self.real_pods:
+            return ["--endpoint-reconciler-type=none", "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+        return [
+            "--endpoint-reconciler-type=lease", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+            f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}", f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+            "--kubelet-preferred-address-types=InternalIP", f"--egress-selector-config-file={self.folder / 'egress.json'}",
+        ]
+
+    def _manager_options(self) -> list:
+        if not self.real_pods:
+            return [f"--controllers={CONTROLLERS}"]
+        return [
+            f"--controllers={CONTROLLERS},{POD_CONTROLLERS}", f"--root-ca-file={self.pki / 'ca.crt'}",
+            f"--service-account-private-key-file={self.pki / 'sa.key'}",
+        ]
 
     def _manager_port(self, programs: pathlib.Path) -> list:
         return ["--port=0"] if _minor(programs) < 24 else []
@@ -265,19 +357,46 @@ def node_object(node: Node) -> dict:
     }
 
 
+def egress_configuration(socket: pathlib.Path) -> dict:
+    """How an API server on loopback reaches kubelets and Services: by a proxy that connects from inside a node's network."""
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [
+            {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}},
+        ],
+    }
+
+
+def is_ready(item: dict, kind: str) -> bool:
+    """Whether an object has a condition of this kind that is True."""
+    conditions = item.get("status", {}).get("conditions") or []
+    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
+
+
 def first_address(cidr: str) -> str:
     return str(ipaddress.ip_network(cidr)[1])
 
 
 def kubeconfig(cluster: str, server: str, ca: pathlib.Path, token: str) -> str:
-    authority = base64.b64encode(ca.read_bytes()).decode()
-    return (
-        "apiVersion: v1\nkind: Config\n"
-        f"clusters:\n- name: {cluster}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}\n"
-        f"users:\n- name: lab-admin\n  user:\n    token: {token}\n"
-        f"contexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: lab-admin\n"
-        f"current-context: {cluster}\n"
-    )
+    return render_kubeconfig([(cluster, server, ca, "lab-admin", token)])
+
+
+def write_kubeconfig(file: pathlib.Path, planes: list) -> None:
+    """All clusters in one file, each a context of its name; the first one is the current."""
+    entries = [(plane.cluster.name, plane.server, plane.pki / "ca.crt", f"lab-admin-{plane.cluster.name}", plane.token) for plane in planes]
+    _secret(file, render_kubeconfig(entries))
+
+
+def render_kubeconfig(entries: list) -> str:
+    """A kubeconfig of [(cluster, server, authority's file, user, token)]."""
+    clusters = users = contexts = ""
+    for cluster, server, ca, user, token in entries:
+        authority = base64.b64encode(ca.read_bytes()).decode()
+        clusters += f"- name: {cluster}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}\n"
+        users += f"- name: {user}\n  user:\n    token: {token}\n"
+        contexts += f"- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {user}\n"
+    return f"apiVersion: v1\nkind: Config\nclusters:\n{clusters}users:\n{users}contexts:\n{contexts}current-context: {entries[0][0]}\n"
 
 
 def _secret(file: pathlib.Path, text: str) -> None:

@@ -17,10 +17,13 @@ import shutil
 import subprocess
 
 from . import (
+    cgroups,
+    cluster_dns,
     inventory,
     kubernetes,
     namespaces,
     packages,
+    pod_parts,
     ports,
     probes,
     process,
@@ -32,7 +35,9 @@ from .capture import Capture
 from .errors import LabError
 from .kube_proxy import KubeProxy
 from .kubernetes import ControlPlane
-from .nodes import NodeMachine, cgroup_root, remove_cgroup
+from .nodes import NodeMachine
+from .pod_parts import PodParts
+from .pod_runtime import PodRuntime
 from .progress import phase, say
 from .ssh import SshKeys
 
@@ -93,24 +98,32 @@ class Lab:
     def control_plane(self, name: str) -> ControlPlane:
         return ControlPlane(self, self.topology.cluster(name))
 
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """Every cluster as a context of its own name."""
+        return self.state / "kubeconfig"
+
+    def pod_runtime(self, machine: NodeMachine) -> PodRuntime:
+        return PodRuntime(self, machine)
+
     def machine(self, name: str) -> NodeMachine:
         return NodeMachine(self, self.topology.node(name))
 
     # The whole lab
 
-    def up(self, topology_name: str | None = None) -> None:
-        """Start what is missing; a second call finds everything there and says so in a second."""
+    def up(self, topology_name: str | None = None, pods: str | None = None) -> None:
+        """Start what is missing; a second call finds everything there and says so in a second.
+
+        ``pods``: "real" or "namespaces"; what the topology says when it is None.
+        """
         if os.geteuid() != 0:
             raise LabError("the lab needs root: namespaces, mounts and packages")
         packages.ensure()
-        programs = kubernetes.binaries(self.state)
+        merged = self._merged(topology_name, pods)
+        parts = pod_parts.ensure() if topology.parse(merged).real_pods else None
+        programs = kubernetes.binaries(self.state, "newest" if parts else "")
         with self.locked():
-            stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
-            wanted = None
-            if topology_name or not stored:
-                wanted = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
-            merged = topology.merge(stored, wanted)
-            topology.parse(merged)
+            merged = self._merged(topology_name, pods)
             self.state.mkdir(parents=True, exist_ok=True)
             self.state.chmod(0o755)
             self._claim()
@@ -124,13 +137,31 @@ class Lab:
             everything = f"{len(lab.clusters)} control planes (Kubernetes {kubernetes.version(programs)}) and {len(lab.nodes)} nodes"
             with phase(everything), _pool(8) as pool, _pool(2) as boots:
                 # Booting is work for the processor: two at a time leave some for the API servers.
-                planes = [pool.submit(self._cluster_up, plane, programs) for plane in self.control_planes]
-                nodes = [boots.submit(self._node_up, machine) for machine in self.machines]
+                planes = [pool.submit(self._cluster_up, plane, programs, parts) for plane in self.control_planes]
+                nodes = [boots.submit(self._node_up, machine, parts) for machine in self.machines]
                 failures = [error for error in (f.exception() for f in [*planes, *nodes]) if error is not None]
             inventory.write(self)
+            kubernetes.write_kubeconfig(self.kubeconfig, self.control_planes)
             if failures:
                 raise failures[0]
+            if parts:
+                with phase("real pods: kube-proxy and DNS"), _pool(4) as pool:
+                    waiting = [pool.submit(self._pods_up, plane, programs, parts) for plane in self.control_planes]
+                    for future in waiting:
+                        future.result()
         say(f"lab {self.name} is up: {self.inventory}")
+
+    def _merged(self, topology_name: str | None, pods: str | None) -> dict:
+        """The description of the lab as it will be."""
+        stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
+        wanted = None
+        if topology_name or not stored:
+            wanted = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
+        if pods:
+            wanted = {"clusters": {}, **(wanted or {}), "pods": pods}
+        merged = topology.merge(stored, wanted)
+        topology.parse(merged)
+        return merged
 
     @property
     def clone(self) -> pathlib.Path | None:
@@ -155,8 +186,7 @@ class Lab:
             for name in namespaces.named(self.prefix):
                 namespaces.delete(name)
             with contextlib.suppress(LabError):
-                for folder in cgroup_root().glob(self.prefix + "*"):
-                    remove_cgroup(folder)
+                cgroups.remove(self.prefix + "*")
             ports.release(self.state)
             shutil.rmtree(self.state, ignore_errors=True)
             if self.state.exists():
@@ -182,7 +212,7 @@ class Lab:
                     "server": plane.server,
                     "kubeconfig": str(plane.kubeconfig),
                     "audit_log": str(plane.audit_log),
-                    **{program: plane.alive(program) for program in ("etcd", "kube-apiserver", "kube-controller-manager")},
+                    **{program: plane.alive(program) for program in plane.programs},
                 }
                 for plane in self.control_planes
             },
@@ -191,6 +221,7 @@ class Lab:
                     "cluster": machine.node.cluster,
                     "address": machine.node.address,
                     "leader": machine.leader,
+                    **({"pod_runtime": self.pod_runtime(machine).leader} if self.topology.real_pods else {}),
                     "pods": {pod.name: list(pod.addresses) for pod in machine.node.pods},
                 }
                 for machine in self.machines
@@ -209,36 +240,66 @@ class Lab:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _cluster_up(self, plane: ControlPlane, programs: pathlib.Path) -> None:
-        plane.ensure(programs)
+    def _cluster_up(self, plane: ControlPlane, programs: pathlib.Path, parts: PodParts | None) -> None:
+        plane.ensure(programs, parts.node if parts else None)
         say(f"cluster {plane.cluster.name}: ready, {len(plane.cluster.nodes)} nodes registered")
 
-    def _node_up(self, machine: NodeMachine) -> None:
+    def _node_up(self, machine: NodeMachine, parts: PodParts | None) -> None:
         if machine.ensure():
             say(f"node {machine.node.name}: booted, init is {machine.leader}")
+        if parts and self.pod_runtime(machine).ensure(parts):
+            say(f"node {machine.node.name}: containerd and kubelet started")
+
+    def _pods_up(self, plane: ControlPlane, programs: pathlib.Path, parts: PodParts) -> None:
+        """Service addresses on every node, DNS in the cluster; returns when every node and the DNS are ready."""
+        cluster_dns.apply(plane, parts.coredns)
+        for machine in self.machines:
+            if machine.node.cluster == plane.cluster.name:
+                KubeProxy(self, machine).start(programs)
+        plane.wait_pods()
+        say(f"cluster {plane.cluster.name}: nodes and DNS are ready")
 
     # Parts of it
 
     def node_stop(self, name: str) -> None:
         """Power cut: the node's namespaces, processes and pods vanish, its files stay."""
         with self.locked():
-            self.machine(name).stop()
+            self._node_stop(self.machine(name))
+
+    def _node_stop(self, machine: NodeMachine) -> None:
+        if self.topology.real_pods:
+            self.pod_runtime(machine).stop()
+        machine.stop()
 
     def node_rebuild(self, name: str) -> None:
         """Reboot: power cut, then a boot over the kept files; returns when systemd has started everything."""
+        parts = self._parts()
         with self.locked():
             machine = self.machine(name)
-            machine.stop()
-            machine.ensure()
+            self._node_stop(machine)
+            self._node_up(machine, parts)
+            if parts:
+                KubeProxy(self, machine).start(kubernetes.binaries(self.state))
 
     def api_stop(self, name: str) -> None:
         with self.locked():
             self.control_plane(name).stop(keep_etcd=True)
 
     def api_start(self, name: str) -> None:
-        programs = kubernetes.binaries(self.state)
+        programs, parts = kubernetes.binaries(self.state), self._parts()
         with self.locked():
-            self.control_plane(name).start(programs)
+            self.control_plane(name).start(programs, parts.node if parts else None)
+
+    def _parts(self) -> PodParts | None:
+        return pod_parts.ensure() if self.topology.real_pods else None
+
+    def kubectl(self, cluster: str, words: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+        """Run kubectl as the cluster's administrator; text in and out."""
+        return process.run(self.kubectl_command(cluster, words), check=check, **options)
+
+    def kubectl_command(self, cluster: str, words: list) -> list:
+        plane, programs = self.control_plane(cluster), kubernetes.binaries(self.state)
+        return [str(programs / "kubectl"), f"--kubeconfig={plane.kubeconfig}", *words]
 
     def kube_proxy_start(self, name: str) -> None:
         """Start kube-proxy inside a node: its services' addresses then work there, as on a real node."""

@@ -64,7 +64,7 @@ Subsystem sftp internal-sftp
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments) -> None:
+def libc_call(name: str, *arguments) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}{arguments}: {os.strerror(number)}")
@@ -72,7 +72,7 @@ def _call(name: str, *arguments) -> None:
 
 def mount(source: str, target: pathlib.Path, kind: str = "", flags: int = 0, data: str = "") -> None:
     target.mkdir(parents=True, exist_ok=True) if not target.exists() else None
-    _call("mount", source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    libc_call("mount", source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
 
 
 def main(settings_file: str) -> None:
@@ -81,11 +81,11 @@ def main(settings_file: str) -> None:
     root = folder / "root"
 
     with open(settings["netns"], "rb") as namespace:
-        _call("setns", namespace.fileno(), CLONE_NEWNET)
+        libc_call("setns", namespace.fileno(), CLONE_NEWNET)
     cgroup = pathlib.Path(settings["cgroup"])
     cgroup.mkdir(exist_ok=True)
     (cgroup / "cgroup.procs").write_text("0")
-    _call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
+    libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
     mount("none", pathlib.Path("/"), flags=MS_REC | MS_PRIVATE)
     for name in ("upper", "work", "root"):
         (folder / name).mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def main(settings_file: str) -> None:
     console = os.open(folder / "console.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     # Opened before the fork: the child's pivot_root moves the root of its parent too.
     pid_file = os.open(folder / "init.pid", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    _call("unshare", CLONE_NEWPID | CLONE_NEWCGROUP)
+    libc_call("unshare", CLONE_NEWPID | CLONE_NEWCGROUP)
     pid = os.fork()
     if pid:
         os.write(pid_file, f"{pid}\n".encode())
@@ -174,7 +174,7 @@ def become_init(root: pathlib.Path, settings: dict, console: int) -> None:
     subprocess.run(["pivot_root", ".", "run/.old"], check=True)
     os.chroot(".")
     os.chdir("/")
-    _call("umount2", b"/run/.old", MNT_DETACH)
+    libc_call("umount2", b"/run/.old", MNT_DETACH)
     os.rmdir("/run/.old")
     (pathlib.Path("/run") / "lock").mkdir(exist_ok=True)
 

@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 
-from . import namespaces, process, underlay
+from . import cgroups, namespaces, process, underlay
 from .errors import LabError
 from .namespaces import hardware
 from .topology import Cluster, Node, Pod
@@ -36,7 +36,7 @@ class NodeMachine:
         self.folder = lab.state / "nodes" / node.name
         self.leader_file = self.folder / "leader"
         self.namespace = lab.namespace(node.name)
-        self.cgroup = cgroup_root() / lab.namespace(node.name)
+        self.cgroup = cgroups.unified() / lab.namespace(node.name)
 
     # What is there
 
@@ -87,7 +87,7 @@ class NodeMachine:
         if namespaces.exists(self.lab.underlay) and port in namespaces.links(self.lab.underlay):
             namespaces.batch(self.lab.underlay, [f"link delete {port}"])
         namespaces.delete(self.namespace)
-        remove_cgroup(self.cgroup)
+        cgroups.remove_folder(self.cgroup)
 
     def wait(self, patience: float = 600.0) -> str:
         """Wait until systemd says that it has started everything; an init that is gone is a failure at once."""
@@ -142,6 +142,8 @@ class NodeMachine:
             commands.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK} proto static")
         namespaces.batch(self.namespace, commands)
         namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
+        if self.lab.topology.real_pods:
+            namespaces.run(self.namespace, ["nft", "-f", "-"], input=masquerade(cluster, node), text=True, capture_output=True)
 
     def _boot(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -218,30 +220,17 @@ def cluster_routes(cluster: Cluster, node: Node) -> list:
     return lines
 
 
-def cgroup_root() -> pathlib.Path:
-    """Where the machine mounts its unified cgroup hierarchy (it may sit beside version 1)."""
-    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-        fields = line.split()
-        if fields[2] == "cgroup2":
-            return pathlib.Path(fields[1])
-    raise LabError("this machine mounts no cgroup2; the nodes' systemd needs one")
-
-
-def remove_cgroup(folder: pathlib.Path) -> None:
-    """Remove a cgroup and those below it; the kernel lets go of ended processes a moment later."""
-    deadline = time.monotonic() + 5
-    while folder.is_dir():
-        for child in sorted((p for p in folder.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
-            try:
-                child.rmdir()
-            except OSError:
-                pass
-        try:
-            folder.rmdir()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise LabError(f"cgroup {folder} does not empty") from None
-            time.sleep(0.05)
+def masquerade(cluster: Cluster, node: Node) -> str:
+    """Pods ask the API server behind the gateway as their node: the underlay knows no way back to a pod."""
+    gateway = cluster.uplink_of(node.address)[1]
+    sources = ", ".join(cidr for cidr in node.pod_cidrs if ":" not in cidr)
+    if not sources or ":" in gateway:
+        return ""
+    return (
+        "table ip lab\ndelete table ip lab\n"
+        "table ip lab {\n chain postrouting {\n  type nat hook postrouting priority srcnat\n"
+        f"  ip saddr {{ {sources} }} ip daddr {gateway} masquerade\n }}\n}}\n"
+    )
 
 
 def forget_files(machine: NodeMachine) -> None:

@@ -53,10 +53,20 @@ def ensure() -> None:
                 subprocess.run(["systemctl", "disable", service], capture_output=True, check=False)
 
 
-def _apt(*words: str) -> subprocess.CompletedProcess:
+def apt_get(words: list, folder: pathlib.Path) -> None:
+    """Run apt-get for what installs nothing, in ``folder``; with fresh lists where the machine's do not serve."""
+    with _turn():
+        if _apt(*words, folder=folder).returncode:
+            _apt("update")
+            result = _apt(*words, folder=folder)
+            if result.returncode:
+                raise LabError(f"apt-get {words[-1]}: " + "\n".join(result.stdout.splitlines()[-15:]))
+
+
+def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
     return subprocess.run(
         ["apt-get", "-o", "DPkg::Lock::Timeout=900", "-o", "Acquire::Retries=3", *words],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, cwd=folder,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
     )
 

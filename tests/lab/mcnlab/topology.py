@@ -15,6 +15,7 @@ from .errors import LabError
 
 TOPOLOGIES = pathlib.Path(__file__).resolve().parent.parent / "topologies"
 DEFAULT = TOPOLOGIES / "two.json"
+PODS = ("namespaces", "real")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 
 
@@ -77,6 +78,7 @@ class Cluster:
 class Topology:
     clusters: tuple
     source: dict
+    real_pods: bool = False  # nodes run a kubelet, and no namespaces stand for pods
 
     @property
     def nodes(self) -> tuple:
@@ -119,8 +121,11 @@ def read(path: pathlib.Path) -> dict:
 
 
 def parse(source: dict) -> Topology:
-    """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}}``."""
+    """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}, pods: "real"}``."""
     clusters, seen = [], set()
+    kind = source.get("pods", PODS[0])
+    if kind not in PODS:
+        raise LabError(f"topology: pods are {' or '.join(PODS)}, not {kind!r}")
     try:
         for cluster_name, body in source["clusters"].items():
             nodes = []
@@ -138,7 +143,7 @@ def parse(source: dict) -> Topology:
                         address=str(ipaddress.IPv4Address(node["address"])),
                         address6=str(ipaddress.IPv6Address(node["address6"])) if node.get("address6") else None,
                         pod_cidrs=_cidrs(node["pod_cidrs"]),
-                        pod_count=int(node.get("pods", 1)),
+                        pod_count=0 if kind == "real" else int(node.get("pods", 1)),
                     )
                 )
             cluster = Cluster(
@@ -157,12 +162,17 @@ def parse(source: dict) -> Topology:
             clusters.append(cluster)
     except (KeyError, TypeError, ValueError) as error:
         raise LabError(f"topology: {type(error).__name__}: {error}") from error
-    return Topology(tuple(clusters), source)
+    return Topology(tuple(clusters), source, kind == "real")
 
 
 def merge(stored: dict | None, wanted: dict | None) -> dict:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
+    kinds = [source["pods"] for source in (stored, wanted) if source and "pods" in source]
+    if stored and "pods" in (wanted or {}) and stored.get("pods", PODS[0]) != kinds[-1]:
+        raise LabError(f"the lab runs already with pods as {stored.get('pods', PODS[0])}: use another --name, or `down` first")
+    if kinds:
+        merged["pods"] = kinds[0]
     for name, body in ((wanted or {}).get("clusters", {})).items():
         running = merged["clusters"].get(name, body)
         # Inventory variables may change at any time; what is built cannot.

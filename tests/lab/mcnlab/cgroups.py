@@ -1,0 +1,59 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The machine's cgroup hierarchies (one of version 2, or that one beside several of version 1), and groups of ours in them."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+from .errors import LabError
+
+#: Of version 1.
+CONTROLLERS = (
+    "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls", "net_prio", "perf_event", "pids", "rdma",
+)
+
+
+def unified() -> pathlib.Path:
+    """Where the machine mounts its unified cgroup hierarchy (it may sit beside version 1)."""
+    for hierarchy in hierarchies():
+        if hierarchy["type"] == "cgroup2":
+            return pathlib.Path(hierarchy["folder"])
+    raise LabError("this machine mounts no cgroup2; the nodes' systemd needs one")
+
+
+def hierarchies(mounts: str | None = None) -> list:
+    """Every hierarchy that the machine mounts, as ``{folder, type, options}``; the options are those that choose it in another mount."""
+    text = pathlib.Path("/proc/self/mounts").read_text() if mounts is None else mounts
+    found = {}
+    for fields in (line.split() for line in text.splitlines()):
+        if fields[2] in ("cgroup", "cgroup2"):
+            chosen = [word for word in fields[3].split(",") if word in CONTROLLERS or word.startswith("name=")]
+            found[fields[1]] = {"folder": fields[1], "type": fields[2], "options": ",".join(chosen) if fields[2] == "cgroup" else ""}
+    return [found[folder] for folder in sorted(found)]
+
+
+def remove(pattern: str) -> None:
+    """Remove the groups of a name (a pattern as of files) from every hierarchy."""
+    for hierarchy in hierarchies():
+        for folder in pathlib.Path(hierarchy["folder"]).glob(pattern):
+            remove_folder(folder)
+
+
+def remove_folder(folder: pathlib.Path) -> None:
+    """Remove a cgroup and those below it; the kernel lets go of ended processes a moment later."""
+    deadline = time.monotonic() + 5
+    while folder.is_dir():
+        for child in sorted((p for p in folder.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
+            try:
+                child.rmdir()
+            except OSError:
+                pass
+        try:
+            folder.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise LabError(f"cgroup {folder} does not empty") from None
+            time.sleep(0.05)

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Images of real pods, made on this machine under the names that manifests use: an OCI layout in one tar, which containerd imports.
+
+Nothing is pulled. A manifest whose image has a tag that is present is never asked for elsewhere, so what we make stands in for the
+image of that name: the same programs, by Debian instead of by whoever publishes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import pathlib
+import tarfile
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Its shell runs some of its own applets (ip) even where another program of that name is there: with tools, the shell is dash.
+SHELL = ("busybox-static",)
+TOOLS = ("bind9-dnsutils", "busybox-static", "curl", "dash", "iproute2", "iputils-ping", "ncat", "netcat-openbsd", "socat")
+# A sandbox's first process ends when it is told to and takes in the orphans of pods that share their process ids.
+PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """One image: ``packages`` of Debian with what they depend on, or ``program``, one program of our own as ``/NAME``."""
+
+    names: tuple  # as manifests write them, each with a tag
+    holds: str
+    packages: tuple = ()
+    program: str = ""
+    entrypoint: tuple = ()
+    command: tuple = ("/bin/sh",)
+
+
+PAUSE_NAME = "registry.k8s.io/pause:3.10.1"
+COREDNS_NAME = "registry.k8s.io/coredns/coredns:v{version}"
+
+
+def table(coredns: str) -> tuple:
+    """Every image that real pods can use, with the version of the CoreDNS that was built."""
+    return (
+        Image((PAUSE_NAME,), "the sandbox of every pod", SHELL, entrypoint=PAUSE, command=()),
+        Image(("busybox:1.35", "busybox:1.36"), "busybox 1.35 with all its applets: sh, httpd, wget, nslookup, ...", SHELL),
+        Image(("alpine/socat:1.7.4.4",), "socat 1.7.4.4 as its entry point, busybox's applets", ("busybox-static", "socat"), entrypoint=("socat",), command=()),
+        Image(("nicolaka/netshoot:v0.15",), "nslookup, dig, curl, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets", TOOLS),
+        Image((COREDNS_NAME.format(version=coredns),), "CoreDNS, built of its Go module", program="coredns", entrypoint=("/coredns",), command=()),
+    )
+
+
+def reference(name: str) -> str:
+    """A name of a manifest in the long form by which containerd keeps it: registry, folder, tag."""
+    head, slash, rest = name.partition("/")
+    if not slash:
+        name = f"docker.io/library/{name}"
+    elif not ("." in head or ":" in head or head == "localhost"):
+        name = f"docker.io/{head}/{rest}"
+    return name if ":" in name.rpartition("/")[2] else name + ":latest"
+
+
+def layer(folder: pathlib.Path) -> bytes:
+    """A file tree as an image's layer: the same bytes for the same content, whoever owned it and whenever it was made."""
+    text = io.BytesIO()
+    with tarfile.open(fileobj=text, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in sorted(folder.rglob("*")):
+            entry = archive.gettarinfo(str(path), arcname=str(path.relative_to(folder)))
+            entry.uid = entry.gid = entry.mtime = 0
+            entry.uname = entry.gname = "root"
+            if entry.isreg():
+                with open(path, "rb") as stream:
+                    archive.addfile(entry, stream)
+            else:
+                archive.addfile(entry)
+    return text.getvalue()
+
+
+def configuration(image: Image, diff_id: str) -> dict:
+    """An image's configuration as the OCI image specification has it."""
+    run: dict = {"Env": [f"PATH={PATH}"], "WorkingDir": "/"}
+    if image.entrypoint:
+        run["Entrypoint"] = list(image.entrypoint)
+    if image.command:
+        run["Cmd"] = list(image.command)
+    return {"architecture": "amd64", "os": "linux", "config": run, "rootfs": {"type": "layers", "diff_ids": [diff_id]}}
+
+
+def write_layout(file: pathlib.Path, images: list) -> None:
+    """Write an OCI layout of ``[(Image, layer)]`` as a tar; images with the same layer share it."""
+    blobs: dict = {}
+    manifests = []
+
+    def blob(content: bytes, kind: str) -> dict:
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        blobs[digest] = content
+        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": digest, "size": len(content)}
+
+    for image, content in images:
+        body = blob(content, "layer.v1.tar")
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": blob(_json(configuration(image, body["digest"])), "config.v1+json"),
+            "layers": [body],
+        }
+        described = blob(_json(manifest), "manifest.v1+json")
+        for name in image.names:
+            annotations = {"io.containerd.image.name": reference(name), "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+            manifests.append({**described, "annotations": annotations})
+    files = {
+        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _json({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests}),
+        **{"blobs/" + digest.replace(":", "/"): content for digest, content in blobs.items()},
+    }
+    with tarfile.open(file, "w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _json(value) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()

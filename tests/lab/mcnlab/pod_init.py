@@ -1,0 +1,174 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turn ourselves into the first process of a node's container runtime: namespaces, private mounts, then containerd and kubelet.
+
+They run in the node's network namespace and see the machine's files, its cgroup hierarchies above all, which a node's own root does not
+show. Their processes and their mounts live in namespaces of their own, so all of it ends with this process: containers, shims, mounts of
+volumes and snapshots, network namespaces of pods. Run as a program with the path of a settings file; returns once the first process
+exists, whose id is then in ``init.pid`` beside the settings. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from mcnlab.node_init import (  # run as a program, so found by its path
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUTS,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    libc_call,
+    mount,
+)
+
+MS_SHARED = 1 << 20
+#: Where programs look for things by fixed paths, each onto a folder of the node's own.
+KEPT = {
+    "var/lib/kubelet": "kubelet",
+    "var/lib/containerd": "containerd",
+    "var/lib/cni": "cni",
+    "var/log/pods": "log/pods",
+    "var/log/containers": "log/containers",
+}
+
+
+def main(settings_file: str) -> None:
+    settings = json.loads(pathlib.Path(settings_file).read_text())
+    folder = pathlib.Path(settings["folder"])
+    log = os.open(folder / "init.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    join_cgroups(settings)
+    with open(settings["netns"], "rb") as namespace:
+        libc_call("setns", namespace.fileno(), CLONE_NEWNET)
+    libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
+    mount("none", pathlib.Path("/"), flags=MS_REC | MS_PRIVATE)
+    socket.sethostname(settings["name"])
+    pid = os.fork()
+    if pid:
+        (folder / "init.pid").write_text(f"{pid}\n")
+        os._exit(0)
+    try:
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.closerange(3, 256)
+        private_mounts(folder, settings["hierarchies"])
+        supervise(settings, folder)
+    except Exception as error:
+        print(f"init: {error!r}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def join_cgroups(settings: dict) -> None:
+    """Into a group of our own in every hierarchy, which is the root of all groups for whoever runs below us.
+
+    So containers of several nodes do not meet under the one name that containerd has for them, and what is left has ours. Processes go one
+    level deeper: version 2 wants no process beside groups with limits.
+    """
+    groups = [pathlib.Path(hierarchy["folder"]) / settings["cgroup"] for hierarchy in settings["hierarchies"]]
+    for group in groups:
+        for folder in (group, group / "init"):
+            folder.mkdir(exist_ok=True)
+            for knob in ("cpuset.cpus", "cpuset.mems"):
+                # Version 1 refuses processes in a group that has none; a parent's are not inherited.
+                if (folder / knob).exists() and not (folder / "cgroup.controllers").exists():
+                    (folder / knob).write_text((folder.parent / knob).read_text())
+        (group / "cgroup.procs").write_text("0")
+    libc_call("unshare", CLONE_NEWCGROUP)
+    for group in groups:
+        (group / "init" / "cgroup.procs").write_text("0")
+
+
+def own_cgroups(hierarchies: list) -> None:
+    """Mount the hierarchies anew, from our groups on; others are out of sight."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    if all(pathlib.Path(hierarchy["folder"]) != root for hierarchy in hierarchies):
+        mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=1m")
+    for hierarchy in hierarchies:
+        mount(hierarchy["type"], pathlib.Path(hierarchy["folder"]), hierarchy["type"], MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy["options"])
+
+
+def private_mounts(folder: pathlib.Path, hierarchies: list) -> None:
+    """Own /proc, cgroups, /run, /tmp, and own folders for what containerd, CNI plugins and kubelet keep; the machine's are out of sight."""
+    mount("proc", pathlib.Path("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    own_cgroups(hierarchies)
+    kept = pathlib.Path("/mnt")
+    mount(str(folder), kept, flags=MS_BIND)  # which covers of /var do not cover
+    tmpfs("/run", "mode=755,size=256m")
+    tmpfs("/tmp", "mode=1777,size=64m")
+    for name in ("lib", "log"):
+        tmpfs(f"/var/{name}", "mode=755,size=16m")
+    for target, source in KEPT.items():
+        (kept / source).mkdir(parents=True, exist_ok=True)
+        mount(str(kept / source), pathlib.Path("/") / target, flags=MS_BIND)
+    for name in ("lock", "netns", "containerd"):
+        (pathlib.Path("/run") / name).mkdir()
+    # Volumes that pods share with the node, and the kubelet's own mounts, have to reach containerd's view and back.
+    mount("none", pathlib.Path("/"), flags=MS_REC | MS_SHARED)
+
+
+def tmpfs(target: str, data: str) -> None:
+    mount("tmpfs", pathlib.Path(target), "tmpfs", MS_NOSUID | MS_NODEV, data)
+
+
+def supervise(settings: dict, folder: pathlib.Path) -> None:
+    """Start both programs, start again what ends, and take in the orphans: shims are nobody's children."""
+    mark, owner = settings["mark"]
+    environment = {"PATH": settings["path"], "HOME": "/root", "container": "lab", mark: owner}
+    running: dict = {}
+
+    def start(name: str) -> None:
+        with open(f"/mnt/{name}.log", "ab") as output:
+            child = subprocess.Popen(settings["commands"][name], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+        running[child.pid] = name
+
+    start("containerd")
+    import_images(settings, environment)
+    while not pathlib.Path("/run/containerd/containerd.sock").exists():
+        time.sleep(0.05)
+    start("kubelet")
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    while True:
+        pid, status = os.wait()
+        name = running.pop(pid, None)
+        if name:
+            print(f"init: {name} has ended with {os.waitstatus_to_exitcode(status)}: starting it again", file=sys.stderr, flush=True)
+            time.sleep(1)
+            start(name)
+
+
+def import_images(settings: dict, environment: dict) -> None:
+    """All images into containerd's store, once for each set of them: a reboot finds them there."""
+    done = pathlib.Path("/mnt/imported")
+    deadline = time.monotonic() + 600
+    while not (done.exists() and done.read_text() == settings["images"]):
+        result = subprocess.run(settings["commands"]["import"], capture_output=True, text=True, check=False, env=environment)
+        if result.returncode == 0:
+            done.write_text(settings["images"])
+        elif time.monotonic() > deadline:
+            raise RuntimeError(f"images: {result.stderr.strip()}")
+        else:
+            time.sleep(0.2)  # containerd does not answer yet
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
