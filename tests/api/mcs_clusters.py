@@ -34,7 +34,7 @@ class Set(Two):
     def export(self, cluster, place, *ips, ports=None, ends=None, labels=None, annotations=None, **spec):
         """A Service with endpoints, exported."""
         where, name = place
-        self.put(cluster, service(where, name, ports or PORTS, {}, **spec))
+        self.put(cluster, service(where, name, [dict({"protocol": "TCP"}, **port) for port in ports or PORTS], {}, **spec))
         if ips:
             self.put(cluster, ends_of(where, name, *ips, ports=ends))
         self.claim(cluster, place, labels, annotations)

@@ -6,7 +6,26 @@
 
 from __future__ import annotations
 
-from mcs_clusters import derived_name, other, pair, reasons
+import copy
+import time
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
+from conftest import slices_version
+from mcs_clusters import (
+    DEFINITION,
+    SERVICE_LABEL,
+    SOURCE_LABEL,
+    SPACES,
+    VERSIONS,
+    derived_name,
+    ends_of,
+    namespace,
+    other,
+    pair,
+    reasons,
+    service,
+)
+from mirror_clusters import dead
 
 __all__ = ["other", "pair"]
 WEB = ("shop", "web")
@@ -47,3 +66,284 @@ def test_one_service_of_two_clusters(pair):
     assert reasons(pair.run()) == [] and all(pair.imported(name, WEB) is pair.derived(name, WEB) is None for name in ("aws", "gcp"))
     assert pair.slices("aws", WEB) == {}
     assert not pair.run()["changed"]
+
+
+def everything(pair):
+    """All objects of the namespaces that tests use, but for what servers count and who wrote what."""
+    found = {}
+    for name, client in pair.clients.items():
+        for api_version, kind in ((VERSIONS[0], "ServiceExport"), (VERSIONS[0], "ServiceImport"), ("v1", "Service"), (slices_version(), "EndpointSlice")):
+            for obj in client.list(client.resource(api_version, kind).path()).items:
+                meta = obj["metadata"]
+                if meta["namespace"] in SPACES:
+                    meta.pop("resourceVersion")
+                    meta["managedFields"] = sorted(row["manager"] for row in meta.get("managedFields") or ())
+                    found[name, kind, meta["namespace"], meta["name"]] = obj
+    return found
+
+
+def test_absent_leaves_everything_as_it_was(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.export("gcp", WEB, "10.4.3.1", ports=[{"name": "http", "port": 81, "targetPort": 8080}])
+    pair.claim("aws", ("shop", "missing"))
+    before = everything(pair)
+    pair.run()
+    assert pair.said("aws", ("shop", "missing"))["Valid"] == ("False", "NoService") and everything(pair) != before
+    mark = pair.mark()
+    checked = pair.run(check=True, state="absent")
+    assert checked["plan"]["delete"] == 6 and pair.writes(mark) == {"aws": [], "gcp": []}
+    result = pair.run(state="absent")
+    assert result["failures"] == [] and result["plan"]["delete"] == 6
+    assert everything(pair) == before
+    mark = pair.mark()
+    assert not pair.run(state="absent")["changed"] and pair.writes(mark) == {"aws": [], "gcp": []}
+
+
+def test_headless_with_names_of_pods(pair):
+    place = ("shop", "db")
+    pair.export("aws", place, clusterIP="None")
+    pair.put("aws", ends_of(*place, "10.2.3.1", hostname="db-0"), ends_of(*place, "10.2.3.2", suffix="-y", hostname="db-1", conditions={"ready": False}))
+    pair.export("gcp", place, "10.4.3.1", clusterIP="None")
+    assert pair.run()["failures"] == []
+    for name in ("aws", "gcp"):
+        imported = pair.imported(name, place)
+        assert imported["spec"]["type"] == "Headless" and "ips" not in imported["spec"] and imported["spec"]["ipFamilies"] == ["IPv4"]
+        assert pair.derived(name, place) is None
+        found = pair.slices(name, place)
+        assert {ip: (row.get("hostname"), row["conditions"]["ready"]) for ip, row in found["aws"].items()} == {
+            "10.2.3.1": ("db-0", True), "10.2.3.2": ("db-1", False),
+        }  # fmt: skip
+        assert sorted(found["gcp"]) == ["10.4.3.1"]
+    assert not pair.run()["changed"]
+
+
+def test_the_oldest_decides_and_everybody_is_told(pair):
+    pair.export("gcp", WEB, "10.4.3.1", labels={"tier": "one"}, annotations={"note": "gcp"}, sessionAffinity="ClientIP",
+                sessionAffinityConfig={"clientIP": {"timeoutSeconds": 10}})  # fmt: skip
+    pair.run()
+    time.sleep(1.1)  # stamps have whole seconds
+    ports = [{"name": "http", "port": 81, "targetPort": 8080}, {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 5353}]
+    ends = [{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "dns", "port": 5353, "protocol": "UDP"}]
+    pair.export("aws", WEB, "10.2.3.1", ports=ports, ends=ends, labels={"tier": "two"})
+    address = pair.imported("aws", WEB)["spec"]["ips"]
+    assert pair.run()["failures"] == []
+    for name in ("aws", "gcp"):
+        imported, derived = pair.imported(name, WEB), pair.derived(name, WEB)
+        assert [(port["name"], port["protocol"], port["port"]) for port in imported["spec"]["ports"]] == [("http", "TCP", 80), ("dns", "UDP", 53)]
+        assert imported["metadata"]["labels"] == {"tier": "one"} and imported["metadata"]["annotations"] == {"note": "gcp"}
+        for spec in (imported["spec"], derived["spec"]):
+            assert spec["sessionAffinity"] == "ClientIP" and spec["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10}}
+        assert imported["spec"]["ips"] == derived["spec"].get("clusterIPs", [derived["spec"]["clusterIP"]])
+        status, reason = pair.said(name, WEB)["Conflict"]
+        assert (status, reason) == (
+            "True", "PortConflict,SessionAffinityConflict,SessionAffinityConfigConflict,LabelsConflict,AnnotationsConflict",
+        )  # fmt: skip
+        message = pair.conditions(name, WEB)["Conflict"]["message"]
+        assert "cluster gcp decides, whose export is the oldest" in message and "ports (1 of 2 clusters differs)" in message
+    assert pair.imported("aws", WEB)["spec"]["ips"] == address, "constant for the life of the import"
+    path = pair.clients["gcp"].resource(slices_version(), "EndpointSlice").path("shop")
+    ports = {obj["metadata"]["labels"][SOURCE_LABEL]: obj["ports"] for obj in pair.clients["gcp"].list(path, label_selector=SOURCE_LABEL).items}
+    assert {source: [port["name"] for port in found] for source, found in ports.items()} == {"gcp": ["http"], "aws": ["dns"]}, "81 is not what http says"
+    assert not pair.run()["changed"]
+
+
+def test_types_that_differ_leave_endpoints_out(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run()
+    time.sleep(1.1)
+    pair.export("gcp", WEB, "10.4.3.1", clusterIP="None")
+    assert pair.run()["failures"] == []
+    for name in ("aws", "gcp"):
+        assert pair.imported(name, WEB)["spec"]["type"] == "ClusterSetIP" and sorted(pair.slices(name, WEB)) == ["aws"]
+        assert pair.said(name, WEB)["Conflict"] == ("True", "TypeConflict") and pair.said(name, WEB)["Valid"][0] == "True"
+    assert pair.imported("aws", WEB)["status"]["clusters"] == [{"cluster": "aws"}, {"cluster": "gcp"}]
+
+
+def test_what_cannot_be_exported_says_why(pair):
+    pair.put("aws", service("shop", "name", [{"port": 80, "protocol": "TCP"}], {}, type="ExternalName", externalName="example.org"))
+    for place in (("shop", "name"), ("shop", "nothing"), ("kube-system", "dns"), ("default", "kubernetes")):
+        pair.claim("aws", place)
+    long = "n" * 63
+    pair.export("aws", ("shop", long), "10.2.3.1", "10.4.3.9", "10.9.9.9",
+                labels={"a": "b", "topology.kubernetes.io/zone": "x", "big": "v" * 64, "bad key": "x"}, annotations={"multicluster.network/x": "y"})  # fmt: skip
+    try:
+        result = pair.run()
+        assert result["failures"] == []
+        assert pair.said("aws", ("shop", "name"))["Valid"] == ("False", "InvalidServiceType")
+        assert pair.said("aws", ("shop", "nothing"))["Valid"] == ("False", "NoService")
+        for place in (("kube-system", "dns"), ("default", "kubernetes")):
+            assert pair.said("aws", place) == {"Valid": ("False", "Refused"), "Ready": ("False", "Pending")}
+            assert ("aws/" + "/".join(place), "outside_grant") in reasons(result)
+        assert pair.slices("gcp", ("shop", long)) == {"aws": pair.slices("aws", ("shop", long))["aws"]} and len(pair.slices("gcp", ("shop", long))["aws"]) == 1
+        assert pair.imported("gcp", ("shop", long))["metadata"]["labels"] == {"a": "b"} and "annotations" not in pair.imported("gcp", ("shop", long))["metadata"]
+        assert ("aws/shop/" + long, "outside_grant") in reasons(result) and result["imports"] == {"aws": 1, "gcp": 1}
+        assert "topology.kubernetes.io/zone" in pair.conditions("aws", ("shop", long))["Valid"]["message"]
+    finally:
+        for place in (("kube-system", "dns"), ("default", "kubernetes")):
+            pair.unexport("aws", place)
+
+
+def test_what_stands_of_others_is_left_alone(pair):
+    theirs = {"apiVersion": VERSIONS[0], "kind": "ServiceImport", "metadata": {"name": "web", "namespace": "shop"},
+              "spec": {"type": "ClusterSetIP", "ports": [{"port": 1}], "ips": ["192.0.2.1"]}}  # fmt: skip
+    pair.put("gcp", theirs)
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.put("gcp", service("bank", derived_name("bank", "till"), [{"port": 80, "protocol": "TCP"}], {}))
+    pair.export("aws", ("bank", "till"), "10.2.3.2")
+    mark = pair.mark()
+    result = pair.run()
+    assert ("ServiceImport gcp/shop/web", "not_ours") in reasons(result) and ("ServiceImport gcp/bank/till", "not_ours") in reasons(result)
+    assert pair.imported("gcp", WEB)["spec"]["ips"] == ["192.0.2.1"] and pair.imported("aws", WEB) is not None
+    assert pair.said("aws", WEB)["Ready"] == ("False", "Failed") and "gcp" in pair.conditions("aws", WEB)["Ready"]["message"]
+    assert pair.writes(mark)["gcp"] == []
+    assert not pair.run()["changed"]
+    pair.drop("gcp", "ServiceImport", "shop", "web", VERSIONS[0])
+    pair.run()
+    assert pair.said("aws", WEB)["Ready"] == ("True", "Exported") and pair.imported("gcp", WEB)["spec"]["ips"] != ["192.0.2.1"]
+
+
+def test_hand_edits_are_repaired(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run()
+    before = everything(pair)
+    base = "/apis/{0}/namespaces/shop/serviceimports/web".format(VERSIONS[0])
+    pair.clients["gcp"].merge_patch(base, {"spec": {"ports": [{"port": 9}], "sessionAffinity": "ClientIP"}}, "somebody")
+    derived = "/api/v1/namespaces/shop/services/" + derived_name(*WEB)
+    pair.clients["gcp"].merge_patch(derived, {"spec": {"selector": {"app": "mine"}}, "metadata": {"labels": {SERVICE_LABEL: None}}}, "somebody")
+    assert pair.run()["failures"] == []
+    after = everything(pair)
+    for found in (before, after):
+        for obj in found.values():
+            obj["metadata"].pop("generation", None)
+            obj["metadata"].pop("managedFields", None)
+    assert after == before
+    pair.drop("gcp", "ServiceImport", *WEB, api_version=VERSIONS[0])
+    pair.drop("gcp", "Service", "shop", derived_name(*WEB))
+    pair.run()
+    made = pair.imported("gcp", WEB)
+    owner = pair.clients["gcp"].list(pair.clients["gcp"].resource(slices_version(), "EndpointSlice").path("shop")).items[0]["metadata"]["ownerReferences"]
+    assert owner == [{"apiVersion": VERSIONS[0], "kind": "ServiceImport", "name": "web", "uid": made["metadata"]["uid"], "controller": False}]
+    assert not pair.run()["changed"]
+
+
+def test_times_change_only_when_the_status_does(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run()
+    first = pair.conditions("aws", WEB)
+    assert {row["observedGeneration"] for row in first.values()} == {1}
+    time.sleep(1.1)
+    pair.claim("aws", WEB, labels={"a": "b"})
+    pair.drop("aws", "Service", *WEB)
+    pair.run(max_deletes=-1)
+    second = pair.conditions("aws", WEB)
+    assert {row["observedGeneration"] for row in second.values()} == {2} and sorted(second) == ["Ready", "Valid"]
+    assert second["Valid"]["lastTransitionTime"] > first["Valid"]["lastTransitionTime"]
+    time.sleep(1.1)
+    pair.claim("aws", WEB, labels={"a": "c"})
+    pair.run()
+    assert pair.conditions("aws", WEB)["Valid"] == dict(second["Valid"], observedGeneration=3)
+
+
+def test_a_cluster_that_is_away_for_a_while(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run()
+    time.sleep(1.1)
+    pair.export("gcp", WEB, "10.4.3.1", ports=[{"name": "more", "port": 8, "targetPort": 8}], ends=[{"name": "more", "port": 8, "protocol": "TCP"}])
+    pair.run()
+    before = everything(pair)
+    mark = pair.mark()
+    result = service_imports.run(dead(pair.request()))
+    assert [row["cluster"] for row in result["failures"]] == ["aws"] and pair.writes(mark) == {"aws": [], "gcp": []}
+    pair.put("gcp", ends_of(*WEB, "10.4.3.2", ports=[{"name": "more", "port": 8, "protocol": "TCP"}]))
+    service_imports.run(dead(pair.request()))
+    found = pair.slices("gcp", WEB)
+    assert {source: sorted(rows) for source, rows in found.items()} == {"aws": ["10.2.3.1"], "gcp": ["10.4.3.2"]}
+    assert pair.imported("gcp", WEB)["spec"] == before["gcp", "ServiceImport", "shop", "web"]["spec"]
+    assert pair.conditions("gcp", WEB) == {row["type"]: row for row in before["gcp", "ServiceExport", "shop", "web"]["status"]["conditions"]}
+    pair.export("gcp", ("shop", "fresh"), "10.4.3.7")
+    service_imports.run(dead(pair.request()))
+    assert pair.said("gcp", ("shop", "fresh"))["Ready"] == ("False", "Pending")
+    pair.unexport("gcp", WEB)
+    service_imports.run(dead(pair.request()))
+    assert pair.imported("gcp", WEB) is not None and sorted(pair.slices("gcp", WEB)) == ["aws"]
+    assert pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "aws"}]
+    assert pair.run()["failures"] == [] and pair.said("gcp", ("shop", "fresh"))["Ready"] == ("True", "Exported")
+
+
+def test_endpoints_of_who_is_away_for_long(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run()
+    service_imports.run(dead(pair.request(stale_after=1)))
+    path = pair.clients["gcp"].resource(slices_version(), "EndpointSlice").path("shop")
+    noted = pair.clients["gcp"].list(path).items[0]
+    assert noted["endpoints"] and "multicluster.network/unreachable-since" in noted["metadata"]["annotations"]
+    time.sleep(2.1)
+    service_imports.run(dead(pair.request(stale_after=1)))
+    assert pair.slices("gcp", WEB) == {"aws": {}} and pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "aws"}]
+    mark = pair.mark()
+    assert not service_imports.run(dead(pair.request(stale_after=1)))["changed"] and pair.writes(mark)["gcp"] == []
+    pair.run(stale_after=1)
+    assert sorted(pair.slices("gcp", WEB)["aws"]) == ["10.2.3.1"] and "annotations" not in pair.clients["gcp"].list(path).items[0]["metadata"]
+
+
+def test_many_that_go_at_once_stop_at_the_budget(pair):
+    places = [("shop", "s{0}".format(number)) for number in range(8)]
+    for place in places:
+        pair.export("aws", place, "10.2.3.1")
+    pair.run()
+    for place in places[:6]:
+        pair.unexport("aws", place)
+    mark = pair.mark()
+    result = pair.run()
+    assert set(reasons(result)) == {("aws", "delete_budget"), ("gcp", "delete_budget")} and pair.writes(mark) == {"aws": [], "gcp": []}
+    result = pair.run(max_deletes=6)
+    assert result["plan"]["delete"] == 36 and result["imports"] == {"aws": 2, "gcp": 2}
+
+
+def test_namespaces_decide_where_imports_stand(pair):
+    pair.put("aws", namespace("only-here"))
+    pair.export("aws", ("only-here", "web"), "10.2.3.1")
+    try:
+        assert pair.run()["imports"] == {"aws": 1, "gcp": 0} and pair.said("aws", ("only-here", "web"))["Ready"] == ("True", "Exported")
+        pair.put("gcp", namespace("only-here"))
+        assert pair.run()["imports"] == {"aws": 1, "gcp": 1}
+        # without a controller for namespaces it stays terminating for ever
+        pair.clients["aws"].delete("/api/v1/namespaces/only-here")
+        result = pair.run()
+        assert result["failures"] == [] and pair.imported("gcp", ("only-here", "web")) is None
+        assert pair.imported("aws", ("only-here", "web")) is not None, "what goes with its namespace is left alone"
+        pair.unexport("aws", ("only-here", "web"))
+        pair.export("gcp", ("only-here", "web"), "10.4.3.1")
+        assert pair.run()["failures"] == [] and not pair.run()["changed"]
+    finally:
+        for name in ("aws", "gcp"):
+            finish(pair.clients[name], "only-here")
+
+
+def finish(client, space):
+    """What the controller of namespaces would do."""
+    for api_version, kind in ((VERSIONS[0], "ServiceExport"), (VERSIONS[0], "ServiceImport"), ("v1", "Service"), (slices_version(), "EndpointSlice")):
+        resource = client.resource(api_version, kind)
+        for obj in client.list(resource.path(space)).items:
+            client.delete(resource.path(space, obj["metadata"]["name"]))
+    path = "/api/v1/namespaces/" + space
+    client.delete(path)
+    found = client.find(path)
+    if found is not None:
+        client._object("update", "PUT", path + "/finalize", None, dict(found, spec={"finalizers": []}))
+
+
+def test_a_cluster_that_lost_its_namespaces_is_not_empty(pair):
+    grant = copy.deepcopy(DEFINITION)
+    grant["clusters"]["aws"]["mcs_namespaces"] = "exports=yes"
+    pair.put("aws", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"exports": "yes"}}})
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.run(definition=grant)
+    assert pair.slices("gcp", WEB)
+    pair.unexport("aws", WEB)
+    pair.put("aws", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    mark = pair.mark()
+    result = pair.run(definition=grant)
+    assert ("aws", "source_incomplete") in reasons(result) and pair.writes(mark) == {"aws": [], "gcp": []}
+    pair.run(definition=grant, max_deletes=5)
+    assert pair.imported("gcp", WEB) is None

@@ -64,6 +64,8 @@ _PATIENCE = 10.0
 _REMEMBERED = 10_000
 #: So long a resource that the server does not have is not asked for again, in seconds.
 UNDEFINED_SECONDS = 600.0
+#: Of these APIs users bring the definitions when they begin to use them: they are looked for more often.
+_SOUGHT, SOUGHT_SECONDS = ("/apis/multicluster.x-k8s.io/",), 15.0
 
 
 class Collection:
@@ -301,8 +303,11 @@ class WatchedClient(LastingClient):
 
     def _follower(self, collection: Collection) -> Follower:
         places = [(collection.path.rsplit("/", 1)[-1], collection.path)]
+        settings = self._settings
+        if collection.path.startswith(_SOUGHT):
+            settings = settings._replace(undefined_pause=min(SOUGHT_SECONDS, settings.undefined_pause))
         return Follower(
-            self._given, places, collection.labels, collection.listed, collection.heard, self._status, self._stop, self._settings,
+            self._given, places, collection.labels, collection.listed, collection.heard, self._status, self._stop, settings,
             collection.state, collection.fields,
         )  # fmt: skip
 

@@ -13,9 +13,11 @@ from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.watched import Heard
 from ..._policy.targets import TARGETS
 from ..._services import touched
-from ..._services.exports import Listed
+from ..._services.exports import Id, Listed
+from ..._services.mcs import touched as mcs_touched
+from ..._services.mcs.exports import Listed as McsListed
 from ..load_balancers import converge as load_balancers
-from ..services import coredns, mirror, network_sets
+from ..services import coredns, mirror, network_sets, service_imports
 
 Data = t.Dict[str, t.Any]
 #: The key of a plan of everything.
@@ -177,9 +179,54 @@ class ServiceMirror(Capability):
             return {name: self._indices[name].cut(one, targets) for name, one in listed.items()}
 
 
+class Mcs(Capability):
+    """Imports of the Multi-Cluster Services API, by what belongs together in each namespace."""
+
+    into = "destinations"
+    plurals = frozenset((*mcs_touched.KINDS, mcs_touched.NAMESPACES))
+
+    def __init__(self, request: t.Mapping[str, t.Any]) -> None:
+        super().__init__(request)
+        service_imports.read_options(request, mirror.load(request))
+        self._lock = threading.Lock()
+        self._indices = {str(entry["name"]): mcs_touched.Index() for entry in request["clusters"]}
+        #: Something waits that only a plan of everything decides.
+        self._waiting = True
+
+    def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
+        """Units, see _services/mcs/touched.py."""
+        kind, place = heard.plural, (heard.namespace, heard.name)
+        if kind not in self.plurals or cluster not in self._indices:
+            return ()
+        if not heard.name:
+            return (EVERYTHING,)
+        with self._lock:
+            if kind == mcs_touched.NAMESPACES:
+                found = {unit for index in self._indices.values() for unit in index.inside(heard.name)} if heard.news else set()
+            else:
+                found = self._indices[cluster].put(kind, place, heard.after)
+        if not heard.news:
+            return ()
+        return (EVERYTHING,) if mcs_touched.everything(kind, place) else ["/".join(unit) for unit in found]
+
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+        """Only what the keys touch, where that decides."""
+        if EVERYTHING not in keys and not self._waiting:
+            return service_imports.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
+        result = t.cast(Data, service_imports.converge(request, clusters, diff=False))
+        self._waiting = touched.counted(result["refused"])
+        return result
+
+    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, McsListed]) -> t.Dict[str, McsListed]:
+        with self._lock:
+            units: t.List[Id] = [t.cast(Id, tuple(key.split("/", 1))) for key in keys]
+            return {name: self._indices[name].cut(one, units) for name, one in listed.items()}
+
+
 #: By the capability's name.
 CAPABILITIES: t.Dict[str, t.Type[Capability]] = {
     "service_mirror": ServiceMirror,
+    "mcs": Mcs,
     "coredns_rewrite": CorednsRewrite,
     "network_sets": NetworkSets,
     "load_balancers": LoadBalancers,

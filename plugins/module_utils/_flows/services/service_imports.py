@@ -71,7 +71,8 @@ def converge(
     listed = gather(clusters)
     if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
         return None  # what an outage means is a question of everything
-    listed = _with_definitions(clusters, request, listed, destinations, whole, manager, check)
+    installing = bool(request.get("install_crds")) and cut is None
+    listed = _with_definitions(clusters, listed, destinations if installing else (), present, whole, manager, check)
     lost = vanished(listed, options) if present else {}
     whole.refused.extend(lost.values())
     planned = listed if cut is None else cut(listed)
@@ -87,7 +88,7 @@ def converge(
     now = time.time()
     quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
     plans = {
-        name: plan_cluster(here, joined.merged, joined.kept, joined.unlisted, options, manager, versions.get(name), quiet, int(now))
+        name: plan_cluster(here, joined.merged, joined.kept, options, manager, versions.get(name), quiet, int(now))
         for name, here in heres.items()
     }
     for name in sorted(plans):
@@ -221,29 +222,26 @@ def _read_id(client: Client) -> t.Optional[str]:
 
 
 def _with_definitions(
-    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Dict[str, Listed], destinations: t.Collection[str], whole: Plan, manager: str,
-    check: bool,
-) -> t.Dict[str, Listed]:  # fmt: skip
-    """The lists of those clusters that have the API; where that is wished they get it."""
+    clusters: Clusters, listed: t.Dict[str, Listed], installing: t.Collection[str], present: bool, whole: Plan, manager: str, check: bool
+) -> t.Dict[str, Listed]:
+    """The lists of those clusters that have the API. ``installing``: those that get it where it is missing; the others are refused."""
     without = sorted(name for name, one in listed.items() if not one.version)
-    if not without:
-        return listed
     kept = {name: one for name, one in listed.items() if one.version}
-    if request.get("state", "present") != "present":
+    if not without or not present:
         return kept
-    if not request.get("install_crds"):
-        for name in without:
-            text = "the API server has no {0} and {1} of {2}; install them, or set install_crds: true for those of {3}"
+    wanted = [name for name in without if name in installing]
+    if wanted:
+        part, writes = _definition_writes(clusters, wanted, manager)
+        if check:
+            kept.update({name: listed[name]._replace(version=VERSIONS[0]) for name in writes})
+            whole.extend(part)
+        else:
+            whole.extend(cluster_objects.apply(clusters, part, writes, manager, what="install definitions"))
+            kept.update({name: one for name, one in gather(clusters, sorted(writes)).items() if one.version})
+    for name in without:
+        if name not in kept:
+            text = "the API server does not serve {0} and {1} of {2}; install them, or set install_crds: true for those of {3}"
             whole.refuse(name, "kind_not_served", text.format(EXPORT, IMPORT, GROUP, RELEASE))
-        return kept
-    wanted = [name for name in without if name in destinations]
-    part, writes = _definition_writes(clusters, wanted, manager)
-    if check:
-        whole.extend(part)
-        kept.update({name: listed[name]._replace(version=VERSIONS[0]) for name in writes})
-        return kept
-    whole.extend(cluster_objects.apply(clusters, part, writes, manager, what="install definitions"))
-    kept.update({name: one for name, one in gather(clusters, sorted(writes)).items() if one.version})
     return kept
 
 
@@ -320,13 +318,16 @@ class Writer:
 
 
 def _write_status(client: Client, todo: Write, manager: str) -> bool:
-    """The status of an import or export, and nothing else of it. One that is gone meanwhile has none."""
+    """The status of an import or export, and nothing else of it."""
     manifest = dict(todo.manifest or {})
     if todo.uid:
         manifest["metadata"] = dict(manifest["metadata"], uid=todo.uid)
     key = todo.key
     path = "/apis/{0}/namespaces/{1}/{2}s/{3}/status".format(key.api_version, segment(key.namespace), lower(key.kind), segment(key.name))
-    answer = client.apply(path, manifest, manager, force=True)
+    if todo.force:
+        answer = client.apply(path, manifest, manager, force=True)
+    else:  # the conditions go, and an apply could not leave nothing behind
+        answer = client.merge_patch(path, {"metadata": {"uid": todo.uid}, "status": manifest["status"]}, manager)
     return todo.version is None or answer["metadata"].get("resourceVersion") != todo.version
 
 
@@ -356,7 +357,7 @@ def write(
     for name, here in heres.items():
         if name in destinations:
             undone = {place for place, one in reach.items() if name in one.failed or name in one.pending}
-            statuses[name] = import_statuses(here, joined.merged, undone)
+            statuses[name] = import_statuses(here, joined.clusters(here), undone)
             if name in exported:
                 statuses[name] += export_statuses(here, exported[name], joined.merged, reach, stamp)
     if check:

@@ -17,14 +17,21 @@ from .plan import Here, source_of
 
 
 class Clusterset(t.NamedTuple):
-    """``merged``: every Service that is exported. ``kept``: those of which only clusters have a part that could not be read; they stay.
+    """``merged``: every Service that is exported. ``kept``: those of which only clusters have a part that could not be read, with the ids of
+    these; they stay.
 
-    ``unlisted``: ids of those clusters.
+    ``unlisted``: ids of all clusters that could not be read.
     """
 
     merged: t.Dict[Id, Merged]
-    kept: t.Set[Id]
+    kept: t.Dict[Id, t.FrozenSet[str]]
     unlisted: t.FrozenSet[str]
+
+    def clusters(self, here: Here) -> t.Dict[Id, t.Tuple[str, ...]]:
+        """The ids of which each import in a cluster is made."""
+        found = {place: one.clusters for place, one in self.merged.items()}
+        found.update({place: tuple(sorted(ids)) for place, ids in self.kept.items() if here.import_key(place) in here.mine})
+        return found
 
 
 def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Refusal]:
@@ -58,7 +65,7 @@ def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], option
     for place, found in exports.items():
         standing = _standing(heres, place) if place in held else None
         merged[place] = merge(place, found, _first(firsts.get(place, ()), found), standing, held.get(place, ()))
-    return Clusterset(merged, {place for place in held if place not in merged}, unlisted)
+    return Clusterset(merged, {place: frozenset(ids) for place, ids in held.items() if place not in merged}, unlisted)
 
 
 def _held(heres: t.Mapping[str, Here], unlisted: t.Collection[str]) -> t.Dict[Id, t.Set[str]]:

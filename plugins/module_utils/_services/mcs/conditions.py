@@ -12,7 +12,8 @@ from .merge import Merged
 
 EXPORTED, PENDING, FAILED = "Exported", "Pending", "Failed"
 NO_CONFLICTS = "NoConflicts"
-_TYPES = ("Valid", "Ready", "Conflict")
+#: Those that we give.
+TYPES = ("Valid", "Ready", "Conflict")
 _SHOWN = 5
 
 
@@ -47,7 +48,7 @@ def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str)
             condition["observedGeneration"] = generation
         same = old is not None and old.get("status") == condition["status"] and isinstance(old.get("lastTransitionTime"), str)
         condition["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and same else now
-    return sorted(made, key=lambda condition: _TYPES.index(condition["type"]))
+    return sorted(made, key=lambda condition: TYPES.index(condition["type"]))
 
 
 def known_conditions(obj: Object) -> t.Dict[str, t.Mapping[str, t.Any]]:
@@ -83,4 +84,4 @@ def differs(obj: Object, wanted: t.Sequence[Manifest]) -> bool:
         found = known.get(condition["type"])
         if found is None or any(found.get(field) != value for field, value in condition.items()):
             return True
-    return any(kind in known for kind in _TYPES if kind not in {condition["type"] for condition in wanted})
+    return any(kind in known for kind in TYPES if kind not in {condition["type"] for condition in wanted})

@@ -96,13 +96,13 @@ class Planned(t.NamedTuple):
 
 
 def plan_cluster(
-    here: Here, merged: t.Mapping[Id, Merged], kept: t.Collection[Id], unlisted: t.Collection[str], options: Options, manager: str,
+    here: Here, merged: t.Mapping[Id, Merged], kept: t.Mapping[Id, t.Collection[str]], options: Options, manager: str,
     version: t.Optional[t.Tuple[int, int]] = None, silent: t.Collection[str] = (), now: int = 0,
 ) -> Planned:  # fmt: skip
     """The writes of one cluster.
 
-    kept: places that only clusters have a part in that could not be read. unlisted: the ids of those; silent: of those among them that did
-    not answer. now: seconds since 1970.
+    kept: places that only clusters have a part in that could not be read, with their ids. silent: ids of those that did not answer.
+    now: seconds since 1970.
     """
     planned = Planned(Plan(), [], set(), set())
     wanted: t.Dict[Key, Manifest] = {}
@@ -126,10 +126,10 @@ def plan_cluster(
         else:
             wanted.update(made)
             keep.update(key for key in here.slices.get(unit_of(place), ()) if source_of(key) in merged[place].held)
-    for place in kept:
+    for place, ids in kept.items():
         units.add(unit_of(place))
-        keep.update(here.units.get(unit_of(place), ()))
-    wanted.update(_stale(here, keep & here.mine, unlisted, silent, options, now))
+        keep.update(key for key in here.units.get(unit_of(place), ()) if key.kind != SLICE or source_of(key) in ids)
+    wanted.update(_stale(here, keep & here.mine, silent, options, now))
     part, writes = _changes(here, wanted, manager)
     planned.plan.extend(part)
     doomed, refused = _doomed(here, units, wanted, keep, options)
@@ -169,7 +169,7 @@ def _manifests(here: Here, one: Merged, options: Options, version: t.Optional[t.
 
 
 def _stale(
-    here: Here, kept: t.Iterable[Key], unlisted: t.Collection[str], silent: t.Collection[str], options: Options, now: int
+    here: Here, kept: t.Iterable[Key], silent: t.Collection[str], options: Options, now: int
 ) -> t.Iterator[t.Tuple[Key, Manifest]]:
     """Our slices of sources that do not answer: since when is noted on them, and they lose their endpoints when it was long enough ago."""
     if not options.stale_after or not silent:

@@ -10,21 +10,21 @@ from ..._plan.object_plan import Key, Write
 from ..._plan.objects import record_of
 from ..._plan.plan import UPDATE, Change
 from ..mirror_services import Manifest, Object
-from .conditions import Reach, conditions, differs, known_conditions
+from .conditions import TYPES, Reach, conditions, differs, known_conditions
 from .exports import Exported
 from .merge import Merged
 from .names import EXPORT, Id
 from .plan import Here
 
 
-def import_statuses(here: Here, merged: t.Mapping[Id, Merged], skip: t.Collection[Id]) -> t.List[Write]:
-    """Which clusters each import is made of. An import that is still to be made is written as it will be."""
+def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id]) -> t.List[Write]:
+    """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be."""
     found = []
-    for place in sorted(merged):
-        if place in skip or here.namespaces.get(place[0]) is not False:
-            continue
-        key, wanted = here.import_key(place), [{"cluster": name} for name in merged[place].clusters]
+    for place in sorted(clusters):
+        key, wanted = here.import_key(place), [{"cluster": name} for name in clusters[place]]
         obj = here.objects.get(key)
+        if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
+            continue
         before = ((obj or {}).get("status") or {}).get("clusters")
         if before != wanted:
             found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": wanted}))
@@ -45,19 +45,22 @@ def export_statuses(here: Here, exported: Exported, merged: t.Mapping[Id, Merged
 
 
 def without_conditions(here: Here, manager: str) -> t.List[Write]:
-    """What takes the conditions of ours away again from every export that has some."""
+    """What takes the conditions of ours away again from every export that has some; the manifests are merge patches."""
     found = []
     for obj in here.listed.exports:
         mine = any(entry.get("manager") == manager and entry.get("subresource") == "status" for entry in record_of(obj))
         place = (str(obj["metadata"].get("namespace")), str(obj["metadata"].get("name")))
         if mine and here.namespaces.get(place[0]) is False and not obj["metadata"].get("deletionTimestamp"):
-            key = Key(here.listed.version, EXPORT, *place)
-            found.append(_write(here.name, key, obj, {"conditions": list(known_conditions(obj).values())}, {}))
+            key, known = Key(here.listed.version, EXPORT, *place), known_conditions(obj)
+            rest = [dict(condition) for kind, condition in known.items() if kind not in TYPES]
+            apart = set(obj.get("status") or ()) - {"conditions"}
+            left = {"conditions": rest or None} if rest or apart else None
+            found.append(_write(here.name, key, obj, {"conditions": list(known.values())}, left, False))
     return found
 
 
-def _write(cluster: str, key: Key, obj: t.Optional[Object], before: t.Any, status: Manifest) -> Write:
+def _write(cluster: str, key: Key, obj: t.Optional[Object], before: t.Any, status: t.Optional[Manifest], applied: bool = True) -> Write:
     meta = (obj or {"metadata": {}})["metadata"]
     change = Change(UPDATE, key.kind, "{0}/{1}".format(cluster, key.short), {"status": before}, {"status": status})
     manifest = {"apiVersion": key.api_version, "kind": key.kind, "metadata": {"name": key.name, "namespace": key.namespace}, "status": status}
-    return Write(change, key, manifest, meta.get("uid"), meta.get("resourceVersion"), True)
+    return Write(change, key, manifest, meta.get("uid"), meta.get("resourceVersion"), applied)

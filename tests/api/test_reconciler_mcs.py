@@ -1,0 +1,71 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Multi-Cluster Services API, kept by the reconciler's process over real API servers."""
+
+from __future__ import annotations
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
+from mcs_clusters import derived_name, ends_of, namespace, other, pair, service
+from test_reconciler import quiet, until
+from test_reconciler_capabilities import besides_leases, kept
+
+__all__ = ["other", "pair"]
+WEB = ("shop", "web")
+
+
+def nothing_to_do(pair):
+    result = service_imports.run(pair.request(), check=True)
+    return not result["changed"] and result["failures"] == []
+
+
+def test_exports_come_and_go(pair):
+    pair.export("aws", ("bank", "till"), "10.2.3.9")
+    with kept(mcs=pair.request()) as keeper:
+        assert pair.imported("gcp", ("bank", "till")) is not None
+        pair.export("aws", WEB, "10.2.3.1")
+        until(lambda: all(pair.said("aws", WEB).get(kind, ("",))[0] == "True" for kind in ("Valid", "Ready")))
+        until(lambda: pair.slices("gcp", WEB).get("aws") and pair.slices("aws", WEB).get("aws"))
+        assert pair.imported("gcp", WEB)["spec"]["ips"] == [pair.derived("gcp", WEB)["spec"]["clusterIP"]]
+        pair.export("gcp", WEB, "10.4.3.1", ports=[{"name": "other", "port": 8080}])
+        until(lambda: [pair.said(name, WEB).get("Conflict") for name in ("aws", "gcp")] == [("True", "PortConflict")] * 2)
+        until(lambda: len(pair.imported("aws", WEB)["spec"]["ports"]) == 2)
+
+        quiet(keeper)
+        mark = pair.mark()
+        pair.put("aws", ends_of(*WEB, "10.2.3.1", "10.2.3.2"))
+        until(lambda: len(pair.slices("gcp", WEB)["aws"]) == len(pair.slices("aws", WEB)["aws"]) == 2)
+        quiet(keeper)
+        writes = {name: besides_leases(rows) for name, rows in pair.writes(mark).items()}
+        base = "/apis/discovery.k8s.io/v1{0}/namespaces/shop/endpointslices/"
+        assert [len(writes[name]) for name in ("aws", "gcp")] == [2, 1], (writes, base)
+
+        for name in ("aws", "gcp"):
+            pair.unexport(name, WEB)
+        until(lambda: all(pair.imported(name, WEB) is pair.derived(name, WEB) is None for name in ("aws", "gcp")))
+        until(lambda: all(pair.slices(name, WEB) == {} for name in ("aws", "gcp")))
+        assert pair.imported("gcp", ("bank", "till")) is not None
+        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+    assert nothing_to_do(pair)
+
+
+def test_edits_are_put_right_and_late_things_count(pair):
+    with kept(mcs=pair.request()) as keeper:
+        pair.claim("aws", WEB)
+        until(lambda: pair.said("aws", WEB).get("Valid") == ("False", "NoService"))
+        pair.put("aws", service(*WEB, [{"name": "http", "protocol": "TCP", "port": 80}], {}), ends_of(*WEB, "10.2.3.1"))
+        until(lambda: pair.slices("gcp", WEB).get("aws"))
+        pair.drop("gcp", "Service", WEB[0], derived_name(*WEB))
+        until(lambda: pair.derived("gcp", WEB) is not None)
+        until(lambda: pair.imported("gcp", WEB)["spec"]["ips"] == [pair.derived("gcp", WEB)["spec"]["clusterIP"]])
+        pair.put("aws", namespace("late"))
+        pair.export("aws", ("late", "web"), "10.2.3.4")
+        until(lambda: pair.imported("aws", ("late", "web")) is not None)
+        assert pair.imported("gcp", ("late", "web")) is None
+        pair.put("gcp", namespace("late"))
+        until(lambda: pair.imported("gcp", ("late", "web")) is not None)
+        pair.unexport("aws", ("late", "web"))
+        until(lambda: pair.imported("gcp", ("late", "web")) is None)
+        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+        pair.drop("aws", "Service", *WEB)
+        until(lambda: pair.imported("gcp", WEB) is None and pair.said("aws", WEB)["Valid"] == ("False", "NoService"))
