@@ -165,7 +165,8 @@ def test_what_cannot_be_exported_says_why(pair):
         pair.claim("aws", place)
     long = "n" * 63
     pair.export("aws", ("shop", long), "10.2.3.1", "10.4.3.9", "10.9.9.9",
-                labels={"a": "b", "topology.kubernetes.io/zone": "x", "big": "v" * 64, "bad key": "x"}, annotations={"multicluster.network/x": "y"})  # fmt: skip
+                labels={"a": "b", "topology.kubernetes.io/zone": "x", "big": "v" * 64, "bad key": "x"},
+                annotations={"multicluster.network/x": "y"})  # fmt: skip
     try:
         result = pair.run()
         assert result["failures"] == []
@@ -175,7 +176,8 @@ def test_what_cannot_be_exported_says_why(pair):
             assert pair.said("aws", place) == {"Valid": ("False", "Refused"), "Ready": ("False", "Pending")}
             assert ("aws/" + "/".join(place), "outside_grant") in reasons(result)
         assert pair.slices("gcp", ("shop", long)) == {"aws": pair.slices("aws", ("shop", long))["aws"]} and len(pair.slices("gcp", ("shop", long))["aws"]) == 1
-        assert pair.imported("gcp", ("shop", long))["metadata"]["labels"] == {"a": "b"} and "annotations" not in pair.imported("gcp", ("shop", long))["metadata"]
+        carried = pair.imported("gcp", ("shop", long))["metadata"]
+        assert carried["labels"] == {"a": "b"} and "annotations" not in carried
         assert ("aws/shop/" + long, "outside_grant") in reasons(result) and result["imports"] == {"aws": 1, "gcp": 1}
         assert "topology.kubernetes.io/zone" in pair.conditions("aws", ("shop", long))["Valid"]["message"]
     finally:
