@@ -52,8 +52,6 @@ def objects(address: str, dual_stack: bool, version: str) -> list:
     rules = [
         {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
-        # For `multicluster clusterset.local`: CoreDNS is the cluster's, so its rights come with it.
-        {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceimports"], "verbs": ["list", "watch"]},
     ]
     bound = {"kind": "ServiceAccount", **NAME}
     rbac = "rbac.authorization.k8s.io"

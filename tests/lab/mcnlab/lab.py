@@ -182,7 +182,7 @@ class Lab:
         with self.locked(), phase(f"lab {self.name}: ending it"):
             inits, others = process.marked(self.state)
             process.end(inits, patience=0)  # an init takes a polite signal as a request to reload
-            process.end(others)
+            process.end(others, patience=1)  # what they would save is deleted with them
             for name in namespaces.named(self.prefix):
                 namespaces.delete(name)
             with contextlib.suppress(LabError):
