@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
 REGISTERED = {
     "mesh": ("__mesh_r_plan", "__mesh_r_publish", "__mesh_r_pools"),
     "service_mirror": ("__service_mirror_r",),
+    "mcs": ("__mcs_r",),
     "coredns_rewrite": ("__coredns_rewrite_r_section",),
     "network_sets": ("__network_sets_r_sets",),
     "load_balancers": ("__load_balancers_r",),

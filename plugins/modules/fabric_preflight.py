@@ -59,6 +59,14 @@ options:
         type: list
         elements: str
         default: []
+  imports:
+    description: That Services are exported by the Multi-Cluster Services API; leave it out where they are not.
+    type: dict
+    suboptions:
+      install_crds:
+        description: Whether a run installs the definitions of the API where they are missing.
+        type: bool
+        default: false
   max_skew:
     description: How many seconds a node's clock may differ from the controller's.
     type: float
@@ -142,6 +150,7 @@ def main() -> None:
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
+            "imports": {"type": "dict", "options": {"install_crds": {"type": "bool", "default": False}}},
             "services": {"type": "dict", "options": {
                 "namespace": {"type": "str", "required": True},
                 "create_namespace": {"type": "bool", "default": False},

@@ -56,7 +56,7 @@ class InventoryAction(ControllerAction):
     def pack_facts(self, options: t.Dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()) -> None:
         """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_info."""
         hosts = options.get("hosts")
-        if hosts and not options.get("facts"):
+        if hosts is not None and not options.get("facts"):  # a fabric without nodes has capabilities all the same
             on = [str(name) for name in options.get("capabilities") or ()]
             clusters = self.groups.get(self.clusters_group, ())
             options["facts"] = collected.pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))

@@ -130,6 +130,26 @@ def make_node(server, name, **labels):
     server.client().create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}, "tests")
 
 
+def test_exports_are_followed_in_whichever_version_there_is(own):
+    """A kind that need not be there is asked for in all of its versions before it counts as missing."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "serviceexports", "singular": "serviceexport", "kind": "ServiceExport"}
+    spec = {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names,
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]}  # fmt: skip
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1748"}
+    meta = {"name": "serviceexports.multicluster.x-k8s.io", "annotations": approved}
+    path, api = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", own.client()
+    api.create(path, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}, "tests")
+    while not own.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceExport"):
+        time.sleep(0.1)
+    listener = Listener(own, "serviceexports").ready()
+    place = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports"
+    api.create(place, {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "web"}}, "tests")
+    listener.until(lambda events: any(event["kind"] == "ServiceExport" and event["names"] == ["default/web"] for event in events))
+    listener.stop.set()
+    api.delete(path + "/" + meta["name"])
+
+
 def test_changes_arrive_and_noise_does_not(own):
     make_node(own, "w0", a="b")  # the server keeps no record of who writes a Node that was made without any field
     make_node(own, "w1")

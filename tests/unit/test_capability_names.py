@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE, KNOWN = run_variables(), known_variables()
 FORMER = TABLE["former"]
 #: Capabilities whose modules bear other names: there is one for each half of their work.
-SEVERAL_MODULES = {"tenants": "apinet_sync", "clustermesh": "clustermesh_peers"}
+SEVERAL_MODULES = {"tenants": "apinet_sync", "clustermesh": "clustermesh_peers", "mcs": "service_imports"}
 
 
 def read(*parts):

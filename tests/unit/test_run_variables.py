@@ -169,6 +169,7 @@ def test_the_guide_of_the_inventory_names_every_capability():
 #: In guides: metrics, capabilities of cluster_access, modules' values, and what an example calls something of its own.
 IN_GUIDES = VALUES | {"clustermesh_nodes", "mesh_guard", "status_page_url"}
 IN_GUIDES |= {"multicluster_drift", "multicluster_nodes_not_asked", "multicluster_tunnels_left_out"}  # metrics
+IN_GUIDES |= {"multicluster_exports", "multicluster_exports_valid", "multicluster_exports_in_conflict", "multicluster_imports"}
 
 
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs" / "docsite" / "rst").glob("*.rst")), ROOT / "README.md"], ids=lambda page: page.name)

@@ -33,9 +33,13 @@ RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
         ("EndpointSlice", "/apis/discovery.k8s.io/v1beta1/endpointslices"),
         ("Endpoints", "/api/v1/endpoints"),
     ),
+    "serviceexports": (
+        ("ServiceExport", "/apis/multicluster.x-k8s.io/v1beta1/serviceexports"),
+        ("ServiceExport", "/apis/multicluster.x-k8s.io/v1alpha1/serviceexports"),
+    ),
 }
 #: Resources that most clusters do not define; where they are missing, they are asked for again after a while.
-_OPTIONAL = frozenset(("clustermeshes",))
+_OPTIONAL = frozenset(("clustermeshes", "serviceexports"))
 ROW_BYTES = 16 * 1024 * 1024
 #: A server that answers, but ends every watch at once, is asked no more often than this.
 _SHORT = 1.0
@@ -161,12 +165,13 @@ class Follower:
                 listing = client.list(path, self._selector or None, self._fields or None)
                 break
             except KubeError as error:
-                if error.status == 404 and self._resource in _OPTIONAL:
+                if error.status == 404 and len(self._places) > 1:
+                    self._places.pop(0)
+                elif error.status == 404 and self._resource in _OPTIONAL:
                     self._listed(kind, Listing([], ""))
                     return False
-                if error.status != 404 or len(self._places) == 1:
+                else:
                     raise
-                self._places.pop(0)
         self._count("list", "200")
         self._listed(kind, listing)
         self._version, self.heard_at, self._streamed = listing.resource_version, time.monotonic(), client.bytes_streamed

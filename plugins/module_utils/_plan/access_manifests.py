@@ -42,15 +42,14 @@ _COREFILE = _rule("", "configmaps", "get,patch", "coredns")
 _MULTICLUSTER = "multicluster.x-k8s.io"
 _MCS = (
     _rule(_MULTICLUSTER, "serviceexports", "get,list"),
-    _rule(_MULTICLUSTER, "serviceexports/status", "patch,update"),
-    _rule(_MULTICLUSTER, "serviceimports", "get,list,create,update,patch,delete"),
-    _rule(_MULTICLUSTER, "serviceimports/status", "patch,update"),
+    _rule(_MULTICLUSTER, "serviceimports", "get,list,create,patch,delete"),
+    _rule(_MULTICLUSTER, "serviceexports/status,serviceimports/status", "patch"),
     # derived Services and imported slices stand in the namespaces of those who export, and a Service says whether it can be
     _rule("", "services", "get,list,create,patch,delete"),
     _rule("discovery.k8s.io", "endpointslices", "get,list,create,patch,delete"),
     _rule("", "endpoints,namespaces", "get,list"),
     # what a cluster says that it is called
-    _rule("about.k8s.io", "clusterproperties", "get,list"),
+    _rule("about.k8s.io", "clusterproperties", "list"),
 )
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
@@ -95,7 +94,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "mcs": _MCS,
     "mcs_crds": _MCS
     + (
-        _rule("apiextensions.k8s.io", "customresourcedefinitions", "get,list,create,patch",
+        _rule("apiextensions.k8s.io", "customresourcedefinitions", "get,create,patch",
               "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io"),  # fmt: skip
     ),
     # offers its own Services and reads those of others; what it writes stands in NAMESPACED

@@ -51,7 +51,7 @@ def is_own(obj: Data) -> bool:
     if labels.get(MANAGED_BY) == MANAGED_BY_US:
         return True
     owners = (labels.get("managed-by"), labels.get("endpointslice.kubernetes.io/managed-by"))
-    return any(isinstance(owner, str) and owner.startswith(("semaphore-", "multicluster.network")) for owner in owners)
+    return any(isinstance(owner, str) and owner.startswith(("semaphore-", "multicluster.network", "multicluster-mcs.multicluster.network")) for owner in owners)
 
 
 def published(metadata: t.Any) -> t.FrozenSet[str]:

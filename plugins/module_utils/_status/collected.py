@@ -17,6 +17,7 @@ Data = t.Dict[str, t.Any]
 #: Capability -> where its role registers the result of a run.
 PLANS = {
     "service_mirror": "__service_mirror_r",
+    "mcs": "__mcs_r",
     "network_sets": "__network_sets_r_sets",
     "coredns_rewrite": "__coredns_rewrite_r_section",
     "load_balancers": "__load_balancers_r",
@@ -29,7 +30,7 @@ NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
 NODE = "__node_dataplane_r_converge"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
-_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers")
+_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers", "sources", "imports")
 
 #: What a packed text may unfold to.
 MOST_BYTES = 2_000_000_000

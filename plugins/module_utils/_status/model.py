@@ -69,6 +69,7 @@ def build(facts: Facts) -> Data:
         "links": ends.links(tunnels, ends.faults(mesh, found)),
         "tunnels": tunnels,
         "services": _all(facts, "services"),
+        "imports": _imports(facts.get("plans") or {}),
         "sets": _all(facts, "sets"),
         "addresses": _addresses(facts, nodes, facts.get("plans") or {}),
         "kilo_peers": _all(facts, "kilo_peers"),
@@ -282,6 +283,17 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
     return rows
 
 
+def _imports(plans: Facts) -> t.List[Data]:
+    """What each cluster exports and imports by the Multi-Cluster Services API, as its module counted."""
+    given = plans.get("mcs") or {}
+    sources, imports = given.get("sources") or {}, given.get("imports") or {}
+    return [
+        {"cluster": str(name), "listed": bool(sources[name].get("listed")), "imports": int(imports.get(name) or 0),
+         **{part: int(sources[name].get(part) or 0) for part in ("exports", "valid", "conflicts")}}
+        for name in sorted(sources)
+    ]  # fmt: skip
+
+
 def _tenants(given: t.Any) -> Data:
     """What apinet_info found, in short."""
     if not isinstance(given, dict):
@@ -311,6 +323,9 @@ def summary(document: Facts) -> Data:
         "tx": sum(row["tx"] for row in tunnels),
         "services": len(document["services"]),
         "endpoints": sum(row["endpoints"] for row in document["services"]),
+        "exports": sum(row["exports"] for row in document["imports"]),
+        "imports": sum(row["imports"] for row in document["imports"]),
+        "export_conflicts": sum(row["conflicts"] for row in document["imports"]),
         "sets": len(document["sets"]),
         "set_networks": sum(row["networks"] for row in document["sets"]),
         "addresses": len(document["addresses"]),

@@ -30,7 +30,7 @@ UNFOLDED = 60
 def render(document: Data) -> str:
     sections = [
         _why(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
-        _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
+        _imports(document), _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
     ]  # fmt: skip
     css, text = verdict(document)
     policy = "default-src 'none'; img-src data:; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'".format(_hash(STYLE), _hash(SCRIPT))
@@ -133,6 +133,7 @@ def _tiles(s: Data) -> str:
         ("", number("summary.rx", s["rx"], human_bytes(s["rx"])), "received"),
         ("", number("summary.services", s["services"]), "services from elsewhere"),
         ("", number("summary.endpoints", s["endpoints"]), "endpoints of them"),
+        *([("", number("summary.imports", s["imports"]), "imports")] if s["imports"] or s["exports"] else []),
         ("", number("summary.sets", s["sets"]), "network sets"),
         ("", number("summary.addresses", s["addresses"]), "addresses"),
         (FAIR if s["drift"] else GOOD, number("summary.drift", s["drift"]), "things drifted"),
@@ -329,6 +330,21 @@ def _services(document: Data) -> str:
         ])  # fmt: skip
     columns = "Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints"
     return _table("Services from other clusters", "services", columns, rows, len(document["services"]))
+
+
+def _imports(document: Data) -> str:
+    """Exports and imports of the Multi-Cluster Services API; the cluster that was not read first, then those in conflict."""
+    rows = []
+    for r in sorted(document["imports"], key=lambda row: (row["listed"], not row["conflicts"], row["exports"] == row["valid"], row["cluster"]))[:ROWS]:
+        key = "imports.{0}.".format(r["cluster"])
+        css, state = (BAD, "not read") if not r["listed"] else (FAIR, "conflicts") if r["conflicts"] else (GOOD, "as exported")
+        if r["listed"] and r["valid"] < r["exports"] and not r["conflicts"]:
+            css, state = FAIR, "not all valid"
+        rows.append([
+            _text(r["cluster"], "name"), _pill(css, state), _num(key + "exports", r["exports"]), _num(key + "valid", r["valid"]),
+            _num(key + "conflicts", r["conflicts"]), _num(key + "imports", r["imports"]),
+        ])  # fmt: skip
+    return _table("Exports and imports", "imports", "Cluster|State|#Exports|#Valid|#In conflict|#Imports", rows, len(document["imports"]))
 
 
 def _sets(document: Data) -> str:

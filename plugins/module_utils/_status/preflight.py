@@ -43,7 +43,8 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
-    ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors}.
+    ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors},
+    ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API.
     """
     found: t.List[Data] = []
 
@@ -78,6 +79,12 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for cluster, namespace in sorted((facts.get("without_namespace") or {}).items()):
         message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set service_mirror_create_namespace: true"
         note(ERROR, cluster, "mirror_namespace_missing", message.format(namespace))
+    for cluster, row in sorted((facts.get("lacking") or {}).items()):
+        if row["undefined"]:
+            note(ERROR, cluster, "kind_not_served", "the API server has no ServiceExports and ServiceImports; install them, or set mcs_install_crds: true")
+        if row["rights"]:
+            message = "for the capability mcs the access may not {0}; the role cluster_access gives it with cluster_access_capability: {1}"
+            note(ERROR, cluster, "forbidden", message.format("; ".join(row["rights"]), row["capability"]))
     for cluster, why in sorted((facts.get("silent") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}

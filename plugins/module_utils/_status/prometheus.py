@@ -67,6 +67,13 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
         (_service(row), row["endpoints"]) for row in document["services"]
     ]
     yield "multicluster_service_endpoints_ready", "gauge", "Those of them that take traffic.", [(_service(row), row["ready"]) for row in document["services"]]
+    for name, about, field in (
+        ("multicluster_exports", "ServiceExports of a cluster.", "exports"),
+        ("multicluster_exports_valid", "Those of them that count.", "valid"),
+        ("multicluster_exports_in_conflict", "Those that differ from the export that decides.", "conflicts"),
+        ("multicluster_imports", "ServiceImports of ours in a cluster.", "imports"),
+    ):
+        yield name, "gauge", about, [({"cluster": row["cluster"]}, row[field]) for row in document["imports"]]
     yield "multicluster_set_networks", "gauge", "Networks in a set.", [
         ({"cluster": row["cluster"], "name": row["name"]}, row["networks"]) for row in document["sets"]
     ]

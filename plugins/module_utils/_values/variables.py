@@ -51,6 +51,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "service_mirror": ("service_mirror", {
         "mirror_namespace": ("service_mirror_namespace",), "mirror_selector": ("service_mirror_selector",), "mirror_as": ("service_mirror_as",),
     }),
+    "service_imports": ("mcs", {}),
     "support_bundle": ("support_bundle", {}),
 }  # fmt: skip
 #: An option that is one plain word is taken for one only where a message could mean nothing else.

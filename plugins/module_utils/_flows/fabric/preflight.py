@@ -13,6 +13,8 @@ from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout
+from ..._plan.access_review import missing, review
+from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
 from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
 
@@ -30,7 +32,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
-    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations}}.
+    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations},
+    imports: {install_crds}, where there is the Multi-Cluster Services API}.
     """
     request = unpacked(request)
     definition = request["definition"]
@@ -39,6 +42,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
     workloads = clusters.read("list workloads", _workloads)
     without = _without_namespace(clusters, request.get("services") or {})
+    lacking = _lacking(clusters, request.get("imports"))
     failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
     nodes = {
         host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
@@ -55,6 +59,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "failures": [failures[key] for key in sorted(failures)],
             "workloads": workloads,
             "without_namespace": without,
+            "lacking": lacking,
             "silent": _silent(request.get("load_balancers") or (), workloads),
         },
         float(request.get("max_skew") or SKEW),
@@ -109,6 +114,22 @@ def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t
     failed = {row["cluster"] for row in clusters.failures}
     asked = [name for name in services.get("destinations") or clusters.clients if name in clusters.clients and name not in failed]
     return {name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found}
+
+
+def _lacking(clusters: Clusters, imports: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """{cluster: {rights: what the access may not do, capability: that of cluster_access, undefined: whether nobody brings the API}}."""
+    if imports is None:
+        return {}
+    installs = bool(imports.get("install_crds"))
+
+    def look(name: str, client: Client) -> t.Dict[str, t.Any]:
+        capability = "mcs_crds" if installs else "mcs"
+        answer = client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review(), "multicluster.network", "review")
+        served = any(client.serves(version, EXPORT) and client.serves(version, IMPORT) for version in VERSIONS)
+        return {"rights": missing("mcs", answer), "capability": capability, "undefined": not served and not installs}
+
+    failed = {row["cluster"] for row in clusters.failures}
+    return clusters.read("ask for rights", look, [name for name in clusters.clients if name not in failed])
 
 
 def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

@@ -17,6 +17,7 @@ from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
 from ..._plan.objects import field_manager
 from ..._policy.targets import TARGETS
 from ..._services.global_services import MIRRORED_SLICE
+from ..._services.mcs.names import EXPORT, IMPORT, SOURCE_LABEL, VERSIONS
 from ..._services.mirror_services import MIRRORED
 from ..._status import drift as drifts, page, prometheus
 from ..._status.cluster import describe
@@ -31,7 +32,8 @@ DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 #: Kinds that plans speak of and that are not listed anyway, with the API versions in which they may be served.
 _OTHERS = {
     "ConfigMap": ("v1",), "Namespace": ("v1",), "Secret": ("v1",), "ServiceAccount": ("v1",),
-    "IPPool": ("projectcalico.org/v3", "crd.projectcalico.org/v1"),
+    "IPPool": ("projectcalico.org/v3", "crd.projectcalico.org/v1"), EXPORT: VERSIONS, IMPORT: VERSIONS,
+    "ClusterRole": ("rbac.authorization.k8s.io/v1",), "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1",),
 }  # fmt: skip
 _LISTED = {"Service": "services", "Endpoints": "endpoints", "EndpointSlice": "slices", "Peer": "peers", "node": "nodes", "Node": "nodes",
            "GlobalNetworkSet": "sets", "CiliumCIDRGroup": "sets"}  # fmt: skip
@@ -145,8 +147,11 @@ def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Da
     if client.serves(KILO, "Peer"):
         read["peers"] = listed("peers", items("/apis/{0}/peers".format(KILO)), [])
     discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
-    for mark in (MIRRORED, MIRRORED_SLICE) if discovery else ():
-        read["slices"] += listed("endpointslices", items("/apis/{0}/endpointslices".format(discovery), label_selector=mark + "=true"), [])
+    marks = [MIRRORED + "=true", MIRRORED_SLICE + "=true"]
+    if any(kind == "EndpointSlice" for kind, dummy in asked):
+        marks.append(SOURCE_LABEL)  # of imports, which are counted by their plan
+    for mark in marks if discovery else ():
+        read["slices"] += listed("endpointslices", items("/apis/{0}/endpointslices".format(discovery), label_selector=mark), [])
     target = next((one for one in TARGETS["auto"] if client.serves(one.api_version, one.kind)), None)
     if target is not None:
         read.update(sets=listed("network sets", items(target.path()), []), set_field=target.field)

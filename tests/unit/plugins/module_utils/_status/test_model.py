@@ -270,5 +270,24 @@ def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
     assert end["ok"] and len(told["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 
+def test_exports_and_imports_are_counted_as_their_module_tells_them():
+    def plant(facts):
+        source = {"listed": True, "exports": 3, "valid": 2, "conflicts": 0}
+        sources = {"gcp": dict(source, conflicts=1), "aws": source, "metal": {"listed": False}}
+        facts.setdefault("plans", {})["mcs"] = {"plan": {"changes": []}, "sources": sources, "imports": {"aws": 4, "gcp": 4}}
+
+    document = built(change=plant)
+    assert [(row["cluster"], row["listed"], row["exports"], row["imports"]) for row in document["imports"]] == [
+        ("aws", True, 3, 4), ("gcp", True, 3, 4), ("metal", False, 0, 0)
+    ]  # fmt: skip
+    assert [document["summary"][name] for name in ("exports", "imports", "export_conflicts")] == [6, 8, 1]
+    text, metrics = page.render(document), prometheus.text(document)
+    places = [text.index('data-k="imports.{0}.exports"'.format(name)) for name in ("metal", "gcp", "aws")]
+    assert places == sorted(places) and ">not read</span>" in text and ">conflicts</span>" in text and ">not all valid</span>" in text
+    assert 'multicluster_exports_in_conflict{cluster="gcp"} 1' in metrics and 'multicluster_imports{cluster="aws"} 4' in metrics
+    plain = page.render(built())
+    assert "Exports and imports" not in plain and "summary.imports" not in plain
+
+
 def drift_of(host):
     return {"where": host, "kind": "route", "name": "10.9.0.0/16", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""}
