@@ -19,6 +19,8 @@ from ..._values.refused import ValueRefused
 Data = t.Dict[str, t.Any]
 #: Of the play that notes the options: where to; plugins/plugin_utils/controller_task.py does it.
 VARIABLE = "__multicluster_options_to"
+#: Capabilities whose module bears another name; a module notes its options under its own.
+_MODULES = {"mcs": "service_imports"}
 _UP = (os.pardir,) * 5
 _BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "reconciler_settings.yml"))
 #: What Ansible would pass over in silence, and then find no hosts.
@@ -46,7 +48,7 @@ class SettingsReader:
             kept = read_json(folder, "capabilities")
             if kept is None:
                 raise ValueRefused("inventory_invalid", "the inventory has no clusters")
-            found = {name: read_json(folder, name + ".json") for name in kept}
+            found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept}
         # taking addresses back is a matter of nodes first, which the playbook knows
         return {name: options for name, options in found.items() if name != "load_balancers" or options.get("state") == "present"}
 
