@@ -51,17 +51,18 @@ def fan_out(
 
     def work(name: str) -> None:
         started = time.monotonic()
-        value, error = None, None
+        done: t.Tuple[t.Any, t.Optional[KubeError]] = None, None
         try:
-            value = tasks[name]()
+            done = tasks[name](), None
         except KubeError as caught:
-            error = caught
+            done = None, caught
         except BaseException as caught:  # raised again in the caller's thread
             bugs.append(caught)
         with changed:
             if running.pop(name, None) is not None:
-                outcomes[name] = Outcome(value, error, time.monotonic() - started)
+                outcomes[name] = Outcome(*done, time.monotonic() - started)
             changed.notify()
+        del done  # an error knows this frame, and through it all that the others read
 
     if len(tasks) == 1 and seconds is None:  # nothing to run beside
         name = waiting.popleft()
@@ -84,15 +85,16 @@ def fan_out(
                 changed.wait(left)
     if bugs:
         raise bugs[0]
-    return {name: outcomes[name] for name in tasks}
+    return {name: outcomes.pop(name) for name in tasks}  # see work: none of it may stay there
 
 
 def at_once(*tasks: t.Callable[[], t.Any]) -> t.List[t.Any]:
     """Run a few functions of one cluster side by side; results in order. The first KubeError is raised once all have ended."""
     outcomes = list(fan_out({str(index): task for index, task in enumerate(tasks)}).values())
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if errors:
+        outcomes.clear()  # an error knows this frame, and through it all that was read
+        raise errors.pop(0)
     return [outcome.value for outcome in outcomes]
 
 

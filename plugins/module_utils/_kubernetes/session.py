@@ -278,6 +278,12 @@ class Session:
             raise self.error(
                 errors.Redirected, operation, "redirected to {0}; not followed".format(quoted(where)), status=status
             )
+        raise self._refusal(answer, payload, operation)
+
+    def _refusal(self, answer: t.Any, payload: bytes, operation: str) -> errors.KubeError:
+        """What an answer that is no success means. Made apart from where it is raised: an error whose traceback knows the frame that knows
+        the error keeps everything that was read until the garbage collector comes."""
+        status = answer.status
         try:
             told = decode(payload, self.limits.depth)
         except ValueError:
@@ -292,7 +298,7 @@ class Session:
         found = self.error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
         if isinstance(found, errors.Conflict):
             found.cause = str(told.get("reason", ""))[:64]
-        raise found
+        return found
 
 
 def _seconds(text: t.Optional[str]) -> t.Optional[float]:

@@ -6,18 +6,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import http.server
 import json
 import socket
 import threading
 import time
+import weakref
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors, session
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import fan_out
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import at_once, fan_out
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
 from hostile_server import HostileServer, make_certificate
 
@@ -407,3 +410,40 @@ def _pipe(source, sink):
         sink.shutdown(socket.SHUT_WR)
     except OSError:
         pass
+
+
+def test_an_error_keeps_nothing_alive_that_was_read_beside_it(hostile):
+    """An error knows the frames it went through; one that these know as well would keep all lists until the garbage collector comes."""
+
+    class Read:
+        pass
+
+    def away(handler, unused):
+        handler.send_json({"kind": "Status", "message": "no such kind"}, 404)
+
+    client, unused = hostile(away)
+    kept = []
+
+    def read():
+        one = Read()
+        kept.append(weakref.ref(one))
+        return one
+
+    def older_form():
+        with contextlib.suppress(errors.ListIncomplete):
+            client.list("/apis/discovery.k8s.io/v1/endpointslices")
+        return read()
+
+    gc.collect()
+    gc.disable()
+    try:
+        fan_out({"aws": read, "gcp": lambda: client.get("/api/v1/nodes/one"), "merit": older_form})
+        at_once(read, older_form)
+        with contextlib.suppress(errors.NotFound):
+            at_once(read, lambda: client.get("/api/v1/nodes/one"))
+        until = time.monotonic() + 10
+        while any(one() is not None for one in kept) and time.monotonic() < until:
+            time.sleep(0.01)  # a thread lets go of its frame a moment after it told
+        assert len(kept) == 5 and all(one() is None for one in kept)
+    finally:
+        gc.enable()
