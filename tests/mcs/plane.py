@@ -30,6 +30,10 @@ class Plane(Fabric):
     def begin(self):
         """Everything a user would do once, then the reconciler."""
         self.lab("up", "--topology", self.topology, "--pods", "real")
+        for cluster in self.clusters:  # verify asks for a pod on each node
+            self.apply(cluster, workload(cluster, "echo", "default", "DaemonSet"))
+        for cluster in self.clusters:
+            self.kubectl(cluster, "rollout", "status", "daemonset/echo", "--timeout=300s")
         self.ran("lab up")
         self.play("site", variables=SETTINGS).ok()
         self.follow()
@@ -116,7 +120,9 @@ def workload(words, name="web", space="shop", kind="Deployment", replicas=1):
         "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
     }  # fmt: skip
     template = {"metadata": {"labels": {"app": name}}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    if kind != "DaemonSet":
+        spec["replicas"] = replicas
     if kind == "StatefulSet":
         spec["serviceName"] = name
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": space}, "spec": spec}
