@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 import time
 
+import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
 from conftest import slices_version
 from mcs_clusters import (
     DEFINITION,
@@ -349,3 +352,146 @@ def test_a_cluster_that_lost_its_namespaces_is_not_empty(pair):
     assert ("aws", "source_incomplete") in reasons(result) and pair.writes(mark) == {"aws": [], "gcp": []}
     pair.run(definition=grant, max_deletes=5)
     assert pair.imported("gcp", WEB) is None
+
+
+def test_two_clusters_with_one_id_are_refused_before_anything_is_asked(pair):
+    twice = copy.deepcopy(DEFINITION)
+    twice["clusters"]["gcp"]["multicluster_cluster_id"] = "aws"
+    mark = pair.mark()
+    with pytest.raises(InventoryRefused, match="duplicate_cluster_id"):
+        pair.run(definition=twice)
+    assert pair.asked(mark) == {"aws": [], "gcp": []}
+
+
+def test_the_id_of_the_inventory_counts_and_the_clusters_own_word_is_told(pair):
+    own = copy.deepcopy(DEFINITION)
+    own["clusters"]["aws"]["multicluster_cluster_id"] = "eu-1"
+    pair.put("aws", PROPERTIES)
+    wait_for(pair.clients["aws"], "about.k8s.io/v1alpha1", "ClusterProperty")
+    try:
+        pair.put("aws", {"apiVersion": "about.k8s.io/v1alpha1", "kind": "ClusterProperty", "metadata": {"name": "cluster.clusterset.k8s.io"},
+                         "spec": {"value": "other"}})  # fmt: skip
+        pair.export("aws", WEB, "10.2.3.1")
+        result = pair.run(definition=own)
+        assert result["warnings"] == [
+            "cluster aws: its ClusterProperty says that its id is 'other', the inventory says 'eu-1' (multicluster_cluster_id), which counts"
+        ]
+        assert sorted(pair.slices("gcp", WEB)) == ["eu-1"] and pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "eu-1"}]
+        # another id is another source, and nothing is left of the former one
+        pair.run()
+        assert sorted(pair.slices("gcp", WEB)) == ["aws"] and pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "aws"}]
+    finally:
+        pair.clients["aws"].delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterproperties.about.k8s.io")
+
+
+PROPERTIES = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "clusterproperties.about.k8s.io",
+     "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/2149"}},
+    "spec": {"group": "about.k8s.io", "scope": "Cluster", "names": {"kind": "ClusterProperty", "plural": "clusterproperties", "singular": "clusterproperty"},
+             "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                 "type": "object", "properties": {"spec": {"type": "object", "properties": {"value": {"type": "string"}}}}}}}]},
+}  # fmt: skip
+
+
+def wait_for(client, api_version, kind):
+    deadline = time.monotonic() + 30
+    while client.resource(api_version, kind, refresh=True) is None:
+        assert time.monotonic() < deadline, "{0} is not served".format(kind)
+        time.sleep(0.1)
+
+
+def gone(client):
+    """Take the API away, with all that is in it."""
+    for one in definitions():
+        client.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"])
+    deadline = time.monotonic() + 60
+    while any(client.resource(version, "ServiceImport", refresh=True) for version in VERSIONS) or any(
+        client.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"]) for one in definitions()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_cluster_without_the_api_is_refused_and_keeps_its_part(pair):
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.export("gcp", WEB, "10.4.3.1")
+    pair.run()
+    gone(pair.clients["gcp"])
+    mark = pair.mark()
+    result = pair.run(install_crds=False)
+    (row,) = result["refused"]
+    assert (row["object"], row["reason"]) == ("gcp", "kind_not_served") and "install_crds: true" in row["message"] and result["failures"] == []
+    assert sorted(pair.slices("aws", WEB)) == ["aws", "gcp"] and pair.writes(mark) == {"aws": [], "gcp": []}
+    checked = pair.run(check=True)
+    assert pair.writes(mark) == {"aws": [], "gcp": []}
+    assert [change["kind"] for change in checked["plan"]["changes"][:2]] == ["CustomResourceDefinition"] * 2
+    result = pair.run()
+    assert result["failures"] == [] and result["imports"] == {"aws": 1, "gcp": 1}
+    assert sorted(pair.slices("gcp", WEB)) == ["aws"], "its exports went with the API"
+    assert not pair.run()["changed"]
+
+
+def test_the_older_version_beside_the_newer_one(pair):
+    gone(pair.clients["gcp"])
+    pair.put("gcp", *[dict(one, spec=dict(one["spec"], versions=[
+        dict(version, storage=True) for version in one["spec"]["versions"] if version["name"] == "v1alpha1"])) for one in definitions()])  # fmt: skip
+    wait_for(pair.clients["gcp"], VERSIONS[1], "ServiceImport")
+    wait_for(pair.clients["gcp"], VERSIONS[1], "ServiceExport")
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.put("gcp", service(*WEB, [{"name": "http", "protocol": "TCP", "port": 80}], {}), ends_of(*WEB, "10.4.3.1"),
+             {"apiVersion": VERSIONS[1], "kind": "ServiceExport", "metadata": {"name": "web", "namespace": "shop"}})  # fmt: skip
+    try:
+        assert pair.run()["failures"] == []
+        old, new = pair.get("gcp", "ServiceImport", "web", "shop", VERSIONS[1]), pair.imported("aws", WEB)
+        assert set(old["spec"]) == {"type", "ports", "sessionAffinity", "ips"} and set(new["spec"]) >= {"ipFamilies", "ips"}
+        assert old["status"]["clusters"] == new["status"]["clusters"] == [{"cluster": "aws"}, {"cluster": "gcp"}]
+        assert sorted(pair.slices("gcp", WEB)) == sorted(pair.slices("aws", WEB)) == ["aws", "gcp"]
+        exported = pair.get("gcp", "ServiceExport", "web", "shop", VERSIONS[1])
+        assert {row["type"]: row["status"] for row in exported["status"]["conditions"]} == {"Valid": "True", "Ready": "True", "Conflict": "False"}
+        mark = pair.mark()
+        assert not pair.run()["changed"] and pair.writes(mark) == {"aws": [], "gcp": []}
+        # the newer version is served from now on: the same objects are known again by it
+        pair.put("gcp", *definitions())
+        wait_for(pair.clients["gcp"], VERSIONS[0], "ServiceImport")
+        assert pair.run()["failures"] == [] and pair.imported("gcp", WEB)["spec"]["ipFamilies"] == ["IPv4"]
+        assert not pair.run()["changed"]
+    finally:
+        gone(pair.clients["gcp"])
+        pair.run()
+
+
+def test_who_was_first_goes_on_to_decide_where_that_is_asked(pair):
+    pair.export("gcp", WEB, "10.4.3.1", labels={"tier": "gcp"})
+    time.sleep(1.1)
+    pair.export("aws", WEB, "10.2.3.1", labels={"tier": "aws"})
+    pair.run(keep_first=True)
+    assert pair.imported("aws", WEB)["metadata"]["labels"] == {"tier": "gcp"}
+    # made anew, the export is the younger one
+    time.sleep(1.1)
+    pair.unexport("gcp", WEB)
+    pair.claim("gcp", WEB, labels={"tier": "gcp"})
+    pair.run(keep_first=True)
+    assert pair.imported("aws", WEB)["metadata"]["labels"] == {"tier": "gcp"} and "came first" in pair.conditions("aws", WEB)["Conflict"]["message"]
+    assert not pair.run(keep_first=True)["changed"]
+    pair.run()
+    assert pair.imported("gcp", WEB)["metadata"]["labels"] == {"tier": "aws"} and "annotations" not in pair.imported("gcp", WEB)["metadata"]
+
+
+def test_exports_that_flap_leave_nothing_behind(pair):
+    before = everything(pair)
+    for turn in range(4):
+        pair.export("aws", WEB, "10.2.3.1", clusterIP="None" if turn % 2 else None)
+        assert pair.run()["failures"] == []
+        assert (pair.derived("gcp", WEB) is None) == bool(turn % 2)
+        pair.unexport("aws", WEB)
+        pair.drop("aws", "Service", *WEB)
+        if turn % 2:
+            assert pair.run()["failures"] == []
+    pair.drop(*("aws", "EndpointSlice", "shop", "web-x"), api_version=slices_version())
+    assert everything(pair) == before
+
+
+def test_options_that_make_no_sense(pair):
+    for more, word in (({"max_endpoints_per_slice": 10}, "max_endpoints_per_slice"), ({"stale_after": -1}, "stale_after")):
+        with pytest.raises(ValueError, match=word):
+            pair.run(**more)

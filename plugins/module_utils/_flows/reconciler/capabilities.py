@@ -187,7 +187,7 @@ class Mcs(Capability):
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
         super().__init__(request)
-        service_imports.read_options(request, mirror.load(request))
+        service_imports.read_options(request, service_imports.load(request))
         self._lock = threading.Lock()
         self._indices = {str(entry["name"]): mcs_touched.Index() for entry in request["clusters"]}
         #: Something waits that only a plan of everything decides.

@@ -101,12 +101,12 @@ def converge(
 # -- what the user chose --------------------------------------------------------------------------------------------
 
 
-def load(request: t.Mapping[str, t.Any]) -> Fabric:
-    """The fabric of the inventory, with what every cluster is granted. Raises InventoryRefused."""
+def load(request: t.Mapping[str, t.Any], more: t.Sequence[str] = ()) -> Fabric:
+    """The fabric of the inventory, with what every cluster is granted. ``more``: further variables that count. Raises InventoryRefused."""
     given = request["definition"]
     definition = {"name": request["fabric"], "clusters": given.get("clusters") or {}, "nodes": {}}
     fabric, findings = load_fabric(definition)
-    wrong = [finding for finding in errors(findings) if finding.variable in _CONCERNED]
+    wrong = [finding for finding in errors(findings) if finding.variable in (*_CONCERNED, *more)]
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
     return fabric

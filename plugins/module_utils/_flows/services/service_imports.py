@@ -33,7 +33,7 @@ from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower
 from ..fabric import cluster_objects
 from ..fabric.outages import OUTAGES, silent
-from .mirror import DISCOVERY, load
+from . import mirror
 
 Data = t.Dict[str, t.Any]
 Writes = t.Dict[str, t.List[Write]]
@@ -44,6 +44,7 @@ _ABOUT = ("about.k8s.io/v1beta1", "about.k8s.io/v1alpha1")
 _ID_PROPERTIES = ("cluster.clusterset.k8s.io", "id.k8s.io")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 _LEAST_ENDPOINTS = 100
+_OTHER_ID = "cluster {0}: its ClusterProperty says that its id is {1}, the inventory says {2} (multicluster_cluster_id), which counts"
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> Data:
@@ -79,7 +80,7 @@ def converge(
     heres = {name: Here(name, one, manager) for name, one in sorted(planned.items())}
     if not present:
         done = take_away(clusters, whole, heres, destinations, manager, check)
-        return _result(clusters, request, listed, {}, {}, None, done, diff)
+        return _result(clusters, request, options.ids, listed, {}, {}, None, done, diff)
     exported = read_all(clusters, fabric, request, planned, options, lost)
     for one in exported.values():
         whole.refused.extend(one.refused)
@@ -98,20 +99,23 @@ def converge(
         return None
     whole.refused = sorted(set(whole.refused))
     done = write(clusters, whole, heres, exported, joined, plans, options, destinations, manager, check, now, bool(request.get("leave_conflicts")))
-    return _result(clusters, request, listed, exported, plans, joined, done, diff)
+    return _result(clusters, request, options.ids, listed, exported, plans, joined, done, diff)
 
 
 def _result(
-    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], exported: t.Mapping[str, Exported],
-    plans: t.Mapping[str, Planned], joined: t.Optional[Clusterset], done: Plan, diff: bool,
+    clusters: Clusters, request: t.Mapping[str, t.Any], ids: t.Mapping[str, str], listed: t.Mapping[str, Listed],
+    exported: t.Mapping[str, Exported], plans: t.Mapping[str, Planned], joined: t.Optional[Clusterset], done: Plan, diff: bool,
 ) -> Data:  # fmt: skip
     result = done.result()
     names = sorted({str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients))
     merged = joined.merged if joined is not None else {}
+    warnings = done.warnings + [
+        _OTHER_ID.format(name, quoted(one.says), quoted(ids[name])) for name, one in sorted(listed.items()) if one.says is not None and one.says != ids[name]
+    ]
     result.update(
         sources={name: _source(name in listed, exported.get(name), merged) for name in names},
         imports={name: plans[name].imports for name in sorted(plans)},
-        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings,
+        failures=clusters.failures, stats=clusters.stats(), warnings=warnings,
     )  # fmt: skip
     if diff:
         result["diff"] = done.diff()
@@ -126,6 +130,11 @@ def _source(listed: bool, exported: t.Optional[Exported], merged: t.Mapping[Id, 
 
 
 # -- what the user chose --------------------------------------------------------------------------------------------
+
+
+def load(request: t.Mapping[str, t.Any]) -> Fabric:
+    """The fabric of the inventory, with what every cluster is granted and how it is called. Raises InventoryRefused."""
+    return mirror.load(request, ("multicluster_cluster_id", "mcs_namespaces"))
 
 
 def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
@@ -196,7 +205,7 @@ def _read_api(client: Client) -> t.Tuple[str, t.Sequence[t.Any], t.Sequence[t.An
 
 
 def _read_endpoints(client: Client) -> t.Tuple[t.Optional[str], t.Sequence[t.Any], t.Sequence[t.Any]]:
-    for version in DISCOVERY:
+    for version in mirror.DISCOVERY:
         slices = _served(client, "/apis/{0}/endpointslices".format(version))
         if slices is not None:
             return version, slices, ()

@@ -9,7 +9,7 @@ import typing as t
 from ..._plan.objects import labels_of
 from ..._plan.plan import Refusal
 from ..mirror_services import Object
-from .exports import Export, Exported, Listed, Options, granted_namespaces
+from .exports import Export, Exported, Listed, Options, granted_namespaces, namespaces_of
 from .manifests import standing_shape
 from .merge import Merged, Shape, merge
 from .names import FIRST_EXPORT, IMPORT, SERVICE_LABEL, SLICE, SOURCE_LABEL, Id
@@ -43,10 +43,12 @@ def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Re
     if not suspicious:
         return found
     for local in sorted(listed):
+        namespaces = namespaces_of(listed[local])
         for obj in listed[local].slices:
             labels = labels_of(obj)
             source = suspicious.get(labels.get(SOURCE_LABEL, ""))
-            if source is not None and source not in found and SERVICE_LABEL in labels and obj.get("endpoints"):
+            live = namespaces.get(obj["metadata"].get("namespace", "")) is False
+            if source is not None and source not in found and live and SERVICE_LABEL in labels and obj.get("endpoints"):
                 text = "it exports nothing, and no namespace is left in it that it may export from; what is known of it stays. {0}"
                 found[source] = Refusal(source, "source_incomplete", text.format("Set max_deletes if that is right."))
     return found

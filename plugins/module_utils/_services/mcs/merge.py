@@ -87,7 +87,14 @@ def _more(ports: t.Sequence[Manifest], others: t.Sequence[Manifest]) -> t.List[M
     """The ports that clash with none of those before: neither the name nor protocol and number are taken."""
     names = {port["name"] for port in ports}
     numbers = {(port["protocol"], port["port"]) for port in ports}
-    return [port for port in others if port["name"] not in names and (port["protocol"], port["port"]) not in numbers]
+    found = []
+    for port in others:
+        name, number = port["name"], (port["protocol"], port["port"])
+        if name not in names and number not in numbers:
+            names.add(name)
+            numbers.add(number)
+            found.append(port)
+    return found
 
 
 def same_port(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:

@@ -109,6 +109,13 @@ def test_exceptions_per_remote_and_aliases() -> None:
         (seed(merit=merit(device_alias=7)), ("clusters/merit", "device_alias", "bad_type")),
         (seed(cluster1=merit()), ("clusters/cluster1", "device_alias", "device_name_too_long")),
         (seed(a_b=merit()), ("clusters/a_b", "inventory_hostname", "cluster_name_not_dns_label")),
+        (seed(gcp={"multicluster_cluster_id": "aws"}), ("clusters/gcp", "multicluster_cluster_id", "duplicate_cluster_id")),
+        (seed(gcp={"multicluster_cluster_id": "a.b"}), ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid")),
+        (seed(gcp={"multicluster_cluster_id": "a" * 64}), ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid")),
+        (seed(gcp={"multicluster_cluster_id": 7}), ("clusters/gcp", "multicluster_cluster_id", "bad_type")),
+        (seed(gcp={"mcs_namespaces": "a b"}), ("clusters/gcp", "mcs_namespaces", "selector_syntax")),
+        (seed(gcp={"mcs_namespaces": ["a b"]}), ("clusters/gcp", "mcs_namespaces", "bad_type")),
+        (seed(gcp={"mcs_namespaces": {"a": 1}}), ("clusters/gcp", "mcs_namespaces", "bad_type")),
         (seed(gcp={"endpoint_address_type": "x"}), ("clusters/gcp", "endpoint_address_type", "bad_choice")),
         (seed(gcp={"allowed_ips_source": "x"}), ("clusters/gcp", "allowed_ips_source", "bad_choice")),
         (seed(gcp={"calico_ippools": True}), ("clusters/gcp", "calico_ippools", "bad_choice")),
@@ -244,3 +251,10 @@ def test_calico_pools() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, None), ([], []), (["b", "a", "b"], ["a", "b"]), ("team in (a, b)", "team in (a, b)")])
+def test_who_may_export_from_where(given, found):
+    fabric, findings = load_fabric(seed(aws={"mcs_namespaces": given, "multicluster_cluster_id": "eu-1"}))
+    assert errors(findings) == [] and fabric.clusters["aws"]["mcs_namespaces"] == found
+    assert [fabric.clusters[name]["cluster_id"] for name in ("aws", "gcp")] == ["eu-1", "gcp"]
