@@ -25,7 +25,7 @@ from ..._services.mcs.exports import Exported, Listed, Options, read_exports
 from ..._services.mcs.manifests import addresses_of, asks_version
 from ..._services.mcs.names import EXPORT, GROUP, IMPORT, SERVICE, SERVICE_LABEL, SLICE, VERSIONS, Id, derived_name
 from ..._services.mcs.plan import Here, Planned, filled, plan_cluster, remove_all, unit_of
-from ..._services.mcs.statuses import export_statuses, import_statuses, without_conditions
+from ..._services.mcs.statuses import export_statuses, import_statuses, status_manager, without_conditions
 from ..._services.slices import MOST_ENDPOINTS, family_of
 from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
@@ -314,7 +314,7 @@ class Writer:
     def _one(self, client: Client, todo: Write, manager: str) -> bool:
         of_status = todo.manifest is not None and "status" in todo.manifest
         try:
-            changed = _write_status(client, todo, manager) if of_status else write_object(client, todo, manager)
+            changed = _write_status(client, todo, status_manager(manager)) if of_status else write_object(client, todo, manager)
         except (Conflict, Forbidden, NotFound) as error:
             # what is made in a namespace that is being deleted is refused, and has no need to be there; so has the status of what is gone
             gone = of_status and not isinstance(error, Forbidden)

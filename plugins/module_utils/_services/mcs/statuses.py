@@ -17,6 +17,11 @@ from .names import EXPORT, Id
 from .plan import Here
 
 
+def status_manager(manager: str) -> str:
+    """Who writes status. Servers before 1.22 keep no record of subresources apart: one name for both would give up what it had applied."""
+    return manager + "/status"
+
+
 def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id]) -> t.List[Write]:
     """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be."""
     found = []
@@ -48,7 +53,7 @@ def without_conditions(here: Here, manager: str) -> t.List[Write]:
     """What takes the conditions of ours away again from every export that has some; the manifests are merge patches."""
     found = []
     for obj in here.listed.exports:
-        mine = any(entry.get("manager") == manager and entry.get("subresource") == "status" for entry in record_of(obj))
+        mine = any(entry.get("manager") == status_manager(manager) for entry in record_of(obj))
         place = (str(obj["metadata"].get("namespace")), str(obj["metadata"].get("name")))
         if mine and here.namespaces.get(place[0]) is False and not obj["metadata"].get("deletionTimestamp"):
             key, known = Key(here.listed.version, EXPORT, *place), known_conditions(obj)
