@@ -33,7 +33,6 @@ from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import
 
 TWO = json.loads((REPO / "tests" / "lab" / "topologies" / "two.json").read_text(encoding="utf-8"))
 DUAL = json.loads((REPO / "tests" / "lab" / "topologies" / "dual.json").read_text(encoding="utf-8"))
-PARTS = pod_parts.PodParts(pathlib.Path("/c/node"), pathlib.Path("/c/pods/runtime"), pathlib.Path("/c/pods/images.tar"), "1.14.7")
 
 
 # --- images ---------------------------------------------------------------------------------------------------------
@@ -157,13 +156,20 @@ def test_cgroup_hierarchies_are_chosen_again_by_what_distinguishes_them():
 
 
 def test_containerd_finds_its_own_runtime_and_pulls_no_sandbox():
-    text = pod_runtime.containerd_configuration(PARTS)
     tomllib = pytest.importorskip("tomllib")
-    settings = tomllib.loads(text)
+    settings = tomllib.loads(pod_runtime.containerd_configuration())
     cri = settings["plugins"]["io.containerd.grpc.v1.cri"]
     assert cri["sandbox_image"] in [name for image in images.table("1") for name in image.names]
-    assert cri["cni"] == {"bin_dir": "/c/pods/runtime/usr/lib/cni", "conf_dir": "/mnt/net.d"}
-    assert cri["containerd"]["runtimes"]["runc"]["options"]["BinaryName"] == "/c/pods/runtime/usr/sbin/runc"
+    assert cri["cni"] == {"bin_dir": "/mnt/programs/runtime/root/usr/lib/cni", "conf_dir": "/mnt/net.d"}
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["BinaryName"] == "/mnt/programs/runtime/root/usr/sbin/runc"
+    assert all(words[0].startswith("/mnt/programs/") for words in pod_runtime.commands(node_of(TWO, "aws-node-1")).values()), "wherever the cache is"
+
+
+@pytest.mark.parametrize("found,wanted", [("128", "1024"), ("1024", "1024"), ("8192", "8192")])
+def test_the_machine_lets_kubelets_watch_files(tmp_path, found, wanted):
+    (tmp_path / "max").write_text(found + "\n", encoding="ascii")
+    pod_runtime.prepare_machine(tmp_path / "max")
+    assert (tmp_path / "max").read_text(encoding="ascii") == wanted + "\n"
 
 
 def test_pods_reach_the_api_server_as_their_node():

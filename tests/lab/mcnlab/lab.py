@@ -37,7 +37,7 @@ from .kube_proxy import KubeProxy
 from .kubernetes import ControlPlane
 from .nodes import NodeMachine
 from .pod_parts import PodParts
-from .pod_runtime import PodRuntime
+from .pod_runtime import PodRuntime, prepare_machine
 from .progress import phase, say
 from .ssh import SshKeys
 
@@ -121,6 +121,8 @@ class Lab:
         packages.ensure()
         merged = self._merged(topology_name, pods)
         parts = pod_parts.ensure() if topology.parse(merged).real_pods else None
+        if parts:
+            prepare_machine()
         programs = kubernetes.binaries(self.state, "newest" if parts else "")
         with self.locked():
             merged = self._merged(topology_name, pods)

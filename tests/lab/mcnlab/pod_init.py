@@ -71,7 +71,7 @@ def main(settings_file: str) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.closerange(3, 256)
-        private_mounts(folder, settings["hierarchies"])
+        private_mounts(folder, settings)
         supervise(settings, folder)
     except Exception as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
@@ -107,12 +107,16 @@ def own_cgroups(hierarchies: list) -> None:
         mount(hierarchy["type"], pathlib.Path(hierarchy["folder"]), hierarchy["type"], MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy["options"])
 
 
-def private_mounts(folder: pathlib.Path, hierarchies: list) -> None:
+def private_mounts(folder: pathlib.Path, settings: dict) -> None:
     """Own /proc, cgroups, /run, /tmp, and own folders for what containerd, CNI plugins and kubelet keep; the machine's are out of sight."""
     mount("proc", pathlib.Path("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    own_cgroups(hierarchies)
+    own_cgroups(settings["hierarchies"])
+    # The node's folder and the programs, to where no cover covers them.
+    for name, source in settings["programs"].items():
+        (folder / "programs" / name).mkdir(parents=True, exist_ok=True)
+        mount(source, folder / "programs" / name, flags=MS_BIND)
     kept = pathlib.Path("/mnt")
-    mount(str(folder), kept, flags=MS_BIND)  # which covers of /var do not cover
+    mount(str(folder), kept, flags=MS_BIND | MS_REC)
     tmpfs("/run", "mode=755,size=256m")
     tmpfs("/tmp", "mode=1777,size=64m")
     for name in ("lib", "log"):

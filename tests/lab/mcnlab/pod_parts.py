@@ -34,18 +34,8 @@ LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lin
 @dataclasses.dataclass(frozen=True)
 class PodParts:
     node: pathlib.Path  # folder with kubelet and kube-scheduler
-    runtime: pathlib.Path  # root of the unpacked containerd, runc, CNI plugins
-    images: pathlib.Path  # an OCI layout as a tar, of every image
+    runtime: pathlib.Path  # folder with `root` (the unpacked containerd, runc, CNI plugins) and images.tar (an OCI layout of every image)
     coredns: str  # the version in it, such as 1.14.7
-
-    @property
-    def path(self) -> str:
-        """PATH for programs that look for each other: containerd for its shim and runc."""
-        return f"{self.runtime}/usr/sbin:{self.runtime}/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-    @property
-    def cni(self) -> pathlib.Path:
-        return self.runtime / "usr" / "lib" / "cni"
 
 
 def ensure() -> PodParts:
@@ -63,7 +53,7 @@ def ensure() -> PodParts:
             with tempfile.TemporaryDirectory(prefix="pods.", dir=cache) as work:
                 _make(pathlib.Path(work), wanted, coredns)
                 (pathlib.Path(work) / "done").rename(target)
-    return PodParts(node, target / "runtime", target / "images.tar", version)
+    return PodParts(node, target, version)
 
 
 def coredns_version(module: str) -> str:
@@ -90,12 +80,12 @@ def _said(command: list) -> str:
 
 
 def _make(work: pathlib.Path, wanted: tuple, coredns: pathlib.Path) -> None:
-    """Into ``work``/done: the folder ``runtime`` and ``images.tar``."""
+    """Into ``work``/done: the folder ``root`` and ``images.tar``."""
     done = work / "done"
     done.mkdir()
     done.chmod(0o755)
     with phase("real pods: getting Debian's containerd, runc, CNI plugins, and what images hold"):
-        unpack(work, RUNTIME_PACKAGES, done / "runtime", depends=False)
+        unpack(work, RUNTIME_PACKAGES, done / "root", depends=False)
     layers: dict = {}
     with phase(f"real pods: making {len(wanted)} images"):
         for image in wanted:

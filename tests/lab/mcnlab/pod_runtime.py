@@ -12,12 +12,31 @@ from . import cgroups, images, namespaces, process
 from .errors import LabError
 from .kubernetes import DNS_DOMAIN, ControlPlane, kubeconfig
 from .pod_parts import PodParts
+from .progress import say
 from .topology import Node
 
 SCRIPT = pathlib.Path(__file__).with_name("pod_init.py")
 # Where the runtime's namespaces show the node's folder (pod_init.py).
 INSIDE = "/mnt"
 SOCKET = "/run/containerd/containerd.sock"
+# And there the programs, wherever the cache lies.
+NODE_PROGRAMS = f"{INSIDE}/programs/node"
+RUNTIME = f"{INSIDE}/programs/runtime"
+PATH = f"{RUNTIME}/root/usr/sbin:{RUNTIME}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+# A kubelet, its containerd and the node's systemd watch files by about a dozen instances of inotify, which the kernel counts per user over
+# all labs; 128, the usual limit, end with the second lab, and a kubelet without one does not start.
+INOTIFY = pathlib.Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY_INSTANCES = 1024
+
+
+def prepare_machine(setting: pathlib.Path = INOTIFY) -> None:
+    """Let as many files be watched as several labs need; a machine that allows more keeps its own limit."""
+    found = int(setting.read_text())
+    if found < INOTIFY_INSTANCES:
+        say(f"{setting.name} of the machine becomes {INOTIFY_INSTANCES} (was {found}), until it boots again")
+        setting.write_text(f"{INOTIFY_INSTANCES}\n")
 
 
 class PodRuntime:
@@ -70,7 +89,7 @@ class PodRuntime:
         plane = self.plane
         credentials = kubeconfig(plane.cluster.name, plane.server_for_nodes, plane.pki / "ca.crt", plane.kubelet_token(self.node.name))
         files = {
-            "containerd.toml": containerd_configuration(parts),
+            "containerd.toml": containerd_configuration(),
             "net.d/10-lab.conflist": json.dumps(cni_configuration(self.node), indent=1),
             "kubelet.json": json.dumps(kubelet_configuration(self.node, plane.dns_address), indent=1),
             "kubelet.kubeconfig": credentials,
@@ -82,11 +101,12 @@ class PodRuntime:
                     "folder": str(self.folder),
                     "netns": str(namespaces.path(self.machine.namespace)),
                     "mark": [process.MARK, str(self.lab.state)],
-                    "path": parts.path,
-                    "images": str(parts.images),
+                    "path": PATH,
+                    "programs": {"node": str(parts.node), "runtime": str(parts.runtime)},
+                    "images": parts.runtime.name,
                     "cgroup": self.cgroup,
                     "hierarchies": cgroups.hierarchies(),
-                    "commands": commands(parts, self.node),
+                    "commands": commands(self.node),
                 },
                 indent=1,
             ),
@@ -96,19 +116,19 @@ class PodRuntime:
             (self.folder / name).chmod(0o600)
 
 
-def commands(parts: PodParts, node: Node) -> dict:
+def commands(node: Node) -> dict:
     """Command lines of containerd, kubelet and of the images' import."""
     return {
-        "containerd": [f"{parts.runtime}/usr/bin/containerd", f"--config={INSIDE}/containerd.toml"],
-        "import": [f"{parts.runtime}/usr/bin/ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import", str(parts.images)],
+        "containerd": [f"{RUNTIME}/root/usr/bin/containerd", f"--config={INSIDE}/containerd.toml"],
+        "import": [f"{RUNTIME}/root/usr/bin/ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import", f"{RUNTIME}/images.tar"],
         "kubelet": [
-            f"{parts.node}/kubelet", f"--config={INSIDE}/kubelet.json", f"--kubeconfig={INSIDE}/kubelet.kubeconfig",
+            f"{NODE_PROGRAMS}/kubelet", f"--config={INSIDE}/kubelet.json", f"--kubeconfig={INSIDE}/kubelet.kubeconfig",
             f"--hostname-override={node.name}", f"--node-ip={','.join(node.addresses)}",
         ],
     }
 
 
-def containerd_configuration(parts: PodParts) -> str:
+def containerd_configuration() -> str:
     """containerd's settings (TOML): only what differs from its own, which are root, state and socket at their usual paths."""
     runc = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc'
     return (
@@ -125,16 +145,16 @@ def containerd_configuration(parts: PodParts) -> str:
         f"[{runc}]\n"
         'runtime_type = "io.containerd.runc.v2"\n'
         f"[{runc}.options]\n"
-        f"BinaryName = {_toml(f'{parts.runtime}/usr/sbin/runc')}\n"
+        f"BinaryName = {_toml(f'{RUNTIME}/root/usr/sbin/runc')}\n"
         "SystemdCgroup = false\n"
         '[plugins."io.containerd.grpc.v1.cri".cni]\n'
-        f"bin_dir = {_toml(parts.cni)}\n"
+        f"bin_dir = {_toml(f'{RUNTIME}/root/usr/lib/cni')}\n"
         f"conf_dir = {_toml(INSIDE + '/net.d')}\n"
     )
 
 
-def _toml(value) -> str:
-    return json.dumps(str(value))  # a basic string of TOML is one of JSON
+def _toml(value: str) -> str:
+    return json.dumps(value)  # a basic string of TOML is one of JSON
 
 
 def cni_configuration(node: Node) -> dict:
