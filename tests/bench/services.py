@@ -18,6 +18,7 @@ import os
 import pathlib
 import tempfile
 
+import services_mcs
 from _clusters import api_server, bare, head, lists_alone, median, play, row, run_flow, together
 
 LABELS = {"mirror.semaphore.uw.io/mirror-service": "true"}
@@ -304,6 +305,9 @@ def main():
         loop = None if asked.no_core else measured_loop(Core(form, folder))
         head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
         rows(asked, folder, form, aws, loop)
+    if form.slices and max(asked.services) >= MEASURED:
+        print()
+        services_mcs.measure(MEASURED, asked.rounds)
 
 
 if __name__ == "__main__":

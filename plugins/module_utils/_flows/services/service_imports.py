@@ -22,7 +22,7 @@ from ..._services.mcs.clusterset import Clusterset, join, vanished
 from ..._services.mcs.conditions import Reach
 from ..._services.mcs.definitions import RELEASE, definitions
 from ..._services.mcs.exports import Exported, Listed, Options, read_exports
-from ..._services.mcs.manifests import addresses_of, asks_version
+from ..._services.mcs.manifests import Made, addresses_of, asks_version
 from ..._services.mcs.names import EXPORT, GROUP, IMPORT, SERVICE, SERVICE_LABEL, SLICE, VERSIONS, Id, derived_name
 from ..._services.mcs.plan import Here, Planned, filled, plan_cluster, remove_all, unit_of
 from ..._services.mcs.statuses import export_statuses, import_statuses, status_manager, without_conditions
@@ -88,8 +88,9 @@ def converge(
     versions = _versions(clusters, joined, heres)
     now = time.time()
     quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
+    slices: Made = {}
     plans = {
-        name: plan_cluster(here, joined.merged, joined.kept, options, manager, versions.get(name), quiet, int(now))
+        name: plan_cluster(here, joined.merged, joined.kept, options, manager, versions.get(name), quiet, int(now), slices)
         for name, here in heres.items()
     }
     for name in sorted(plans):

@@ -22,6 +22,7 @@ from .names import (
     SOURCE_LABEL,
     UNREACHABLE_SINCE,
     VERSIONS,
+    Id,
     derived_name,
     slices_name,
 )
@@ -156,17 +157,31 @@ def slice_labels(merged: Merged, cluster_id: str) -> t.Dict[str, str]:
     return labels if merged.shape.headless else dict(labels, **{SERVICE_NAME: derived_name(*merged.place)})
 
 
+#: Slices as all clusters have them, by (namespace, name), source and version: made once for all.
+Made = t.Dict[t.Tuple[Id, str, str], t.List[Manifest]]
+
+
 def import_slices(
-    merged: Merged, export: Export, owner: t.Any, version: str, import_version: str, current: t.Sequence[Object], most: int
-) -> t.List[Manifest]:
-    """The slices of one source cluster. owner: the import's uid; current: the slices that there are, in which endpoints keep their places."""
+    merged: Merged, export: Export, owner: t.Any, version: str, import_version: str, current: t.Sequence[Object], most: int,
+    made: t.Optional[Made] = None,
+) -> t.List[Manifest]:  # fmt: skip
+    """The slices of one source cluster. owner: the import's uid; current: the slices that there are, in which endpoints keep their places.
+
+    made: of the same merge for other clusters.
+    """
     namespace, name = merged.place
-    labels, made = slice_labels(merged, export.id), []
-    for part in sliced(slices_name(derived_name(namespace, name), export.id), slices_of(merged, export), current, most):
-        manifest = slice_manifest(part, namespace, labels, version)
-        manifest["metadata"]["ownerReferences"] = [owner_reference(name, owner, import_version)]
-        made.append(manifest)
-    return made
+    base = slices_name(derived_name(namespace, name), export.id)
+    # where there is one slice of each family and no other, all clusters have the same
+    alike = all(obj["metadata"]["name"] in (base + "-4-0", base + "-6-0") for obj in current)
+    key = (merged.place, export.id, version)
+    found = made.get(key) if made is not None and alike else None
+    if found is None:
+        labels = slice_labels(merged, export.id)
+        found = [slice_manifest(part, namespace, labels, version) for part in sliced(base, slices_of(merged, export), current, most)]
+        if made is not None and alike and all(manifest["metadata"]["name"].endswith("-0") for manifest in found):
+            made[key] = found
+    owners = [owner_reference(name, owner, import_version)]
+    return [dict(manifest, metadata=dict(manifest["metadata"], ownerReferences=owners)) for manifest in found]
 
 
 def owner_reference(name: str, uid: t.Any, version: str) -> Manifest:

@@ -15,7 +15,7 @@ from ..._plan.sole_owner import others, surplus
 from ..exports import id_of, label_of
 from ..mirror_services import Manifest, Object
 from .exports import Listed, Options, namespaces_of
-from .manifests import derived_service, gone_slice, import_slices, service_import
+from .manifests import Made, derived_service, gone_slice, import_slices, service_import
 from .merge import Merged
 from .names import DERIVED_PREFIX, IMPORT, SERVICE, SERVICE_LABEL, SLICE, UNREACHABLE_SINCE, Id, derived_name
 
@@ -97,12 +97,12 @@ class Planned(t.NamedTuple):
 
 def plan_cluster(
     here: Here, merged: t.Mapping[Id, Merged], kept: t.Mapping[Id, t.Collection[str]], options: Options, manager: str,
-    version: t.Optional[t.Tuple[int, int]] = None, silent: t.Collection[str] = (), now: int = 0,
+    version: t.Optional[t.Tuple[int, int]] = None, silent: t.Collection[str] = (), now: int = 0, slices: t.Optional[Made] = None,
 ) -> Planned:  # fmt: skip
     """The writes of one cluster.
 
     kept: places that only clusters have a part in that could not be read, with their ids. silent: ids of those that did not answer.
-    now: seconds since 1970.
+    now: seconds since 1970. slices: those of the same merge for other clusters.
     """
     planned = Planned(Plan(), [], set(), set())
     wanted: t.Dict[Key, Manifest] = {}
@@ -112,7 +112,7 @@ def plan_cluster(
         if here.namespaces.get(place[0]) is not False:
             continue  # there is no such namespace, or not for long
         units.add(unit_of(place))
-        made = _manifests(here, merged[place], options, version)
+        made = _manifests(here, merged[place], options, version, slices)
         actual = here.import_of(place)
         foreign = sorted(key for key in made if key in here.objects and key not in here.mine)
         if foreign:
@@ -149,7 +149,9 @@ def remove_all(here: Here, manager: str) -> Planned:
     return Planned(plan, writes, set(), set())
 
 
-def _manifests(here: Here, one: Merged, options: Options, version: t.Optional[t.Tuple[int, int]]) -> t.Dict[Key, Manifest]:
+def _manifests(
+    here: Here, one: Merged, options: Options, version: t.Optional[t.Tuple[int, int]], slices: t.Optional[Made]
+) -> t.Dict[Key, Manifest]:
     namespace, made = one.place[0], {}
     families = options.families.get(here.name) or ()
     service: t.Optional[Object] = None
@@ -163,7 +165,7 @@ def _manifests(here: Here, one: Merged, options: Options, version: t.Optional[t.
     current = here.slices.get(unit_of(one.place), ())
     for export in one.members:
         own = [here.objects[key] for key in current if source_of(key) == export.id]
-        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most):
+        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most, slices):
             made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest
     return made
 

@@ -62,7 +62,8 @@ def planned(lists, options=OPTIONS, exported=None, **more):
     lost = vanished(lists, options)
     exported = read({name: one for name, one in lists.items() if name not in lost}, options) if exported is None else exported
     joined = join(exported, heres, options)
-    return {name: plan_cluster(here, joined.merged, joined.kept, options, MANAGER, **more) for name, here in heres.items()}, joined, heres
+    slices = {}
+    return {name: plan_cluster(here, joined.merged, joined.kept, options, MANAGER, slices=slices, **more) for name, here in heres.items()}, joined, heres
 
 
 class World:

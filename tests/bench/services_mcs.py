@@ -1,0 +1,100 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Services that three clusters export, imported by all three: service_imports beside its own lists.
+
+Run by `tests/run bench services_mcs`, and by `tests/run bench services` after the mirrors. Three real API servers, each of which exports every
+Service with ten endpoints; so each gets as many imports, and three times as many slices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+
+from _clusters import api_server, head, lists_alone, median, row, run_flow, together
+
+NAMES = ("aws", "gcp", "merit")
+ENDPOINTS, NAMESPACE, DISCOVERY, API = 10, "shop", "discovery.k8s.io/v1", "multicluster.x-k8s.io/v1beta1"
+PORT = {"name": "http", "protocol": "TCP", "port": 80}
+DEFINITION = {"clusters": {
+    name: {"pod_cidrs": ["10.{0}.0.0/16".format(20 + index)], "service_cidrs": ["10.{0}.0.0/16".format(30 + index)]} for index, name in enumerate(NAMES)
+}}  # fmt: skip
+
+
+def source(cluster, number):
+    """(path, object) of a Service, its endpoints and its export."""
+    name = "s{0}".format(number)
+    meta = {"name": name, "namespace": NAMESPACE}
+    place = "/{0}/namespaces/" + NAMESPACE + "/{1}/" + name
+    yield place.format("api/v1", "services"), {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [PORT]}}
+    ips = ["10.{0}.{1}.{2}".format(20 + NAMES.index(cluster), number % 250, 1 + index) for index in range(ENDPOINTS)]
+    ends = [{"addresses": [ip], "conditions": {"ready": True, "serving": True, "terminating": False}, "zone": "eu-1",
+             "targetRef": {"kind": "Pod", "name": "p-" + ip, "namespace": NAMESPACE}} for ip in ips]  # fmt: skip
+    made = {"apiVersion": DISCOVERY, "kind": "EndpointSlice", "metadata": dict(meta, labels={"kubernetes.io/service-name": name}),
+            "addressType": "IPv4", "ports": [dict(PORT, port=8080)], "endpoints": ends}  # fmt: skip
+    yield place.format("apis/" + DISCOVERY, "endpointslices"), made
+    yield place.format("apis/" + API, "serviceexports"), {"apiVersion": API, "kind": "ServiceExport", "metadata": meta}
+
+
+def request(servers):
+    return {"fabric": "bench", "clusters": [server.access(name) for name, server in servers.items()], "definition": DEFINITION, "install_crds": True}
+
+
+def lists():
+    """What an unchanged run lists of each cluster."""
+    paths = ["/api/v1/services", "/api/v1/namespaces", "/apis/{0}/endpointslices".format(DISCOVERY)]
+    paths += ["/apis/{0}/{1}".format(API, plural) for plural in ("serviceexports", "serviceimports")]
+    return {name: [(path, None) for path in paths] for name in NAMES}
+
+
+def rows(count, rounds):
+    """Print the rows."""
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(api_server()) for name in NAMES}
+        run_flow("services.service_imports", request(servers), diff=False)
+        for name, server in servers.items():
+            client = server.client()
+            client.apply("/api/v1/namespaces/" + NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, "bench")
+            todo = [one for number in range(count) for one in source(name, number)]
+            together([lambda path=path, obj=obj, client=client: client.apply(path, obj, "bench") for path, obj in todo])
+        cold = run_flow("services.service_imports", request(servers), diff=False)
+        # for each cluster the Services, imports and slices of every source, and the status of imports and exports
+        if cold["plan"]["create"] != 3 * count * 5 or cold["plan"]["update"] != 3 * count * 2:
+            raise SystemExit("not what was to be written: {0}".format(cold["plan"]))
+        row(count, "cold", "{0} writes".format(3 * count * 7), "", "flow {0:.1f}".format(cold["seconds"]), "")
+        times = []
+        access = request(servers)["clusters"]
+        for number in range(rounds):
+            sides = [lambda: run_flow("services.service_imports", request(servers), diff=False), lambda: lists_alone(access, lists())]
+            answers = {}
+            for index in (0, 1) if number % 2 else (1, 0):
+                answers[index] = sides[index]()
+            if answers[0]["result"]["changed"]:
+                raise SystemExit("an unchanged run changed something")
+            times.append((answers[0]["seconds"], answers[1]))
+        ours, alone = (median(column) for column in zip(*times))
+        row(count, "unchanged", "the same lists read and decoded", "{0:.3f}".format(alone), "flow {0:.3f}".format(ours),
+            "{0:.2f} x its time".format(ours / alone))  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--services", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=7)
+    asked = parser.parse_args()
+    measure(asked.services, asked.rounds)
+
+
+def measure(count, rounds):
+    """Print the table."""
+    print("Imports of Services that {0} clusters export with {1} endpoints each; Linux {2}".format(len(NAMES), ENDPOINTS, os.uname().release))
+    head("Services", "change", "instead", "s", "service_imports, s", "ratio")
+    rows(count, rounds)
+
+
+if __name__ == "__main__":
+    main()
