@@ -25,10 +25,13 @@ class Record(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
+    """``denied_for``: seconds for which that there is nothing may be remembered, None where no SOA says so."""
+
     code: str
     question: str
     answer: t.List[Record]
     additional: t.List[Record]
+    denied_for: t.Optional[int] = None
 
 
 def encode(name: str) -> bytes:
@@ -51,19 +54,20 @@ def ask(port: int, name: str, kind: str = "A", seconds: float = 5.0) -> Answer:
     for dummy in range(questions):
         asked, at = _name(data, at)
         at += 4
-    sections = []
+    sections, denied_for = [], None
     for count in (answers, authorities, additional):
         records = []
         for dummy in range(count):
-            record, at = _record(data, at)
+            record, at, ttl = _record(data, at)
             records.append(record)
+            denied_for = ttl if record.type == "SOA" else denied_for
         sections.append(records)
-    return Answer(CODES.get(flags & 15, str(flags & 15)), asked, sections[0], sections[2])
+    return Answer(CODES.get(flags & 15, str(flags & 15)), asked, sections[0], sections[2], denied_for)
 
 
-def _record(data: bytes, at: int) -> t.Tuple[Record, int]:
+def _record(data: bytes, at: int) -> t.Tuple[Record, int, int]:
     name, at = _name(data, at)
-    kind, _class, _ttl, length = struct.unpack("!HHIH", data[at : at + 10])
+    kind, _class, ttl, length = struct.unpack("!HHIH", data[at : at + 10])
     at += 10
     if kind in (1, 28):
         value = str(ipaddress.ip_address(data[at : at + length]))
@@ -73,7 +77,7 @@ def _record(data: bytes, at: int) -> t.Tuple[Record, int]:
         value = _name(data, at)[0]
     else:
         value = data[at : at + length].hex()
-    return Record(name, NAMES.get(kind, str(kind)), value), at + length
+    return Record(name, NAMES.get(kind, str(kind)), value), at + length, ttl
 
 
 def _name(data: bytes, at: int) -> t.Tuple[str, int]:

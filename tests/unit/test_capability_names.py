@@ -47,7 +47,7 @@ def test_a_capability_has_one_name(name):
     assert str({"role": name, "tasks": "main"}).strip("{}") in str(rows), "what converges it"
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMER["capabilities"].values()) - {"network_sets_read"}))
+@pytest.mark.parametrize("name", sorted({*FORMER["capabilities"].values(), "mcs"} - {"network_sets_read"}))
 def test_its_surveys_in_awx_have_it_too(name):
     survey = read("extensions", "awx", "surveys", name + ".yml")
     prefixes = ("awx_" + name + "_", "awx_lock_")
