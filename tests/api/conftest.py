@@ -83,8 +83,9 @@ def free_port() -> int:
 class ApiServer:
     """One running API server: access for the collection, and its audit log as the outside witness (decision 44)."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, services: str = "10.3.0.0/16", more: t.Sequence[str] = ()) -> None:
         self.folder = folder
+        self.services, self.more = services, list(more)
         self.port = free_port()
         self.url = "https://127.0.0.1:{0}".format(self.port)
         self.audit_file = folder / "audit.log"
@@ -106,7 +107,7 @@ class ApiServer:
         self._run(
             [find_program("kube-apiserver"), "--etcd-servers", etcd_url, "--etcd-prefix", "/tests",
              "--secure-port", str(self.port), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
-             "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", "10.3.0.0/16",
+             "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", self.services, *self.more,
              "--service-account-issuer", self.url, "--service-account-key-file", str(key),
              "--service-account-signing-key-file", str(key), "--token-auth-file", str(self.folder / "tokens.csv"),
              "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",

@@ -51,14 +51,16 @@ def port_names(shape: Shape) -> t.Dict[str, str]:
     return found
 
 
-def derived_service(merged: Merged, families: t.Sequence[str], actual: t.Optional[Object], version: t.Optional[t.Tuple[int, int]]) -> Manifest:
-    """The Service that has the address. families: the cluster's; actual: the one that there is, whose addresses stay."""
+def derived_service(
+    merged: Merged, families: t.Optional[t.Sequence[str]], actual: t.Optional[Object], version: t.Optional[t.Tuple[int, int]]
+) -> Manifest:
+    """The Service that has the address. families: the cluster's, None where Services know none; actual: the one that there is, whose addresses stay."""
     shape, (namespace, name) = merged.shape, merged.place
     names = port_names(shape)
     ports = [_without_empty(dict(port, name=names[port["name"]])) for port in shape.ports]
     spec: Manifest = {"ports": ports}
     both = len(shape.families) > 1 or (families and shape.families and shape.families[0] != families[0])
-    if both or len(((actual or {}).get("spec") or {}).get("clusterIPs") or ()) > 1:
+    if families is not None and (both or len(((actual or {}).get("spec") or {}).get("clusterIPs") or ()) > 1):
         spec["ipFamilyPolicy"] = "PreferDualStack"
     if shape.affinity == "ClientIP":
         spec["sessionAffinity"] = "ClientIP"

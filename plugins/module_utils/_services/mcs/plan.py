@@ -22,6 +22,7 @@ from .names import DERIVED_PREFIX, IMPORT, SERVICE, SERVICE_LABEL, SLICE, UNREAC
 _ORDER = (SERVICE, IMPORT, SLICE)
 #: What goes first: who asks for the name must not be sent to an address that is gone.
 _LAST = (IMPORT, SLICE, SERVICE)
+_API_SERVER = ("default", "kubernetes")
 _NOTHING: t.FrozenSet[t.Any] = frozenset()
 _DERIVED = len(derived_name("", ""))
 _SLICE = re.compile(r"-(?P<source>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)-[46]-[0-9]+\Z")
@@ -41,10 +42,14 @@ class Here:
         self.units: t.Dict[Id, t.List[Key]] = {}
         self.slices: t.Dict[Id, t.List[Key]] = {}
         self.places: t.Dict[Id, Id] = {}
+        #: whether its Services have families at all: servers without them drop the field, and it would be written for ever
+        self.has_families = True
         slices = str(listed.discovery)
         for kind, version, items in ((IMPORT, listed.version, listed.imports), (SERVICE, "v1", listed.services), (SLICE, slices, listed.slices)):
             for obj in items:
                 place = id_of(obj)
+                if place == _API_SERVER and kind == SERVICE:
+                    self.has_families = "ipFamilies" in (obj.get("spec") or {})
                 if place is None or (kind != IMPORT and not place[1].startswith(DERIVED_PREFIX)):
                     continue
                 self._put(Key(version, kind, *place), obj, manager)
@@ -108,6 +113,8 @@ def plan_cluster(
     wanted: t.Dict[Key, Manifest] = {}
     keep: t.Set[Key] = set()
     units: t.Set[Id] = set()
+    if merged and here.listed.discovery is None:
+        planned.plan.refuse(here.name, "kind_not_served", "the API server has no EndpointSlice, so its imports have no endpoints")
     for place in sorted(merged):
         if here.namespaces.get(place[0]) is not False:
             continue  # there is no such namespace, or not for long
@@ -158,12 +165,12 @@ def _manifests(
     if not one.shape.headless:
         key = Key("v1", SERVICE, namespace, derived_name(*one.place))
         service = here.objects.get(key)
-        made[key] = derived_service(one, families, service, version)
+        made[key] = derived_service(one, families if here.has_families else None, service, version)
     found = here.import_of(one.place)
     made[here.import_key(one.place)] = service_import(one, families, service, here.listed.version, options.keep_first)
     owner = found["metadata"].get("uid") if found is not None else _PENDING_OWNER
     current = here.slices.get(unit_of(one.place), ())
-    for export in one.members:
+    for export in one.members if here.listed.discovery is not None else ():
         own = [here.objects[key] for key in current if source_of(key) == export.id]
         for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most, slices):
             made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest

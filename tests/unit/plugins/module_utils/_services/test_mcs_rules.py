@@ -290,6 +290,7 @@ def test_dual_stack_is_asked_for_where_it_helps(families, own, asked):
     assert ("ipFamilyPolicy" in derived_service(merged, own, None, None)["spec"]) == asked
     both = {"spec": {"clusterIPs": ["10.3.0.1", "fd00::1"]}}
     assert derived_service(merged, own, both, None)["spec"]["ipFamilyPolicy"] == "PreferDualStack", "an address that was given stays"
+    assert "ipFamilyPolicy" not in derived_service(merged, None, None, None)["spec"], "a server that knows no families drops it again and again"
 
 
 @pytest.mark.parametrize(("more", "version", "spec"), [
