@@ -11,6 +11,7 @@ import contextlib
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_multicluster import RIGHTS
@@ -274,6 +275,22 @@ def test_a_coredns_that_cannot_is_refused_and_the_other_names_stand(server, conf
 def test_without_service_imports_coredns_would_never_be_ready(server, config, running):
     result = run(server, **ZONE)
     assert [row[1] for row in refused_zone(result)] == ["kind_not_served"] and "clusterset" not in config() and rights(server) is None
+
+
+def test_definitions_that_come_later_are_seen_by_a_process_that_stays(server, config, running):
+    request = {"fabric": "t", "clusters": [server.access("gcp")], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore", "namespace": "kube-system",
+               "name": "coredns", "key": "Corefile", "timeout": 20, **ZONE}  # fmt: skip
+    clients = {"gcp": server.client()}
+    assert [row[1] for row in refused_zone(coredns.run(request, clusters=Clusters.of(clients)))] == ["kind_not_served"]
+    server.client().create(CRDS, definition(), "tests")
+    try:
+        while not server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
+            pass
+        assert not coredns.run(request, clusters=Clusters.of(clients))["refused"] and "multicluster clusterset.local" in config()
+    finally:
+        server.client().delete(CRDS + "/serviceimports.multicluster.x-k8s.io")
+        while server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
+            pass
 
 
 def test_a_deployment_of_another_name_and_account(server, config, imports, running):

@@ -116,7 +116,7 @@ def _read(
         lambda: visible(_path(multicluster.ROLE), "get ClusterRole"),
         lambda: visible(_path(multicluster.BINDING), "get ClusterRoleBinding"),
         lambda: visible(deployment, "get Deployment"),
-        lambda: client.serves(multicluster.API_VERSION, multicluster.KIND),
+        lambda: client.resource(multicluster.API_VERSION, multicluster.KIND, refresh=True) is not None,  # the definitions may come later
     )
     rights = {key: one for key, one in ((multicluster.ROLE, role), (multicluster.BINDING, binding)) if one is not None}
     return config, multicluster.Found(running, served, rights, tuple(sorted(hidden)))
