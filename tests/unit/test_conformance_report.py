@@ -1,0 +1,27 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the guide says of the conformance suite is what the suite's own report says."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import yaml
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_guide_says_what_the_report_says():
+    (report,) = (DOCS / "conformance").glob("mcs-api-*.yaml")
+    told = yaml.safe_load(report.read_text("utf-8"))
+    specs = {group["name"]: group["tests"] for group in told["groups"]}
+    every = [spec for group in specs.values() for spec in group]
+    assert told["passed"] == told["total"] == len(every) and not told["suitefailure"]
+    assert all(spec["passed"] and spec["conformant"] and not spec["skipped"] and not spec["failed"] for spec in every)
+    assert told["implementation"]["version"] in report.name
+    counts = "{0} specs, {1} required and {2} optional".format(len(every), len(specs["Required"]), len(specs["Optional"]))
+    guide = re.sub(r"\s+", " ", (DOCS / "docsite" / "rst" / "guide_mcs.rst").read_text("utf-8"))
+    assert counts in guide and told["implementation"]["version"] in guide
+    assert "{0} ({1} required, {2} optional)".format(len(every), len(specs["Required"]), len(specs["Optional"])) in (DOCS / "conformance" / "README.md").read_text("utf-8")
