@@ -17,9 +17,11 @@ import pathlib
 import tarfile
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Its shell runs some of its own applets (ip) even where another program of that name is there: with tools, the shell is dash.
-SHELL = ("busybox-static",)
-TOOLS = ("bind9-dnsutils", "busybox-static", "curl", "dash", "iproute2", "iputils-ping", "ncat", "netcat-openbsd", "socat")
+# Not the static one, which may not look up names: the C library loads code for that at run time. And busybox's own wget ends by a
+# segmentation fault when it is given a time limit, which is how probes ask.
+SHELL = ("busybox", "wget")
+# busybox's shell runs some of its applets (ip) even where another program of that name is there: with tools, the shell is dash.
+TOOLS = ("bind9-dnsutils", "busybox", "curl", "dash", "iproute2", "iputils-ping", "ncat", "netcat-openbsd", "socat", "wget")
 # A sandbox's first process ends when it is told to and takes in the orphans of pods that share their process ids.
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
@@ -43,10 +45,10 @@ COREDNS_NAME = "registry.k8s.io/coredns/coredns:v{version}"
 def table(coredns: str) -> tuple:
     """Every image that real pods can use, with the version of the CoreDNS that was built."""
     return (
-        Image((PAUSE_NAME,), "the sandbox of every pod", SHELL, entrypoint=PAUSE, command=()),
-        Image(("busybox:1.35", "busybox:1.36"), "busybox 1.35 with all its applets: sh, httpd, wget, nslookup, ...", SHELL),
-        Image(("alpine/socat:1.7.4.4",), "socat 1.7.4.4 as its entry point, busybox's applets", ("busybox-static", "socat"), entrypoint=("socat",), command=()),
-        Image(("nicolaka/netshoot:v0.15",), "nslookup, dig, curl, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets", TOOLS),
+        Image((PAUSE_NAME,), "the sandbox of every pod", ("busybox-static",), entrypoint=PAUSE, command=()),
+        Image(("busybox:1.35", "busybox:1.36"), "busybox 1.35 with all its applets: sh, httpd, nslookup, ...; wget is GNU's", SHELL),
+        Image(("alpine/socat:1.7.4.4",), "socat 1.7.4.4 as its entry point, busybox's applets", ("busybox", "socat"), entrypoint=("socat",), command=()),
+        Image(("nicolaka/netshoot:v0.15",), "nslookup, dig, curl, wget, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets", TOOLS),
         Image((COREDNS_NAME.format(version=coredns),), "CoreDNS, built of its Go module", program="coredns", entrypoint=("/coredns",), command=()),
     )
 

@@ -139,6 +139,6 @@ def furnish(root: pathlib.Path) -> None:
     busybox = root / "bin/busybox"
     if busybox.exists():
         there = {path.name for folder in ("bin", "sbin", "usr/bin", "usr/sbin") for path in (root / folder).glob("*")}
-        for applet in process.run([busybox, "--list"]).stdout.split():
+        for applet in process.run(["chroot", root, "/bin/busybox", "--list"]).stdout.split():
             if applet not in there:
                 (root / "bin" / applet).symlink_to("busybox")
