@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import copy
+import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SERVICE_LABEL, SOURCE_LABEL, VERSIONS, derived_name
 from conftest import slices_version
 from mirror_clusters import DEFINITION, Two, namespace, other, reasons, service
 
-__all__ = ["DEFINITION", "SERVICE_LABEL", "SOURCE_LABEL", "VERSIONS", "derived_name", "namespace", "other", "reasons", "service"]
+__all__ = ["DEFINITION", "SERVICE_LABEL", "SOURCE_LABEL", "VERSIONS", "definitions", "derived_name", "namespace", "other", "reasons", "service"]
 SPACES = ("sys-log", "shop", "bank")
 PORTS = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
 ENDS = [{"name": "http", "protocol": "TCP", "port": 8080}]
@@ -86,6 +88,25 @@ def ends_of(where, name, *ips, ports=None, family="IPv4", suffix="-x", **more):
     rows = [dict({"addresses": [ip], "conditions": {"ready": True}}, **more) for ip in ips]
     return {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": meta, "addressType": family, "endpoints": rows,
             "ports": ENDS if ports is None else ports}  # fmt: skip
+
+
+def wait_for(client, api_version, kind):
+    deadline = time.monotonic() + 30
+    while client.resource(api_version, kind, refresh=True) is None:
+        assert time.monotonic() < deadline, "{0} is not served".format(kind)
+        time.sleep(0.1)
+
+
+def gone(client):
+    """Take the API away, with all that is in it."""
+    for one in definitions():
+        client.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"])
+    deadline = time.monotonic() + 60
+    while any(client.resource(version, "ServiceImport", refresh=True) for version in VERSIONS) or any(
+        client.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"]) for one in definitions()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 @pytest.fixture

@@ -30,7 +30,10 @@ def kept(**requests):
     keeper.lines, keeper.books = lines, books
     keeper.start()
     try:
-        until(lambda: keeper.settled)
+        try:
+            until(lambda: keeper.settled)
+        except AssertionError:
+            raise AssertionError("\n".join(lines)) from None
         quiet(keeper)
         yield keeper
     finally:

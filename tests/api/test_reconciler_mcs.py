@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
-from mcs_clusters import derived_name, ends_of, namespace, other, pair, service
+from faulty_server import revive
+from mcs_clusters import VERSIONS, derived_name, ends_of, gone, namespace, other, pair, service, wait_for
 from test_reconciler import quiet, until
 from test_reconciler_capabilities import besides_leases, kept
+from test_reconciler_faults import Wire
 
 __all__ = ["other", "pair"]
 WEB = ("shop", "web")
@@ -69,3 +74,54 @@ def test_edits_are_put_right_and_late_things_count(pair):
         assert not any("event=failed" in line for line in keeper.lines), keeper.lines
         pair.drop("aws", "Service", *WEB)
         until(lambda: pair.imported("gcp", WEB) is None and pair.said("aws", WEB)["Valid"] == ("False", "NoService"))
+
+
+def test_the_api_may_come_later(pair):
+    gone(pair.clients["gcp"])
+    pair.export("aws", WEB, "10.2.3.1")
+    with kept(mcs=dict(pair.request(), install_crds=False)) as keeper:
+        until(lambda: sorted(pair.slices("aws", WEB)) == ["aws"])
+        pair.put("aws", ends_of(*WEB, "10.2.3.1", "10.2.3.2"))
+        until(lambda: len(pair.slices("aws", WEB)["aws"]) == 2)  # the others go on without it
+        pair.run()
+        wait_for(pair.clients["gcp"], VERSIONS[0], "ServiceExport")
+        pair.export("gcp", WEB, "10.4.3.1")
+        until(lambda: sorted(pair.slices("aws", WEB)) == sorted(pair.slices("gcp", WEB)) == ["aws", "gcp"], 40)
+        until(lambda: pair.said("gcp", WEB).get("Ready") == ("True", "Exported"))
+        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+    assert nothing_to_do(pair)
+
+
+@pytest.mark.parametrize("fault", ["silent", "cut", "killed"])
+def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
+    for number in range(7):
+        pair.export("aws", ("shop", "s{0}".format(number)), "10.2.3.{0}".format(1 + number))
+    wire = Wire(pair.servers["aws"])
+    request = pair.request(timeout=3)
+    request["clusters"][0]["api_url"] = wire.url
+    try:
+        with kept(mcs=request):
+            until(lambda: all(sorted(pair.slices("gcp", ("shop", "s{0}".format(number)))) == ["aws"] for number in range(7)))
+            mark = pair.servers["gcp"].mark()
+            if fault == "killed":
+                pair.servers["aws"].processes[-1].kill()
+                pair.servers["aws"].processes[-1].wait(10)
+            else:
+                wire.set(fault)
+                for number in range(7):
+                    pair.unexport("aws", ("shop", "s{0}".format(number)))
+                    pair.export("aws", ("shop", "s{0}".format(number)), "10.2.4.{0}".format(1 + number))
+            pair.export("gcp", WEB, "10.4.3.1")
+            until(lambda: sorted(pair.slices("gcp", WEB)) == ["gcp"], 40)
+            time.sleep(2)
+            seen = besides_leases(pair.servers["gcp"].writes(mark))
+            assert not [row for row in seen if row[0] == "delete"] and len(seen) < 20, seen
+            revive(pair.servers["aws"])
+            wire.set("pass")
+            subnet = "10.2.3." if fault == "killed" else "10.2.4."
+            until(lambda: all(sorted(pair.slices("gcp", ("shop", "s{0}".format(number)))["aws"]) == [subnet + str(1 + number)] for number in range(7)), 40)
+            until(lambda: sorted(pair.slices("aws", WEB)) == ["gcp"] and pair.said("gcp", WEB)["Ready"] == ("True", "Exported"), 40)
+    finally:
+        revive(pair.servers["aws"])
+        wire.close()
+    assert nothing_to_do(pair)

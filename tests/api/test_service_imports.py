@@ -12,7 +12,6 @@ import time
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
 from conftest import slices_version
 from mcs_clusters import (
     DEFINITION,
@@ -20,13 +19,16 @@ from mcs_clusters import (
     SOURCE_LABEL,
     SPACES,
     VERSIONS,
+    definitions,
     derived_name,
     ends_of,
+    gone,
     namespace,
     other,
     pair,
     reasons,
     service,
+    wait_for,
 )
 from mirror_clusters import dead
 
@@ -392,25 +394,6 @@ PROPERTIES = {
              "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
                  "type": "object", "properties": {"spec": {"type": "object", "properties": {"value": {"type": "string"}}}}}}}]},
 }  # fmt: skip
-
-
-def wait_for(client, api_version, kind):
-    deadline = time.monotonic() + 30
-    while client.resource(api_version, kind, refresh=True) is None:
-        assert time.monotonic() < deadline, "{0} is not served".format(kind)
-        time.sleep(0.1)
-
-
-def gone(client):
-    """Take the API away, with all that is in it."""
-    for one in definitions():
-        client.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"])
-    deadline = time.monotonic() + 60
-    while any(client.resource(version, "ServiceImport", refresh=True) for version in VERSIONS) or any(
-        client.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"]) for one in definitions()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_cluster_without_the_api_is_refused_and_keeps_its_part(pair):

@@ -61,16 +61,17 @@ class Follower:
     ``places`` are rows of RESOURCES; ``selector`` chooses by labels, ``fields`` by fields. ``listed(kind, listing)`` gets every complete
     list, ``heard(kind, type, object)`` every row of a watch that has an object, ``status(text)`` a line when something stops working or
     works again, and ``state`` None when what was told is whole and followed, or the error that ended that. They are called from the thread,
-    one at a time.
+    one at a time. optional: where a resource that most clusters do not define is missing, an empty list is told instead of an error.
     """
 
     def __init__(
         self, given: t.Mapping[str, t.Any], places: t.Sequence[t.Tuple[str, str]], selector: str, listed: t.Callable[[str, Listing], None],
         heard: t.Callable[[str, str, Data], None], status: t.Callable[[str], None], stop: threading.Event, settings: Settings,
-        state: t.Callable[[t.Optional[KubeError]], None] = lambda problem: None, fields: str = "",
+        state: t.Callable[[t.Optional[KubeError]], None] = lambda problem: None, fields: str = "", optional: bool = True,
     ) -> None:  # fmt: skip
         self._given, self._all_places, self._selector, self._fields = given, tuple(places), selector, fields
         self._resource = places[0][1].rsplit("/", 1)[-1]
+        self._optional = optional and self._resource in _OPTIONAL
         self._listed, self._heard, self._status, self._state = listed, heard, status, state
         self._stop, self._settings = stop, settings
         self._client: t.Optional[Client] = None
@@ -167,7 +168,7 @@ class Follower:
             except KubeError as error:
                 if error.status == 404 and len(self._places) > 1:
                     self._places.pop(0)
-                elif error.status == 404 and self._resource in _OPTIONAL:
+                elif error.status == 404 and self._optional:
                     self._listed(kind, Listing([], ""))
                     return False
                 else:

@@ -308,7 +308,7 @@ class WatchedClient(LastingClient):
             settings = settings._replace(undefined_pause=min(SOUGHT_SECONDS, settings.undefined_pause))
         return Follower(
             self._given, places, collection.labels, collection.listed, collection.heard, self._status, self._stop, settings,
-            collection.state, collection.fields,
+            collection.state, collection.fields, optional=False,  # what the server does not have is not empty
         )  # fmt: skip
 
     @property
