@@ -173,7 +173,10 @@ class ControlPlane:
             if not waiting:
                 return
             time.sleep(0.2)
-        raise LabError(f"cluster {self.cluster.name}: not ready after {patience:.0f} s: {', '.join(waiting)}")
+        raise LabError(
+            f"cluster {self.cluster.name}: not ready after {patience:.0f} s: {', '.join(waiting)}; "
+            f"kubelet and containerd say why in {self.lab.state}/nodes/NODE/pods/*.log"
+        )
 
     # How
 

@@ -49,6 +49,8 @@ def ensure() -> PodParts:
     target = cache / f"pods-{_key(wanted, coredns)}"
     with open(cache / ".pods.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in cache.glob("pods.*"):  # of somebody who was killed: the lock is ours
+            shutil.rmtree(left)
         if not target.exists():
             with tempfile.TemporaryDirectory(prefix="pods.", dir=cache) as work:
                 _make(pathlib.Path(work), wanted, coredns)
