@@ -20,6 +20,7 @@ from ..endpoints import ADDRESSES, Group, from_endpoints, from_slice
 from ..exports import Selector, id_of, label_of
 from ..global_services import GLOBAL, MIRRORED_SLICE
 from ..mirror_services import MIRRORED, Manifest, Object, is_external_name, is_headless
+from ..names import is_service_name
 from ..slices import SERVICE_NAME
 from .names import GROUP, SERVICE_LABEL, SOURCE_LABEL, Id
 
@@ -159,6 +160,8 @@ def _claim(
         found.refused.append(Refusal(label_of(cluster, place), reason, message))
         return Claim(obj, None, REFUSED, message)
 
+    if not is_service_name(place[1]):
+        return refuse("name_invalid", "{0} is no name that a Service can have".format(quoted(place[1])))
     if place[0] not in granted:
         return refuse("outside_grant", "mcs_namespaces of cluster {0} does not let it export from namespace {1}".format(cluster, quoted(place[0])))
     if service is None or service["metadata"].get("deletionTimestamp"):
@@ -209,9 +212,15 @@ def _export(
 def _port(port: Object) -> Manifest:
     """What an import says of a port."""
     made = {"name": port.get("name") or "", "protocol": port.get("protocol") or "TCP", "port": port["port"]}
-    if port.get("appProtocol"):
+    if port.get("appProtocol") and is_qualified(str(port["appProtocol"])):
         made["appProtocol"] = port["appProtocol"]
     return made
+
+
+def is_qualified(text: str) -> bool:
+    """Whether Kubernetes takes a text for a qualified name, such as that of a label or of an application's protocol."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_KEY_NAME.match(name)) and (not slash or (len(prefix) <= 253 and bool(_KEY_PREFIX.match(prefix))))
 
 
 def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Exported) -> t.Dict[Id, t.List[Group]]:
@@ -262,7 +271,5 @@ def _carried(cluster: str, place: Id, obj: Object, found: Exported) -> t.Tuple[t
 
 def _key_holds(key: str) -> bool:
     """Whether an import may have a label or annotation of this key."""
-    prefix, slash, name = key.rpartition("/")
-    if not _KEY_NAME.match(name) or (slash and not (len(prefix) <= 253 and _KEY_PREFIX.match(prefix))):
-        return False
-    return not any(lower(prefix) == taken or lower(prefix).endswith("." + taken) for taken in _TAKEN)
+    prefix = key.rpartition("/")[0]
+    return is_qualified(key) and not any(lower(prefix) == taken or lower(prefix).endswith("." + taken) for taken in _TAKEN)

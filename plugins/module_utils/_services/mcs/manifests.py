@@ -11,7 +11,7 @@ from ..._plan.plan import Pending
 from ..endpoints import Group
 from ..mirror_services import Manifest, Object
 from ..slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME, slice_manifest, sliced
-from .exports import Export
+from .exports import Export, is_qualified
 from .merge import Merged, Shape, same_port
 from .names import (
     FIRST_EXPORT,
@@ -146,11 +146,19 @@ def slices_of(merged: Merged, export: Export) -> t.List[Group]:
     own = {port["name"] for port in export.ports if any(same_port(port, other) for other in merged.shape.ports)}
     found = []
     for group in export.groups:
-        ports = [dict(port, name=names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own]
+        ports = [_end_port(port, names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own]
         if not ports and merged.shape.ports:
             continue
         found.append(group._replace(ports=tuple(sorted(ports, key=lambda port: (str(port["name"]), str(port.get("protocol")))))))
     return found
+
+
+def _end_port(port: t.Mapping[str, t.Any], name: str) -> Manifest:
+    """A port of endpoints, without an application's protocol that no API server would take."""
+    made = dict(port, name=name)
+    if not is_qualified(str(made.get("appProtocol", "x"))):
+        del made["appProtocol"]
+    return made
 
 
 def slice_labels(merged: Merged, cluster_id: str) -> t.Dict[str, str]:

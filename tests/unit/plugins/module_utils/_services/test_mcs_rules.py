@@ -105,6 +105,19 @@ def test_labels_that_imports_carry_are_labels(given_labels):
     assert bool(set(given_labels) - set(claim.export.labels)) == ("left out" in claim.message)
 
 
+@pytest.mark.parametrize("protocol", ["a b", "x" * 64, "/a", "A/../b"])
+def test_protocols_and_names_that_no_server_takes(protocol):
+    port = {"name": "http", "port": 80, "protocol": "TCP"}
+    slices = [ends(WEB, "10.2.0.1", ports=[dict(port, appProtocol=protocol)])]
+    claim = read({"aws": listed([export(WEB)], [service(WEB, [dict(port, appProtocol=protocol)])], slices)})["aws"].claims[WEB]
+    merged = merge(WEB, [claim.export])
+    assert "appProtocol" not in merged.shape.ports[0]
+    assert import_slices(merged, claim.export, "u", V1, VERSIONS[0], (), 100)[0]["ports"] == [port]
+    for name in ("../web", "Web", "w" * 64, "a b"):
+        place = ("shop", name)
+        assert read({"aws": listed([export(place)], [service(place)])})["aws"].claims[place].reason == "Refused"
+
+
 def test_huge_labels_are_not_carried():
     many = {"key{0}".format(number): "v" * 63 for number in range(1000)}
     found = read({"aws": listed([export(WEB, exportedLabels=many, exportedAnnotations={"a": "x" * 40_000})], [service(WEB)])})["aws"]
