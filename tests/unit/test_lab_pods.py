@@ -204,6 +204,17 @@ def test_several_clusters_in_one_kubeconfig(tmp_path):
         assert [one["user"]["token"] for one in read["users"] if one["name"] == user] == [token]
 
 
+def test_the_audit_log_leaves_out_the_clusters_own_programs_and_nobody_else():
+    yaml = pytest.importorskip("yaml")
+    rules = yaml.safe_load(kubernetes.AUDIT_POLICY)["rules"]
+    silent = {user for rule in rules if rule["level"] == "None" for user in rule.get("users", []) + rule.get("userGroups", [])}
+    assert silent == {"system:apiserver", "lab-manager", "system:kube-scheduler", "system:serviceaccount:kube-system:coredns", "system:nodes"}
+    assert rules[-1] == {"level": "Metadata"}
+    access = yaml.safe_load((REPO / "roles" / "cluster_access" / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    account = "system:serviceaccounts:{0}".format(access["cluster_access_namespace"])
+    assert account not in silent, "a proof of no writes would not see what the collection writes with its own account"
+
+
 # --- the topology ---------------------------------------------------------------------------------------------------
 
 

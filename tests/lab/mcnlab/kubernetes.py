@@ -32,6 +32,18 @@ POD_CONTROLLERS = (
 )
 POD_PORT_NAMES = (*PORT_NAMES, "scheduler")
 DNS_DOMAIN = "cluster.local"
+# Everything that a client of ours does, so that a test can prove from outside what was written. The cluster's own programs by name: an
+# account that the collection makes for itself lies in kube-system too.
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: None, users: ['system:apiserver', 'lab-manager', 'system:kube-scheduler', 'system:serviceaccount:kube-system:coredns']}
+- {level: None, userGroups: ['system:nodes']}
+- {level: None, nonResourceURLs: ['/readyz*', '/livez*', '/healthz*']}
+- {level: Metadata}
+"""
 
 
 def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Path:
@@ -222,14 +234,7 @@ class ControlPlane:
         _secret(self.folder / "tokens.csv", tokens)
         _secret(self.kubeconfig, kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", self.token))
         _secret(self.folder / "manager.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", manager))
-        # Everything that a client of ours does, so that a test can prove from outside what was written.
-        (self.folder / "audit.yml").write_text(
-            "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
-            "- {level: None, users: ['system:apiserver', 'lab-manager', 'system:kube-scheduler']}\n"
-            "- {level: None, userGroups: ['system:nodes', 'system:serviceaccounts:kube-system']}\n"
-            "- {level: None, nonResourceURLs: ['/readyz*', '/livez*', '/healthz*']}\n"
-            "- {level: Metadata}\n"
-        )
+        (self.folder / "audit.yml").write_text(AUDIT_POLICY)
 
     def _prepare_pods(self) -> str:
         """Credentials of the scheduler and of every kubelet, and the API server's own for the kubelets; returns lines of tokens.csv."""
