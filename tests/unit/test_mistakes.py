@@ -48,7 +48,7 @@ MISTAKES = [
             files=of_all("multicluster_capabilities: [service_miror]")),
     Mistake("capabilities misspelt", "all hosts", "multicluster_capabilites", ("did you mean multicluster_capabilities?",),
             files=of_all("multicluster_capabilites: [service_mirror]")),
-    Mistake("capability unheard of", "all hosts", "multicluster_capabilities", ("'ingress' is none of service_mirror, coredns_rewrite, network_sets",),
+    Mistake("capability unheard of", "all hosts", "multicluster_capabilities", ("'ingress' is none of service_mirror, mcs, coredns_rewrite, network_sets",),
             files=of_all("multicluster_capabilities: [service_mirror, ingress]")),
     Mistake("capabilities as text", "all hosts", "multicluster_capabilities", ("is a list", "multicluster_capabilities: [coredns_rewrite]"),
             files=of_all("multicluster_capabilities: coredns_rewrite")),
