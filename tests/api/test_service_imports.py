@@ -476,6 +476,7 @@ def test_exports_that_flap_leave_nothing_behind(pair):
 
 
 def test_options_that_make_no_sense(pair):
-    for more, word in (({"max_endpoints_per_slice": 10}, "max_endpoints_per_slice"), ({"stale_after": -1}, "stale_after")):
+    for more in ({"max_endpoints_per_slice": 10}, {"max_endpoints_per_slice": 0}, {"stale_after": -1}, {"timeout": 0}):
+        (word,) = more
         with pytest.raises(ValueError, match=word):
             pair.run(**more)

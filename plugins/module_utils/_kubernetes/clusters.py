@@ -23,6 +23,16 @@ from .client import Client
 from .errors import BadAnswer, KubeError, TimedOut
 
 
+def seconds_of(request: t.Mapping[str, t.Any], option: str = "timeout", default: float = 120.0) -> float:
+    """A limit of time that an option says. Raises ValueRefused: in no time nothing can be read, and 0 does not mean the default."""
+    given = request.get(option)
+    if given is None:
+        return default
+    if not float(given) > 0:
+        raise ValueRefused("value_range", "the option {0} is {1} and should be a number of seconds above 0".format(option, given))
+    return float(given)
+
+
 class Outcome(t.NamedTuple):
     """``value`` or ``error`` (a KubeError), and how many seconds it took."""
 

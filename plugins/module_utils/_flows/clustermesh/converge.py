@@ -14,7 +14,7 @@ from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
 from ..._kilo.validation import names_of
 from ..._kilo.values import PEERS, Node, parse_node
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import BadAnswer, ListIncomplete
 from ..._kubernetes.objects import take_alone
 from ..._linux.host.resolve import resolve
@@ -40,7 +40,7 @@ def settings_of(request: t.Mapping[str, t.Any]) -> Settings:
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result, and ``whole`` for its plan file. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     settings = settings_of(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     management = Management.of(request, clusters)
     meshes = list(request.get("meshes") or ()) + management.meshes
     leaving = [mesh for mesh in meshes if settings.state != "present" or mesh.get("deleting")]
@@ -74,7 +74,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 def info(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A mesh as it is, without writing: the same reading and planning, and a report of both. Like run."""
     settings = settings_of(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     meshes = list(request.get("meshes") or ()) + Management.of(request, clusters).meshes
     gathered, refused = gather(clusters, meshes)
     settings = looked_up(settings, gathered, clusters.timeout)

@@ -8,6 +8,7 @@ import time
 import typing as t
 
 from ..._io.json_api import ApiFailed, JsonApi, Manners, segment
+from ..._kubernetes.clusters import seconds_of
 from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused
@@ -42,7 +43,7 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
             raise ValueRefused(option + "_missing", message.format(option, variable, environment))
     api = JsonApi(
         request["url"].rstrip("/") + "/api/v2", {"Authorization": "Bearer " + request["token"]}, MANNERS,
-        plain_http=bool(request.get("allow_plain_http")), total_s=float(request.get("timeout") or 120),
+        plain_http=bool(request.get("allow_plain_http")), total_s=seconds_of(request),
     )  # fmt: skip
     wanted = records(request.get("data") or {}, request.get("surveys") or {}, request.get("site") or {})
     loader = _Loader(api, request, check)

@@ -8,7 +8,7 @@ import os
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
 from ..._linux.files import read_state
 from ..._plan.access_manifests import access_manifests, kubeconfig_secret
@@ -24,7 +24,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     scopes = [_scope(given, "purge[{0}]".format(index)) for index, given in enumerate(request.get("purge") or ())]
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     wanted, refused = parse_wanted(dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)]))
     read = gather(clusters, wanted, scopes)
     whole, writes = plan(request, wanted, read, manager)

@@ -13,7 +13,7 @@ import typing as t
 
 from ..._kubernetes.access import Access
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import BadAnswer
 from ..._kubernetes.kubeconfig import KubeconfigFile, read_kubeconfig_file, remove_kubeconfig_file, write_private
 from ..._plan.objects import field_manager
@@ -28,7 +28,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[flo
     now = time.time() if now is None else now
     parse_subdomain(request["service_account"])
     parse_subdomain(request["namespace"])
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     files = gather(request, clusters)
     whole, renew = plan(request, clusters, files, now)
     if not check:

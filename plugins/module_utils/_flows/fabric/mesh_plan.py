@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
@@ -50,7 +50,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         stats: t.Dict[str, t.Any] = {"requests": {}}
         missing: t.Dict[str, t.List[str]] = {}
     else:
-        listings, calico, stats = gather(fabric, request["clusters"], request["timeout"])
+        listings, calico, stats = gather(fabric, request["clusters"], seconds_of(request))
         missing = nodes_without_host(listings, {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters})
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:

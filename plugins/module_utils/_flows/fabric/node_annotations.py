@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, Unreachable
 from ..._kubernetes.objects import send_all
 from ..._plan.annotations import Patch, Pattern, plan_annotations
@@ -23,7 +23,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     manager = field_manager(request["fabric"])
     patterns = [Pattern(text) for text in request.get("prefixes") or ()]
     wanted = parse_wanted(request.get("annotations") or {}, request.get("key"))
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     read = gather(clusters)
     whole, patches = plan(request, wanted, read, manager, patterns, check)
     known = {str(given["name"]) for given in request["clusters"]}

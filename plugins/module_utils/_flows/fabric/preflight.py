@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError
 from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
@@ -39,7 +39,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
     mesh = request.get("mesh") or {}
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     workloads = clusters.read("list workloads", _workloads)
     without = _without_namespace(clusters, request.get("services") or {})
     lacking = _lacking(clusters, request.get("imports"))

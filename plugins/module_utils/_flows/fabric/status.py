@@ -10,7 +10,7 @@ import typing as t
 
 from ..._kilo.values import API_VERSION as KILO
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
@@ -84,7 +84,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
     manager = field_manager(fabric)
     plans, node_plans, nodes = request.get("plans") or {}, request.get("node_plans") or {}, request.get("nodes") or {}
     asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in drifts.planned_changes(plan)]
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     answers = clusters.read("read the fabric", lambda name, client: _cluster(client, [key for key in asked if key[1].partition("/")[0] == name]))
     described = {name: (describe(answers[name][0]) if name in answers else None) for name in clusters.clients}
     objects = {key: obj for dummy, found in answers.values() for key, obj in found.items()}

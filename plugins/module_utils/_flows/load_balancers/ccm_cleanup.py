@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._io.settings_source import environment, read_text
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._loadbalancers.reservations import Owner, Reservation, sweep
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._loadbalancers.setup import EQUINIX, Setup, parse_setup
@@ -28,7 +28,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     provider = None
     if not failures and not plan.refused:
         try:
-            provider = make_provider(setup, ClusterState(parse_load_balancer("")), "", float(request.get("timeout") or 120.0))
+            provider = make_provider(setup, ClusterState(parse_load_balancer("")), "", seconds_of(request))
             _sweep(request, owner, provider, plan, shown, check)
         except ValueRefused as error:
             failures.append({"cluster": NAME, "operation": "list addresses", "reason": error.reason, "message": error.message, "status": None})
@@ -48,7 +48,7 @@ def _setup(request: t.Mapping[str, t.Any]) -> Setup:
 
 def _living(request: t.Mapping[str, t.Any], owner: Owner, plan: Plan) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.Dict[str, t.Any]]:
     """A cluster that is still there has not left anything behind; one that cannot be asked may be the one."""
-    clusters = Clusters(request.get("clusters") or [], float(request.get("timeout") or 120.0))
+    clusters = Clusters(request.get("clusters") or [], seconds_of(request))
 
     for name, found in sorted(clusters.read("read its UID", lambda unused, client: cluster_uid(client)).items()):
         if found == owner.cluster_uid:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import seconds_of
 from ..._loadbalancers.instances import region_of, zone_of
 from ..._loadbalancers.reservations import Owner, is_ours, load_balancer_name, parse_provider_id, service_tags
 from ..._loadbalancers.setup import Setup
@@ -32,7 +33,7 @@ def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> t.Dict[str, t.Any]:
-    one = ServiceAddressReconciler(client, setup, RunOptions(timeout=float(request.get("timeout") or 120.0)), manager)
+    one = ServiceAddressReconciler(client, setup, RunOptions(timeout=seconds_of(request)), manager)
     one.gather()
     held = list(one.held)
     report = one.plan()

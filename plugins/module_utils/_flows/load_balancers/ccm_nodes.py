@@ -8,6 +8,7 @@ import copy
 import typing as t
 
 from ..._kubernetes.client import Client, segment
+from ..._kubernetes.clusters import seconds_of
 from ..._loadbalancers.control_plane import LABELS
 from ..._loadbalancers.instances import PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
 from ..._loadbalancers.setup import Setup
@@ -38,7 +39,7 @@ def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
     plan, shown, puts, gone = Plan(), {}, t.cast(t.List[Put], []), t.cast(t.List[Put], [])
-    provider = make_provider(setup, ClusterState(setup.balancer), "", float(request.get("timeout") or 120.0))
+    provider = make_provider(setup, ClusterState(setup.balancer), "", seconds_of(request))
     devices = provider.list_devices()  # complete, or nothing happens: what is missing in half a list is not gone
     variant, mapped = variant_of(request), request.get("node_devices") or {}
     nodes = client.list(NODES).items

@@ -20,7 +20,7 @@ from ..._io.https import HealthProbe
 from ..._kubernetes.access import AccessRefused, parse_access
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import contained
+from ..._kubernetes.clusters import contained, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
@@ -202,10 +202,10 @@ def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
     return RunOptions(
         request.get("address") or "", request.get("assign_command") or (), request.get("api_urls") or (),
         request.get("probe_ca") or "", request.get("probe_server_name") or "", request.get("probe_verify_tls") is not False,
-        float(request.get("probe_timeout") or 5), float(request.get("probe_interval") or 0),
+        seconds_of(request, "probe_timeout", 5.0), float(request.get("probe_interval") or 0),
         Hysteresis(int(request.get("probe_failures") or 1), float(request.get("rest_seconds") or 0)),
         request.get("external_service") is not False, request.get("endpoints_as") or "auto",
-        float(request.get("lock_wait") or 0), float(request.get("timeout") or 60),
+        float(request.get("lock_wait") or 0), seconds_of(request, default=60.0),
     )  # fmt: skip
 
 

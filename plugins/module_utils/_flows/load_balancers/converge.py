@@ -14,7 +14,7 @@ import typing as t
 
 from ..._io.settings_source import environment, read_text
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers.ledger import NAMESPACE
@@ -84,7 +84,7 @@ def run(
 def open_clusters(request: t.Mapping[str, t.Any], clusters: t.Optional[Clusters] = None) -> t.Tuple[t.Dict[str, Setup], Clusters]:
     """The settings and the clients; both kinds of failures stand in the clusters."""
     setups, failed = read_setups(request)
-    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     clusters.failures += failed
     return setups, clusters
 
@@ -160,7 +160,7 @@ def read_setups(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], t
 def _secret_text(request: t.Mapping[str, t.Any], cluster: str, name: str) -> str:
     """The settings that the original keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
     entries = [entry for entry in request["clusters"] if str(entry["name"]) == cluster]
-    clusters = Clusters(entries, request.get("timeout") or 120.0)
+    clusters = Clusters(entries, seconds_of(request))
     path = "/api/v1/namespaces/{0}/secrets/{1}".format(NAMESPACE, segment(name))
     found = clusters.read("read the settings", lambda unused, client: client.get(path))
     for failure in clusters.failures:

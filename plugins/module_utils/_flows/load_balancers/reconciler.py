@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
 from ..._loadbalancers.bgp.values import NodeBgp
@@ -82,7 +83,7 @@ def parse_run_options(request: t.Mapping[str, t.Any], cluster: str) -> RunOption
         cluster in (request.get("confirm_empty") or ()),
         request.get("max_deletes"),
         bool(request.get("leave_conflicts")),
-        float(request.get("timeout") or 120.0),
+        seconds_of(request),
     )
 
 

@@ -9,7 +9,7 @@ import threading
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.watched import Heard
 from ..._policy.targets import TARGETS
 from ..._services import touched
@@ -42,7 +42,7 @@ class Capability(abc.ABC):
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
         self.request = request
-        self.timeout = float(request.get("timeout") or 120.0)
+        self.timeout = seconds_of(request)
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """What has to be planned after a change; called for every object from the first list on, in order for each object."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters, at_once
+from ..._kubernetes.clusters import Clusters, at_once, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError
 from ..._plan.object_plan import Key, Write
 from ..._plan.objects import field_manager
@@ -45,7 +45,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
     markers(request["fabric"])
     namespace, name = (parse_subdomain(request[option]) for option in ("namespace", "name"))
     options = options_of(request)
-    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     maps = "/api/v1/namespaces/{0}/configmaps".format(segment(namespace))
     path = "{0}/{1}".format(maps, segment(name))
     read = clusters.read("get " + path, lambda name, client: _read(client, request, path))

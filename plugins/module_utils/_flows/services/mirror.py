@@ -8,7 +8,7 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters, at_once
+from ..._kubernetes.clusters import Clusters, at_once, seconds_of
 from ..._kubernetes.errors import ListIncomplete, NotFound
 from ..._kubernetes.objects import apply_writes
 from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, load_fabric
@@ -51,7 +51,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
     """
     # the collector would look at every object of every cluster again, and there is no garbage among them
     with gc_paused():
-        clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+        clusters = Clusters(request["clusters"], seconds_of(request))
         return t.cast(t.Dict[str, t.Any], converge(request, clusters, check, diff))
 
 

@@ -8,7 +8,7 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError, ListIncomplete
 from ..._kubernetes.objects import take_alone
 from ..._mesh.fabric.variables import Finding, Variables
@@ -62,7 +62,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: t.Optional[Clust
     into = list(request.get("targets") or names)
     if set(into) - set(names):
         raise ValueRefused("unknown_cluster", "targets names {0}, which clusters does not have".format(sorted(set(into) - set(names))[0]))
-    clusters = clusters or Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
     outages = _outages(clusters, request, read, sources, manager)

@@ -9,7 +9,7 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client, segment
-from ..._kubernetes.clusters import Clusters, at_once
+from ..._kubernetes.clusters import Clusters, at_once, seconds_of
 from ..._kubernetes.errors import Conflict, Forbidden, ListIncomplete, NotFound
 from ..._kubernetes.objects import write_object
 from ..._mesh.fabric.inventory import Fabric
@@ -54,7 +54,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
     """
     # the collector would look at every object of every cluster again, and there is no garbage among them
     with gc_paused():
-        clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+        clusters = Clusters(request["clusters"], seconds_of(request))
         return t.cast(Data, converge(request, clusters, check, diff))
 
 
@@ -140,7 +140,8 @@ def load(request: t.Mapping[str, t.Any]) -> Fabric:
 
 def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     """Options in the form of the rules. Raises ValueRefused for what makes no sense."""
-    most, stale = int(request.get("max_endpoints_per_slice") or _LEAST_ENDPOINTS), int(request.get("stale_after") or 0)
+    most, stale = request.get("max_endpoints_per_slice"), int(request.get("stale_after") or 0)
+    most = _LEAST_ENDPOINTS if most is None else int(most)
     if not _LEAST_ENDPOINTS <= most <= MOST_ENDPOINTS:
         text = "max_endpoints_per_slice is {0} and should be between {1} and {2}".format(most, _LEAST_ENDPOINTS, MOST_ENDPOINTS)
         raise ValueRefused("choice", text)

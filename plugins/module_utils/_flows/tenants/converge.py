@@ -9,7 +9,7 @@ import threading
 import time
 import typing as t
 
-from ..._kubernetes.clusters import Clusters
+from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._plan.objects import field_manager, stripped
@@ -187,7 +187,7 @@ class OpenRun(t.NamedTuple):
 def open_run(request: t.Mapping[str, t.Any], wanted: t.Sequence[str] = (SOURCE, APINET)) -> OpenRun:
     """Options and access of a run that needs these sides. Raises ValueRefused."""
     options = read_options(request)
-    clusters = Clusters(request["clusters"], request.get("timeout") or 120.0)
+    clusters = Clusters(request["clusters"], seconds_of(request))
     names = sides(request, wanted)
     manager = options.profile.field_manager
     stores = {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
