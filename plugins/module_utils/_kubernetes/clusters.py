@@ -28,9 +28,9 @@ def seconds_of(request: t.Mapping[str, t.Any], option: str = "timeout", default:
     given = request.get(option)
     if given is None:
         return default
-    if not float(given) > 0:
-        raise ValueRefused("value_range", "the option {0} is {1} and should be a number of seconds above 0".format(option, given))
-    return float(given)
+    if float(given) > 0:  # which is not so of what is no number at all either
+        return float(given)
+    raise ValueRefused("value_range", "the option {0} is {1} and should be a number of seconds above 0".format(option, given))
 
 
 class Outcome(t.NamedTuple):
