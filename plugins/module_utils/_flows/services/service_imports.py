@@ -18,7 +18,7 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
 from ..._services.claims import Guard
 from ..._services.exports import Listed as MirrorLists, api_servers
-from ..._services.mcs.clusterset import Clusterset, join, vanished
+from ..._services.mcs.clusterset import Clusterset, Part, join, vanished
 from ..._services.mcs.conditions import Reach
 from ..._services.mcs.definitions import RELEASE, definitions
 from ..._services.mcs.exports import Exported, Listed, Options, read_exports
@@ -85,12 +85,13 @@ def converge(
     for one in exported.values():
         whole.refused.extend(one.refused)
     joined = join(exported, heres, options)
-    versions = _versions(clusters, joined, heres)
+    parts = {name: joined.part(here) for name, here in heres.items()}
+    versions = _versions(clusters, parts)
     now = time.time()
     quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
     slices: Made = {}
     plans = {
-        name: plan_cluster(here, joined.merged, joined.kept, options, manager, versions.get(name), quiet, int(now), slices)
+        name: plan_cluster(here, parts[name].merged, parts[name].kept, options, manager, versions.get(name), quiet, int(now), slices)
         for name, here in heres.items()
     }
     for name in sorted(plans):
@@ -280,11 +281,11 @@ def read_all(
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
 
 
-def _versions(clusters: Clusters, joined: Clusterset, heres: t.Mapping[str, Here]) -> t.Dict[str, t.Tuple[int, int]]:
+def _versions(clusters: Clusters, parts: t.Mapping[str, Part]) -> t.Dict[str, t.Tuple[int, int]]:
     """The versions of the API servers, where what can be written depends on them."""
-    if not any(asks_version(one.shape) for one in joined.merged.values()):
+    if not any(asks_version(one.shape) for part in parts.values() for one in part.merged.values()):
         return {}
-    return clusters.read("get the version", lambda dummy, client: client.server_version(), sorted(heres))
+    return clusters.read("get the version", lambda dummy, client: client.server_version(), sorted(parts))
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ def write(
     for name, here in heres.items():
         if name in destinations:
             undone = {place for place, one in reach.items() if name in one.failed or name in one.pending}
-            statuses[name] = import_statuses(here, joined.clusters(here), undone)
+            statuses[name] = import_statuses(here, joined.part(here).clusters(here), undone)
             if name in exported:
                 statuses[name] += export_statuses(here, exported[name], joined.merged, reach, stamp)
     if check:

@@ -16,22 +16,39 @@ from .names import FIRST_EXPORT, IMPORT, SERVICE_LABEL, SLICE, SOURCE_LABEL, Id
 from .plan import Here, source_of
 
 
-class Clusterset(t.NamedTuple):
-    """``merged``: every Service that is exported. ``kept``: those of which only clusters have a part that could not be read, with the ids of
-    these; they stay.
+class Part(t.NamedTuple):
+    """What one cluster has to have. ``merged``: every Service that is exported, as it stands there while not all could be read. ``kept``: those
+    of which only clusters have a part that could not be read, with the ids of these; they stay."""
 
-    ``unlisted``: ids of all clusters that could not be read.
-    """
-
-    merged: t.Dict[Id, Merged]
-    kept: t.Dict[Id, t.FrozenSet[str]]
-    unlisted: t.FrozenSet[str]
+    merged: t.Mapping[Id, Merged]
+    kept: t.Mapping[Id, t.FrozenSet[str]]
 
     def clusters(self, here: Here) -> t.Dict[Id, t.Tuple[str, ...]]:
-        """The ids of which each import in a cluster is made."""
+        """The ids of which each import in the cluster is made."""
         found = {place: one.clusters for place, one in self.merged.items()}
         found.update({place: tuple(sorted(ids)) for place, ids in self.kept.items() if here.import_key(place) in here.mine})
         return found
+
+
+class Clusterset(t.NamedTuple):
+    """``merged``: every Service that is exported, by what could be read. ``exports`` and ``firsts``: what it was made of. ``unlisted``: ids of
+    all clusters that could not be read."""
+
+    merged: t.Dict[Id, Merged]
+    exports: t.Mapping[Id, t.Sequence[Export]]
+    firsts: t.Mapping[Id, str]
+    unlisted: t.FrozenSet[str]
+
+    def part(self, here: Here) -> Part:
+        """What a cluster has to have. What was known of clusters that cannot be read it says itself, and for itself alone: another one
+        could say anything."""
+        if not self.unlisted:
+            return Part(self.merged, {})
+        held, merged = _held(here, self.unlisted), dict(self.merged)
+        for place, one in self.merged.items():
+            if one.held or place in held:
+                merged[place] = merge(place, self.exports[place], self.firsts.get(place, ""), _standing(here, place), held.get(place, ()))
+        return Part(merged, {place: frozenset(ids) for place, ids in held.items() if place not in merged})
 
 
 def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Refusal]:
@@ -62,26 +79,27 @@ def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], option
         for place, claim in exported[name].claims.items():
             if claim.export is not None:
                 exports.setdefault(place, []).append(claim.export)
-    held, firsts = _held(heres, unlisted), _firsts(heres) if options.keep_first else {}
-    merged = {}
-    for place, found in exports.items():
-        standing = _standing(heres, place) if place in held else None
-        merged[place] = merge(place, found, _first(firsts.get(place, ()), found), standing, held.get(place, ()))
-    return Clusterset(merged, {place: frozenset(ids) for place, ids in held.items() if place not in merged}, unlisted)
-
-
-def _held(heres: t.Mapping[str, Here], unlisted: t.Collection[str]) -> t.Dict[Id, t.Set[str]]:
-    """The clusters that could not be read and have a part in an import, by what they are on record for."""
+    noted = _noted(heres) if options.keep_first else {}
+    firsts = {place: _first(noted.get(place, {}), found) for place, found in exports.items()}
     held: t.Dict[Id, t.Set[str]] = {}
     for here in heres.values() if unlisted else ():
-        for unit, keys in here.units.items():
-            place = here.places.get(unit)
-            if place is None:
-                continue
-            for key in keys:
-                sources = {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
-                if sources & set(unlisted):
-                    held.setdefault(place, set()).update(sources & set(unlisted))
+        for place, ids in _held(here, unlisted).items():
+            held.setdefault(place, set()).update(ids)
+    merged = {place: merge(place, found, firsts[place], None, held.get(place, ())) for place, found in exports.items()}
+    return Clusterset(merged, exports, firsts, unlisted)
+
+
+def _held(here: Here, unlisted: t.Collection[str]) -> t.Dict[Id, t.Set[str]]:
+    """The clusters that could not be read and have a part in a cluster's imports, by what these are on record for."""
+    held: t.Dict[Id, t.Set[str]] = {}
+    for unit, keys in here.units.items():
+        place = here.places.get(unit)
+        if place is None:
+            continue
+        for key in keys:
+            sources = {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
+            if sources & set(unlisted):
+                held.setdefault(place, set()).update(sources & set(unlisted))
     return held
 
 
@@ -92,28 +110,25 @@ def _sources(obj: Object) -> t.Set[str]:
     return {str(row.get("cluster")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
 
 
-def _standing(heres: t.Mapping[str, Here], place: Id) -> t.Optional[Shape]:
-    """What stands of an import: all clusters say the same, so the first that has one is asked."""
-    for name in sorted(heres):
-        key = heres[name].import_key(place)
-        if key in heres[name].mine:
-            found = standing_shape(heres[name].objects[key])
-            if found is not None:
-                return found
-    return None
+def _standing(here: Here, place: Id) -> t.Optional[Shape]:
+    """What stands of an import in a cluster."""
+    key = here.import_key(place)
+    return standing_shape(here.objects[key]) if key in here.mine else None
 
 
-def _firsts(heres: t.Mapping[str, Here]) -> t.Dict[Id, t.List[str]]:
-    """The ids that imports remember as those that decided first, in the order of the clusters' names."""
-    found: t.Dict[Id, t.List[str]] = {}
-    for name in sorted(heres):
-        for key in heres[name].mine:
-            noted = (heres[name].objects[key]["metadata"].get("annotations") or {}).get(FIRST_EXPORT) if key.kind == IMPORT else None
+def _noted(heres: t.Mapping[str, Here]) -> t.Dict[Id, t.Dict[str, int]]:
+    """How many clusters' imports remember which id as the one that decided first."""
+    found: t.Dict[Id, t.Dict[str, int]] = {}
+    for here in heres.values():
+        for key in here.mine:
+            noted = (here.objects[key]["metadata"].get("annotations") or {}).get(FIRST_EXPORT) if key.kind == IMPORT else None
             if isinstance(noted, str):
-                found.setdefault((key.namespace, key.name), []).append(noted)
+                counts = found.setdefault((key.namespace, key.name), {})
+                counts[noted] = counts.get(noted, 0) + 1
     return found
 
 
-def _first(noted: t.Sequence[str], exports: t.Sequence[Export]) -> str:
-    ids = {export.id for export in exports}
-    return next((cluster_id for cluster_id in noted if cluster_id in ids), "")
+def _first(noted: t.Mapping[str, int], exports: t.Sequence[Export]) -> str:
+    """What most clusters remember, of equally many the oldest; one alone could name whom it likes."""
+    known = sorted((-noted[export.id], export.rank, export.id) for export in exports if export.id in noted)
+    return known[0][2] if known else ""

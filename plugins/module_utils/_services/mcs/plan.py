@@ -172,7 +172,7 @@ def _manifests(
     current = here.slices.get(unit_of(one.place), ())
     for export in one.members if here.listed.discovery is not None else ():
         own = [here.objects[key] for key in current if source_of(key) == export.id]
-        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most, slices):
+        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most, None if one.held else slices):
             made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest
     return made
 

@@ -62,8 +62,9 @@ def planned(lists, options=OPTIONS, exported=None, **more):
     lost = vanished(lists, options)
     exported = read({name: one for name, one in lists.items() if name not in lost}, options) if exported is None else exported
     joined = join(exported, heres, options)
-    slices = {}
-    return {name: plan_cluster(here, joined.merged, joined.kept, options, MANAGER, slices=slices, **more) for name, here in heres.items()}, joined, heres
+    slices, parts = {}, {name: joined.part(here) for name, here in heres.items()}
+    plans = {name: plan_cluster(here, parts[name].merged, parts[name].kept, options, MANAGER, slices=slices, **more) for name, here in heres.items()}
+    return plans, joined, heres
 
 
 class World:
@@ -125,7 +126,7 @@ class World:
     def statuses(self, plans, joined, heres, now=NOW):
         exported = read({name: here.listed for name, here in heres.items()}, self.options)
         return {
-            name: (import_statuses(here, joined.clusters(here), plans[name].failed), export_statuses(here, exported[name], joined.merged, {}, now))
+            name: (import_statuses(here, joined.part(here).clusters(here), plans[name].failed), export_statuses(here, exported[name], joined.merged, {}, now))
             for name, here in heres.items()
         }
 
