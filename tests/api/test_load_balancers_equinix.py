@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
-from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, reasons, request_for, uid  # pylint: disable=unused-import
+from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for, uid
 
 SPACE = "lb-metal"
 SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
