@@ -22,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.e
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
 from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for, uid
 
+__all__ = ["double"]
 SPACE = "lb-metal"
 SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
 
