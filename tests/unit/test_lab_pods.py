@@ -25,6 +25,7 @@ from mcnlab import (  # noqa: E402  # pylint: disable=wrong-import-position
     images,
     kubernetes,
     nodes,
+    own_images,
     pod_parts,
     pod_runtime,
     topology,
@@ -109,6 +110,18 @@ def test_every_image_has_a_tag_and_the_readme_names_it():
         for name in image.names:
             assert re.search(r":[^/]+\Z", name), "without a tag a kubelet would pull it"
             assert "`{0}`".format(name) in readme, name
+
+
+def test_an_image_of_ones_own_is_its_program_and_has_a_tag(tmp_path):
+    program = tmp_path / "controller"
+    program.write_bytes(b"program")
+    made = own_images.image("quay.io/metallb/controller:v0.13.5", program)
+    assert made.names == ("quay.io/metallb/controller:v0.13.5",)
+    assert images.configuration(made, "sha256:0")["config"]["Entrypoint"] == ["/controller"]
+    with pytest.raises(LabError, match="without a tag"):
+        own_images.image("quay.io:5000/metallb/controller", program)
+    with pytest.raises(LabError, match="there is no program"):
+        own_images.image("a:1", tmp_path / "nothing")
 
 
 def test_the_version_of_coredns_is_the_modules():

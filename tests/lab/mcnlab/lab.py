@@ -22,6 +22,7 @@ from . import (
     inventory,
     kubernetes,
     namespaces,
+    own_images,
     packages,
     pod_parts,
     ports,
@@ -294,6 +295,13 @@ class Lab:
 
     def _parts(self) -> PodParts | None:
         return pod_parts.ensure() if self.topology.real_pods else None
+
+    def image(self, name: str, program: pathlib.Path) -> None:
+        """Make one program an image of every node's, under the name that a manifest uses; nothing is pulled."""
+        if not self.topology.real_pods:
+            raise LabError("only a lab of real pods has images: up --pods real")
+        with self.locked():
+            own_images.add([self.pod_runtime(machine) for machine in self.machines], name, program)
 
     def kubectl(self, cluster: str, words: list, check: bool = True, **options) -> subprocess.CompletedProcess:
         """Run kubectl as the cluster's administrator; text in and out."""
