@@ -193,6 +193,20 @@ def test_ranges_that_move_are_guarded_and_a_guard_that_was_left_over_goes(node):
     assert healed["error"] is None and ruleset(node) == before and not structured(node)["changed"]
 
 
+@pytest.mark.other_kernel
+def test_a_chain_that_moves_has_a_stand_in_and_one_that_was_left_over_goes(node):
+    moving = "for chain in table['chains']: chain['priority'] = {0}"
+    structured(node)
+    before = ruleset(node)
+    earlier = structured(node, change=moving.format(-5))
+    assert earlier["error"] is None and earlier["plan"]["update"] == 2 and "_stays" not in ruleset(node) and "priority filter - 5" in ruleset(node)
+    for transactions in ("[planned.before]", "[planned.before, planned.steps]"):
+        killing = "[nft.apply_steps('inet', 'talos_kubespan', steps) for steps in {0}]; sys.exit(0)".format(transactions)
+        assert structured(node, meanwhile=killing, killed=True) is None and "chain kubespan_outgoing_stays" in ruleset(node)
+    healed = structured(node)
+    assert healed["error"] is None and ruleset(node) == before and not structured(node)["changed"]
+
+
 def test_repairs(node):
     structured(node)
     table = "inet talos_kubespan"

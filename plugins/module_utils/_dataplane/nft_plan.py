@@ -3,8 +3,8 @@
 """One owned table of nftables: what has to be done to it, as the steps of one transaction (decisions 2, 32, 35; kubespan 17.2).
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
-a chain of another hook or a set of another type is replaced within the same transaction. Addresses that stay in a set whose
-ranges move are kept apart while they move, see Guard.
+a chain of another hook or a set of another type is replaced within the same transaction. What a packet under way could miss
+meanwhile is kept beside in two more transactions, see nft_guard.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Plan
-from .._values.prefix_sets import Span, Spans, intersection, merged, range_text
+from .._values.prefix_sets import Span, range_text
 from .constants import is_our_alias
+from .nft_guard import Data, Delta, Guard, Rule, StandIns, Step
 
-Data = t.Dict[str, t.Any]
-Step = t.Dict[str, t.Any]
-#: A list of statements.
-Rule = t.List[Data]
 #: A diff shows so many elements of a set; the counts are always complete.
 SHOWN_ELEMENTS = 100
 _BASE = ("type", "hook", "priority")
@@ -28,7 +25,7 @@ _VERSIONS = {"ipv4_addr": 4, "ipv6_addr": 6}
 class TablePlan(Plan):
     """A plan and its ``steps``, one transaction, in order. ``foreign``: the table is somebody else's and stays.
 
-    ``before`` and ``after``: transactions of their own around it, empty where no address needs a guard.
+    ``before`` and ``after``: transactions of their own around it, empty where nothing needs a guard or a stand-in.
     """
 
     def __init__(self) -> None:
@@ -120,6 +117,7 @@ class _Difference:
         self.actual_sets = {item["name"]: item for item in actual["sets"] if "anonymous" not in item["flags"]}
         self.actual_chains = {chain["name"]: chain for chain in actual["chains"]}
         self.guard = Guard()
+        self.stand_ins = StandIns(owner)
         # rules that somebody else wrote may count or log: running them twice is not ours to decide
         self.guarding = not any("code" in chain for chain in self.chains.values())
 
@@ -141,10 +139,12 @@ class _Difference:
                 self.todo.delete("nftables chain", self._name(name), shown_chain(chain))
                 parts["flush"].append({"op": "flush_chain", "chain": name})
                 parts["drop"].append({"op": "delete_chain", "chain": name})
-        self.todo.before = self.guard.before(self.actual_sets, self.actual_chains.values())
+        lasting = [name for name in self.actual_sets if name in self.sets and name not in replaced]
+        copies = self.stand_ins.before(self.actual_chains, lasting, self.guard)
+        self.todo.before = [*self.guard.before(self.actual_sets, self.actual_chains.values()), *copies]
         for steps in parts.values():
             self.todo.steps.extend(steps)
-        self.todo.after = self.guard.after(self.chains.values())
+        self.todo.after = [*self.stand_ins.after(), *self.guard.after(self.chains.values())]
 
     def _name(self, name: str) -> str:
         return "{0} {1}".format(self.ident, name)
@@ -194,6 +194,8 @@ class _Difference:
             if anew or refill or not same:
                 parts["flush"].append({"op": "flush_chain", "chain": name})
             if anew:
+                if self.guarding:
+                    self.stand_ins.keep(name)
                 parts["drop"].append({"op": "delete_chain", "chain": name})
                 parts["make"].append(make)
             elif there.get("policy") != chain.get("policy"):
@@ -205,16 +207,6 @@ class _Difference:
             if not (anew or refill) and same:
                 return
         parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"]))
-
-
-class Delta(t.NamedTuple):
-    """Elements to delete, then elements to add, in one transaction; both are ranges as the kernel has them."""
-
-    delete: t.List[Span]
-    add: t.List[Span]
-
-    def __bool__(self) -> bool:
-        return bool(self.delete or self.add)
 
 
 def set_delta(current: t.Sequence[Span], wanted: t.Sequence[Span]) -> Delta:
@@ -300,87 +292,3 @@ def _statement(item: Data) -> str:
         # nft prints the and-mask with the bits of the or-value set; the kernel's expression is the same
         return "meta mark set meta mark & 0x{0:08x} | 0x{1:08x}".format(item["mask"] | item["xor"], item["xor"])
     return str(item["verdict"])
-
-
-def guard_name(name: str) -> str:
-    """The guard of a set; one that is found is left over from a run that was killed, and goes like any set too many."""
-    return name + "_kept"
-
-
-class Guard:
-    """Addresses that stay in a set while the range that holds them is exchanged for another (kubespan 17.2).
-
-    Linux up to 6.18 looks an address up in a set of ranges by the nearest start at or below it, and sees starts that are being
-    added or removed: while a transaction commits, an address whose range gets another start is in neither. The transaction is
-    atomic for rules, not for such a lookup, and a packet to that address would miss its mark. Hence three transactions: the
-    addresses that stay go into a small set of their own, asked right after the first by copies of the rules; the ranges change;
-    the guard goes. Each alone is safe, since none changes a range that covers an address which only it covers.
-    Where nothing has to be guarded, its steps are none.
-    """
-
-    def __init__(self) -> None:
-        self._kept: t.Dict[str, t.Tuple[t.Mapping[str, t.Any], Spans]] = {}
-
-    def keep(self, form: t.Mapping[str, t.Any], delta: Delta) -> None:
-        """Note what of a set (``{name, type, flags}``) is deleted as one range and added as another."""
-        kept = intersection(merged(delta.delete), merged(delta.add))
-        if kept:
-            self._kept[form["name"]] = (form, kept)
-
-    def names(self) -> t.List[str]:
-        """Names of the sets that ``before`` makes."""
-        return [guard_name(name) for name in self._kept]
-
-    def rules(self, rules: t.Iterable[Rule]) -> t.List[Rule]:
-        """Rules, each that asks a guarded set followed by a copy that asks its guard. The rules must bear being run twice."""
-        if not self._kept:
-            return list(rules)
-        result: t.List[Rule] = []
-        for rule in rules:
-            result.append(rule)
-            if self._asks(rule):
-                result.append([dict(item, set=guard_name(item["set"])) if self._is_question(item) else item for item in rule])
-        return result
-
-    def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
-        """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
-
-        A chain with rules that are not ours to encode stays; it differs from the wanted one and is made anew in the second.
-        """
-        if not self._kept:
-            return []
-        old = [name for name in self.names() if name in sets]
-        flush: t.List[Step] = []
-        fill: t.List[Step] = []
-        for chain in chains:
-            rules = [rule for rule in chain["rules"] if not any(_asked(item) in old for item in rule)]
-            touched = len(rules) < len(chain["rules"]) or any(self._asks(rule) for rule in rules)
-            if touched and not any("unknown" in item for rule in rules for item in rule):
-                flush.append({"op": "flush_chain", "chain": chain["name"]})
-                fill.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in self.rules(rules))
-        make: t.List[Step] = []
-        for name, (form, kept) in self._kept.items():
-            guard = dict(form, name=guard_name(name))
-            make.extend([{"op": "new_set", "set": guard}, {"op": "add_elements", "set": guard, "spans": list(kept)}])
-        return [*flush, *({"op": "delete_set", "set": name} for name in old), *make, *fill]
-
-    def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
-        """The last transaction: nobody asks the guards any more, and they go. chains: the wanted ones."""
-        if not self._kept:
-            return []
-        steps: t.List[Step] = []
-        for chain in chains:
-            if any(self._asks(rule) for rule in chain["rules"]):
-                steps.append({"op": "flush_chain", "chain": chain["name"]})
-                steps.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in chain["rules"])
-        return [*steps, *({"op": "delete_set", "set": name} for name in self.names())]
-
-    def _asks(self, rule: Rule) -> bool:
-        return any(self._is_question(item) for item in rule)
-
-    def _is_question(self, item: t.Mapping[str, t.Any]) -> bool:
-        return _asked(item) in self._kept
-
-
-def _asked(item: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    return item.get("set") if item.get("match") == "daddr" else None

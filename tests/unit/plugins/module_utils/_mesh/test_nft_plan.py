@@ -210,6 +210,71 @@ def test_the_model_of_moments_sees_what_one_transaction_misses():
     assert not nft_plan.plan_table(tables[0], None, OWNER).before
 
 
+def unmarked(first, second, transactions):
+    """Moments at which a packet passes a hook without the rule that both tables have; and the table at the end.
+
+    A transaction gives every chain its new rules at once, but a packet passes one chain after the other: those before that
+    moment with the old rules, the others with the new ones. A chain that comes or goes is passed all the while, without rules.
+    """
+    kernel = Kernel()
+    kernel.apply_all(nft_plan.plan_table(first, None, OWNER))
+    plan = nft_plan.plan_table(second, copy.deepcopy(kernel.table), OWNER)
+    missing = []
+    for number, steps in enumerate(transactions(plan)):
+        before = copy.deepcopy(kernel.table)
+        kernel.apply(steps)
+        # a chain that is made anew at another place is another one: both are passed
+        rules = [{(chain["priority"], chain["name"]): chain["rules"] for chain in table["chains"]} for table in (before, kernel.table)]
+        order = sorted({*rules[0], *rules[1]})
+        for moment in range(len(order) + 1):
+            met = [rule for index, place in enumerate(order) for rule in rules[index >= moment].get(place, ())]
+            if not any("daddr" in str(rule) for rule in met):
+                missing.append((number, moment))
+    assert shape(kernel.table) == shape(second)
+    return missing
+
+
+def moved(priority, elements=((10, 20),), extra=False):
+    table = marking(elements, extra)
+    table["chains"][0]["priority"] = priority
+    return table
+
+
+@given(st.integers(-2, 2), st.integers(-2, 2), spans, spans, st.booleans())
+def test_a_packet_under_way_finds_the_rule_of_a_chain_that_moves(first, second, old, new, extra):
+    assert not unmarked(moved(first, old), moved(second, new, extra), lambda plan: plan.transactions())
+
+
+def test_the_model_of_places_sees_what_one_transaction_misses():
+    assert unmarked(moved(0), moved(-5), lambda plan: [plan.steps]) and not unmarked(moved(0), moved(5), lambda plan: [plan.steps])
+
+
+def test_a_stand_in_that_was_left_over_goes_and_does_not_hinder_the_next():
+    kernel = Kernel()
+    kernel.apply_all(nft_plan.plan_table(moved(0), None, OWNER))
+    for priority in (1, 2):  # killed after the first of three transactions, twice
+        kernel.apply(nft_plan.plan_table(moved(priority), copy.deepcopy(kernel.table), OWNER).before)
+    assert sorted(chain["name"] for chain in kernel.table["chains"]) == ["one", "one_stays", "one_stays_stays"]
+    kernel.apply_all(nft_plan.plan_table(moved(3), copy.deepcopy(kernel.table), OWNER))
+    assert shape(kernel.table) == shape(moved(3))
+
+
+@pytest.mark.parametrize("change", ["unknown", "set", "empty", "hookless"])
+def test_a_chain_that_cannot_be_copied_moves_in_one_transaction(change):
+    actual, wanted = ({**moved(priority), "owner": OWNER} for priority in (0, -5))
+    chain = actual["chains"][0]
+    if change == "unknown":
+        chain["rules"] = [[{"unknown": "counter", "data": "00"}]]
+    elif change == "set":
+        wanted["sets"][0]["type"] = "ipv6_addr"
+    elif change == "empty":
+        chain["rules"] = []
+    else:
+        chain.update(type=None, hook=None)
+    plan = nft_plan.plan_table(wanted, actual, OWNER)
+    assert plan.changed and not plan.before and not plan.after
+
+
 def test_ranges_that_only_come_or_go_need_one_transaction():
     kernel = Kernel()
     kernel.apply_all(nft_plan.plan_table(marking([(1, 2), (8, 9)], False), None, OWNER))

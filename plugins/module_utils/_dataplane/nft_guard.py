@@ -1,0 +1,161 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
+
+A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard) and not for a packet
+that passes two chains, one before and one after it (see StandIns). Both are mended by two more transactions around it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.prefix_sets import Span, Spans, intersection, merged
+
+Data = t.Dict[str, t.Any]
+Step = t.Dict[str, t.Any]
+#: A list of statements.
+Rule = t.List[Data]
+
+
+class Delta(t.NamedTuple):
+    """Elements to delete, then elements to add, in one transaction; both are ranges as the kernel has them."""
+
+    delete: t.List[Span]
+    add: t.List[Span]
+
+    def __bool__(self) -> bool:
+        return bool(self.delete or self.add)
+
+
+def guard_name(name: str) -> str:
+    """The guard of a set; one that is found is left over from a run that was killed, and goes like any set too many."""
+    return name + "_kept"
+
+
+class Guard:
+    """Addresses that stay in a set while the range that holds them is exchanged for another (kubespan 17.2).
+
+    Linux up to 6.18 looks an address up in a set of ranges by the nearest start at or below it, and sees starts that are being
+    added or removed: while a transaction commits, an address whose range gets another start is in neither. The transaction is
+    atomic for rules, not for such a lookup, and a packet to that address would miss its mark. Hence three transactions: the
+    addresses that stay go into a small set of their own, asked right after the first by copies of the rules; the ranges change;
+    the guard goes. Each alone is safe, since none changes a range that covers an address which only it covers.
+    Where nothing has to be guarded, its steps are none.
+    """
+
+    def __init__(self) -> None:
+        self._kept: t.Dict[str, t.Tuple[t.Mapping[str, t.Any], Spans]] = {}
+
+    def keep(self, form: t.Mapping[str, t.Any], delta: Delta) -> None:
+        """Note what of a set (``{name, type, flags}``) is deleted as one range and added as another."""
+        kept = intersection(merged(delta.delete), merged(delta.add))
+        if kept:
+            self._kept[form["name"]] = (form, kept)
+
+    def names(self) -> t.List[str]:
+        """Names of the sets that ``before`` makes."""
+        return [guard_name(name) for name in self._kept]
+
+    def rules(self, rules: t.Iterable[Rule]) -> t.List[Rule]:
+        """Rules, each that asks a guarded set followed by a copy that asks its guard. The rules must bear being run twice."""
+        if not self._kept:
+            return list(rules)
+        result: t.List[Rule] = []
+        for rule in rules:
+            result.append(rule)
+            if self._asks(rule):
+                result.append([dict(item, set=guard_name(item["set"])) if self._is_question(item) else item for item in rule])
+        return result
+
+    def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+        """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
+
+        A chain with rules that are not ours to encode stays; it differs from the wanted one and is made anew in the second.
+        """
+        if not self._kept:
+            return []
+        old = [name for name in self.names() if name in sets]
+        flush: t.List[Step] = []
+        fill: t.List[Step] = []
+        for chain in chains:
+            rules = [rule for rule in chain["rules"] if not any(_asked(item) in old for item in rule)]
+            touched = len(rules) < len(chain["rules"]) or any(self._asks(rule) for rule in rules)
+            if touched and not any("unknown" in item for rule in rules for item in rule):
+                flush.append({"op": "flush_chain", "chain": chain["name"]})
+                fill.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in self.rules(rules))
+        make: t.List[Step] = []
+        for name, (form, kept) in self._kept.items():
+            guard = dict(form, name=guard_name(name))
+            make.extend([{"op": "new_set", "set": guard}, {"op": "add_elements", "set": guard, "spans": list(kept)}])
+        return [*flush, *({"op": "delete_set", "set": name} for name in old), *make, *fill]
+
+    def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+        """The last transaction: nobody asks the guards any more, and they go. chains: the wanted ones."""
+        if not self._kept:
+            return []
+        steps: t.List[Step] = []
+        for chain in chains:
+            if any(self._asks(rule) for rule in chain["rules"]):
+                steps.append({"op": "flush_chain", "chain": chain["name"]})
+                steps.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in chain["rules"])
+        return [*steps, *({"op": "delete_set", "set": name} for name in self.names())]
+
+    def _asks(self, rule: Rule) -> bool:
+        return any(self._is_question(item) for item in rule)
+
+    def _is_question(self, item: t.Mapping[str, t.Any]) -> bool:
+        return _asked(item) in self._kept
+
+
+def _asked(item: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    return item.get("set") if item.get("match") == "daddr" else None
+
+
+class StandIns:
+    """Copies of the chains that are made anew, at their old places, while the new ones take over.
+
+    The new chain has no rules before the transaction and the old one none after it. A packet that passes the place of the new
+    chain before and that of the old one after it would meet no rule at all. The copy has its rules all the time. Its rules must
+    bear being run beside the others, as those of Guard.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._moved: t.List[str] = []
+        self._made: t.List[str] = []
+
+    def keep(self, name: str) -> None:
+        """Note that a chain is made anew."""
+        self._moved.append(name)
+
+    def before(self, chains: t.Mapping[str, t.Mapping[str, t.Any]], lasting: t.Container[str], guard: Guard) -> t.List[Step]:
+        """The copies. chains: those of the table as it was read. lasting: names of the sets that the change does not delete.
+
+        A chain has none where its rules are not ours to encode or ask a set that goes, or where it is empty or no chain of a hook.
+        """
+        steps: t.List[Step] = []
+        for name in self._moved:
+            chain = chains[name]
+            copied = [item for rule in chain["rules"] for item in rule]
+            if not copied or not chain.get("hook") or chain.get("device") or any("unknown" in item for item in copied):
+                continue
+            if not all(_asked(item) is None or _asked(item) in lasting for item in copied):
+                continue
+            form = {key: chain.get(key) for key in ("type", "hook", "priority", "policy")}
+            free = stand_in_name(name)
+            while free in chains:  # left over from a run that was killed; it goes like any chain too many
+                free = stand_in_name(free)
+            self._made.append(free)
+            steps.append({"op": "new_chain", "chain": dict(form, name=free), "owner": self._owner})
+            steps.extend({"op": "add_rule", "chain": free, "rule": rule} for rule in guard.rules(chain["rules"]))
+        return steps
+
+    def after(self) -> t.List[Step]:
+        """Their end."""
+        return [{"op": operation, "chain": name} for name in self._made for operation in ("flush_chain", "delete_chain")]
+
+
+def stand_in_name(name: str) -> str:
+    """The stand-in of a chain."""
+    return name + "_stays"
