@@ -38,3 +38,11 @@ def test_every_room_has_its_row() -> None:
 def test_every_folder_of_tests_has_its_row() -> None:
     folders = {path.name for path in (REPO / "tests").iterdir() if path.is_dir() and path.name not in ("__pycache__", "output")}
     assert folders - set(quoted("tests/README.md")) == set()
+
+
+def test_a_piece_of_test_all_runs_every_scenario() -> None:
+    text = (REPO / "tests" / "run").read_text()
+    functions = dict(re.findall(r"^(\w+)\(\) \{(.*?)(?:^\}| \}$)", text, re.M | re.S))
+    pieces = re.search(r"pieces=\((all [^)]*)\)", text)[1].split() + ["scenario_main"]
+    named = {name for piece in pieces for name in re.findall(r"tests/scenario/(test_\w+\.py)", functions.get(piece, ""))}
+    assert {path.name for path in (REPO / "tests" / "scenario").glob("test_*.py")} - named == set()
