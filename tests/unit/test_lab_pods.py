@@ -301,3 +301,22 @@ def _open(family):
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setblocking(False)
     return made
+
+
+# --- which Kubernetes a lab goes on with ------------------------------------------------------------------------------
+
+
+def test_a_lab_goes_on_with_its_release_when_the_cache_moved(tmp_path, monkeypatch):
+    """What another release has written may not be read; the folder it came from does not matter."""
+    build = tmp_path / "build"
+    monkeypatch.setattr(kubernetes, "BUILD", build)
+    monkeypatch.delenv("KUBERNETES", raising=False)
+    state = tmp_path / "demo"
+    state.mkdir()
+    (state / "kubernetes").write_text("/emptied/cache/kubernetes-1.20.2\n")
+    build.write_text("#!/bin/sh\necho /new/cache/kubernetes-1.20.2\n")
+    build.chmod(0o755)
+    assert kubernetes.binaries(state) == pathlib.Path("/new/cache/kubernetes-1.20.2")
+    build.write_text("#!/bin/sh\necho /new/cache/kubernetes-1.36.3\n")
+    with pytest.raises(LabError, match="was started with kubernetes-1.20.2, not with kubernetes-1.36.3"):
+        kubernetes.binaries(state)

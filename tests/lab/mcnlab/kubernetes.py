@@ -63,7 +63,8 @@ def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Pa
     if result.returncode or not lines:
         raise LabError("no Kubernetes programs; see above")
     found = pathlib.Path(lines[-1])
-    if pinned is not None and state is not None and pinned != found:
+    # the same release in another cache is the same: its cache was emptied, or moved
+    if pinned is not None and state is not None and pinned.name != found.name:
         raise LabError(f"lab {state.name!r} was started with {pinned.name}, not with {found.name}: end it first, or use another name")
     return found
 
