@@ -31,6 +31,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_loadbalancers": _BASE,
     "_tenants": _BASE,
     "_status": _BASE,
+    "_trace": (*_BASE, "_status"),
 }
 EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_kubernetes": (*_BASE, "_module", "_io"),

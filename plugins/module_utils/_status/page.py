@@ -2,18 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The document as one page of HTML that needs nothing else: no server, no other file, and not even its script. Pure.
 
-Everything that is not from this file is escaped; a policy inside the page lets nothing else run and nothing be fetched.
+Everything that is not from this file is escaped.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import typing as t
 
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
-from .style import SCRIPT, STYLE
+from .parts import Cell, moment, number, number_cell as _num, pill as _pill, shown_time as _time, table as _table, text_cell as _text, whole
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
 
 Data = t.Mapping[str, t.Any]
@@ -23,8 +21,6 @@ ROWS = 1000
 RUNS = 30
 #: Names of clusters in one cell.
 NAMED = 6
-#: Longer tables are folded, so that a reader on a phone comes to the next one.
-UNFOLDED = 60
 
 
 def render(document: Data) -> str:
@@ -33,21 +29,11 @@ def render(document: Data) -> str:
         _imports(document), _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
     ]  # fmt: skip
     css, text = verdict(document)
-    policy = "default-src 'none'; img-src data:; style-src {0}; script-src {1}; base-uri 'none'; form-action 'none'".format(_hash(STYLE), _hash(SCRIPT))
-    return "".join([
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-        '<meta http-equiv="Content-Security-Policy" content="{0}">\n'.format(escape(policy)),
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n',
-        "<title>{0}: fabric status</title>\n".format(escape(document["fabric"])),
-        '<link rel="icon" href="data:,">\n<style>{0}</style>\n</head>\n<body>\n'.format(STYLE),
-        '<header><h1>Fabric {0}</h1><p>{1}, as of <time datetime="{2}">{3}</time></p><span class="verdict {4}">{5}</span></header>\n<main>\n'.format(
-            escape(document["fabric"]), escape(document["mode"]), escape(document["generated"]), escape(_time(document["generated"])), css, escape(text)
-        ),
+    under = "{0}, as of {1}".format(escape(document["mode"]), moment(document["generated"]))
+    return whole(document["fabric"] + ": fabric status", "Fabric " + document["fabric"], under, (css, text), "".join([
         '<p class="scope">{0}</p>\n'.format(escape(scope_line(document["scope"]))) if document["scope"]["limit"] else "",
         _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
-        "</main>\n<footer>Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.</footer>\n",
-        "<script>{0}</script>\n</body>\n</html>\n".format(SCRIPT),
-    ])  # fmt: skip
+    ]), "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.")  # fmt: skip
 
 
 def verdict(document: Data) -> t.Tuple[str, str]:
@@ -80,14 +66,6 @@ def _history(document: Data) -> str:
     return _table("Earlier runs", "history", columns, rows, len(document["history"]), note="One row for as long as nothing changed.")
 
 
-def _hash(text: str) -> str:
-    return "'sha256-{0}'".format(base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii"))
-
-
-def _time(text: str) -> str:
-    return text.replace("T", " ").replace("Z", " UTC")
-
-
 def human_bytes(count: int) -> str:
     """A counter for people; ``data-v`` has the number."""
     value = float(count)
@@ -110,14 +88,6 @@ def human_age(seconds: t.Optional[int]) -> str:
 def human_milliseconds(value: t.Optional[float]) -> str:
     """A latency for people; nothing where nobody pinged."""
     return "" if value is None else "{0:.1f} ms".format(value)
-
-
-def number(key: str, value: t.Optional[float], shown: t.Optional[str] = None) -> str:
-    """A number that says which one it is: readers see it short, programs (and our tests) take it from data-v."""
-    text = "{0:,}".format(value) if shown is None and value is not None else shown or ""
-    raw = "" if value is None else str(value)
-    name = ' data-k="{0}"'.format(escape(key)) if key else ""
-    return '<span{0} data-v="{1}">{2}</span>'.format(name, raw, escape(text))
 
 
 def _tiles(s: Data) -> str:
@@ -149,47 +119,6 @@ def _map(document: Data) -> str:
         for css, text in ((GOOD, "all of it works"), (FAIR, "old handshakes, or something unknown"), (BAD, "something is broken, or no answer"))
     )
     return '<div class="map">{0}{1}<ul class="legend">{2}</ul></div>\n'.format(draw(document), draw(document, tall=True), legend)
-
-
-Cell = t.Tuple[str, str]  # (class, HTML)
-
-
-def _table(title: str, key: str, columns: str, rows: t.Sequence[t.Sequence[Cell]], total: int, note: str = "", merged: bool = False) -> str:
-    """A section with a table; columns: their heads, those of numbers with a #. Nothing at all for no rows."""
-    if not total:
-        return ""
-    if total > len(rows) and not merged:
-        note = (note + " " if note else "") + "Shown are {0:,} of {1:,}, troubled ones first.".format(len(rows), total)
-    heads = [("num", text[1:]) if text.startswith("#") else ("", text) for text in columns.split("|")]
-    head = "".join('<th scope="col" class="{0}">{1}</th>'.format(css, escape(text)) for css, text in heads)
-    body = "".join(
-        "<tr>{0}</tr>".format(
-            "".join(
-                '<td class="{0}" data-l="{1}">{2}</td>'.format(css if cell else (css + " none").strip(), escape(heads[column][1]), cell)
-                for column, (css, cell) in enumerate(row)
-            )
-        )
-        for row in rows
-    )
-    return (
-        '<details id="{0}"{1}><summary><h2>{2}</h2><span class="count">{3}</span></summary><div class="body">{4}<div class="scroll">'
-        '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
-    ).format(
-        key, " open" if total <= UNFOLDED else "", escape(title), number("count." + key, total),
-        note and '<p class="note">{0}</p>'.format(escape(note)), head, body,
-    )  # fmt: skip
-
-
-def _pill(css: str, text: t.Any) -> Cell:
-    return "", '<span class="pill {0}">{1}</span>'.format(css, escape(text))
-
-
-def _text(value: t.Any, css: str = "") -> Cell:
-    return css, escape(value if value is not None else "")
-
-
-def _num(key: str, value: t.Optional[float], shown: t.Optional[str] = None) -> Cell:
-    return "num", number(key, value, shown)
 
 
 def _plain(rows: t.Iterable[Data], *columns: t.Tuple[str, str]) -> t.List[t.List[Cell]]:

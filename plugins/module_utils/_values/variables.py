@@ -53,6 +53,9 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     }),
     "service_imports": ("mcs", {}),
     "support_bundle": ("support_bundle", {}),
+    "trace_node": ("trace", {"host": (), "id": (), "flows": ()}),
+    "trace_plan": ("trace", {"source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": ()}),
+    "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
 }  # fmt: skip
 #: An option that is one plain word is taken for one only where a message could mean nothing else.
 _PLAIN = frozenset(("adopt", "renumber"))

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""trace_plan of the inventory's fabric: the mesh that was planned, and which host stands for which node."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+
+
+class ActionModule(InventoryAction):
+    """See DOCUMENTATION of the module."""
+
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+        """``hosts`` and ``mesh``, where the task does not give them."""
+        if "hosts" not in options:
+            nodes = self.definition()["nodes"]
+            options["hosts"] = {host: {"cluster": str(row["multicluster_cluster"]), "node": str(row.get("node_name", host))} for host, row in nodes.items()}
+        if "mesh" not in options:
+            options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))

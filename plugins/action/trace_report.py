@@ -1,0 +1,56 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""trace_report over what the plays of a trace registered on hosts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
+
+#: Part of a trace -> where the role registers a node's result.
+PARTS = {"armed": "__trace_r_armed", "sent": "__trace_r_sent", "collected": "__trace_r_collected"}
+PLAN = "__trace_r_plan"
+
+
+def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Tuple[t.Dict[str, t.Dict[str, t.Any]], t.Dict[str, str]]:
+    """({host: {part: the module's result}}, {host: why it is not there}); a part that was skipped or failed is missing."""
+    nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
+    silent: t.Dict[str, str] = {}
+    for host in map(str, hosts):
+        given = hostvars[host]
+        for part, variable in PARTS.items():
+            result = given[variable] if variable in given else {}
+            why = collected.why_none(result)
+            if why:
+                silent.setdefault(host, why)
+            elif result and not result.get("skipped"):
+                nodes.setdefault(host, {})[part] = dict(result)
+    return nodes, silent
+
+
+class ActionModule(ControllerAction):
+    """See DOCUMENTATION of the module."""
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The module, with what a task does not give out of the plays' results."""
+        given, variables = self._task.args, task_vars or {}
+        hostvars, present = variables.get("hostvars") or {}, set(map(str, variables.get("ansible_play_hosts_all") or ()))
+        options = dict(given)
+        try:
+            if "trace" not in options:
+                plans = collected.results(hostvars, list(hostvars), PLAN)
+                options["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
+            hosts = [str(host) for host in options["trace"].get("nodes") or () if host in hostvars]
+            nodes, silent = gathered(hostvars, hosts)
+            options.setdefault("nodes", nodes)
+            options.setdefault("silent", silent)
+            if variables.get("ansible_limit"):
+                options.setdefault("outside", [host for host in hosts if host not in present])
+            self._task.args = options
+            return super().run(tmp, task_vars)
+        finally:
+            self._task.args = given  # a retry begins with what was written
