@@ -67,6 +67,10 @@ options:
         description: Whether a run installs the definitions of the API where they are missing.
         type: bool
         default: false
+  trace:
+    description: Whether to look at the rights that the playbook C(trace) needs. What is missing is a warning.
+    type: bool
+    default: false
   max_skew:
     description: How many seconds a node's clock may differ from the controller's.
     type: float
@@ -150,6 +154,7 @@ def main() -> None:
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
+            "trace": {"type": "bool", "default": False},
             "imports": {"type": "dict", "options": {"install_crds": {"type": "bool", "default": False}}},
             "services": {"type": "dict", "options": {
                 "namespace": {"type": "str", "required": True},

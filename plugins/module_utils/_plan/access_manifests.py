@@ -108,6 +108,16 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("kilo.squat.ai", "clustermeshes", "list,watch"),
         _rule(_MULTICLUSTER, "serviceexports,serviceimports", "list,watch"),
     ),
+    # who is where, who answers for a name, and which policies speak of both ends of a trace; it writes nothing
+    "trace": (
+        _rule("", "nodes,pods,services,endpoints", "list"),
+        _rule("", "configmaps", "get", "coredns"),
+        _rule("discovery.k8s.io", "endpointslices", "list"),
+        _rule("networking.k8s.io", "networkpolicies", "list"),
+        _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets", "list"),
+        _rule("cilium.io", "ciliumcidrgroups", "list"),
+        _rule(_MULTICLUSTER, "serviceimports,serviceexports", "list"),
+    ),
     # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
     # namespace, by extra rules
     "load_balancers": _BALANCED,

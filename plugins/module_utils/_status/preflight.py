@@ -44,7 +44,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
     ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors},
-    ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API.
+    ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
     """
     found: t.List[Data] = []
 
@@ -85,6 +85,9 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
         if row["rights"]:
             message = "for the capability mcs the access may not {0}; the role cluster_access gives it with cluster_access_capability: {1}"
             note(ERROR, cluster, "forbidden", message.format("; ".join(row["rights"]), row["capability"]))
+    for cluster, rights in sorted((facts.get("untraced") or {}).items()):
+        message = "a trace would not find all of its way, since the access may not {0}; the role cluster_access gives it with cluster_access_capability: trace"
+        note(WARNING, cluster, "forbidden", message.format("; ".join(rights)))
     for cluster, why in sorted((facts.get("silent") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}

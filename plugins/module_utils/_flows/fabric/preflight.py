@@ -33,7 +33,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
     load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations},
-    imports: {install_crds}, where there is the Multi-Cluster Services API}.
+    imports: {install_crds}, where there is the Multi-Cluster Services API, trace: whether the rights of a trace are looked at}.
     """
     request = unpacked(request)
     definition = request["definition"]
@@ -43,6 +43,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     workloads = clusters.read("list workloads", _workloads)
     without = _without_namespace(clusters, request.get("services") or {})
     lacking = _lacking(clusters, request.get("imports"))
+    untraced = _untraced(clusters) if request.get("trace") else {}
     failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
     nodes = {
         host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
@@ -60,6 +61,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "workloads": workloads,
             "without_namespace": without,
             "lacking": lacking,
+            "untraced": untraced,
             "silent": _silent(request.get("load_balancers") or (), workloads),
         },
         float(request.get("max_skew") or SKEW),
@@ -124,12 +126,27 @@ def _lacking(clusters: Clusters, imports: t.Optional[t.Mapping[str, t.Any]]) -> 
 
     def look(name: str, client: Client) -> t.Dict[str, t.Any]:
         capability = "mcs_crds" if installs else "mcs"
-        answer = client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review(), "multicluster.network", "review")
         served = any(client.serves(version, EXPORT) and client.serves(version, IMPORT) for version in VERSIONS)
-        return {"rights": missing("mcs", answer), "capability": capability, "undefined": not served and not installs}
+        return {"rights": missing("mcs", _rights(client)), "capability": capability, "undefined": not served and not installs}
 
+    return clusters.read("ask for rights", look, _answering(clusters))
+
+
+def _untraced(clusters: Clusters) -> t.Dict[str, t.List[str]]:
+    """{cluster: what the access may not do of what a trace needs}."""
+    found = clusters.read("ask for rights of a trace", lambda dummy, client: missing("trace", _rights(client)), _answering(clusters))
+    return {name: rights for name, rights in found.items() if rights}
+
+
+def _rights(client: Client) -> t.Dict[str, t.Any]:
+    """The API server's answer to what this access may do."""
+    return client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review(), "multicluster.network", "review")
+
+
+def _answering(clusters: Clusters) -> t.List[str]:
+    """The clusters that did not fail yet."""
     failed = {row["cluster"] for row in clusters.failures}
-    return clusters.read("ask for rights", look, [name for name in clusters.clients if name not in failed])
+    return [name for name in clusters.clients if name not in failed]
 
 
 def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

@@ -56,3 +56,9 @@ def test_no_answer_breaks_it(given_one):
     missing("mcs", {"status": {"resourceRules": given_one}})
     missing("mcs", {"status": {"resourceRules": [given_one]}})
     missing("mcs", {"status": given_one})
+
+
+def test_the_rights_of_a_trace_only_read():
+    rules = [dict(rule) for rule in CAPABILITIES["trace"]]
+    assert missing("trace", answer(rules)) == [] and {verb for rule in rules for verb in rule["verbs"]} == {"get", "list"}
+    assert missing("trace", answer([dict(rule) for rule in CAPABILITIES["mesh"]]))[:2] == ["list pods", "list services"]
