@@ -1,0 +1,198 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Traces over a lab that is really broken: each cause has its word, its mend works, and nothing is left on a node.
+
+MCN_TRACE=all breaks it in every way (tests/run trace); without it a part of the ways is taken, which runs with make test. MCN_TRACE_KILLS sets how
+many runs are killed, MCN_SEED repeats them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+import trace_breaks as lab
+from service_lab import LABEL, SERVER, client, pod_address, running, until
+
+WHOLE = os.environ.get("MCN_TRACE") == "all"
+KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "3")), int(os.environ.get("MCN_SEED", "20"))
+ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
+CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
+#: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
+PODS = {
+    "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
+    "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
+}  # fmt: skip
+STATE = {}
+
+
+def make_pod(fabric, name, pod):
+    """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
+    cluster, namespace, short = name.split("/")
+    api, base = client(fabric, cluster), "/api/v1/namespaces/{0}/pods".format(namespace)
+    until(lambda: "default" in fabric.kubectl(cluster, "-n", namespace, "get", "serviceaccounts", "-o", "name"))
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": short, "namespace": namespace, "labels": {"app": short.rpartition("-")[0] or short}},
+            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    api.create(base, body, "kubelet")
+    address = pod_address(fabric, pod)
+    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]}
+    api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready(fabric):
+    fabric.kubectl("gcp", "create", "namespace", "sys-log")
+    for name, pod in PODS.items():
+        make_pod(fabric, name, pod)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
+               "spec": {"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": lab.PORT}]}}  # fmt: skip
+    client(fabric, "gcp").create("/api/v1/namespaces/sys-log/services", service, "test")
+    until(lambda: "10.4.7." in fabric.kubectl("gcp", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json"))
+    fabric.play("site", variables=ON).ok()
+    fabric.all_reach()
+    fabric.lab("kube-proxy-start", lab.A)
+    with contextlib.ExitStack() as stack:
+        for pod in PODS.values():
+            stack.enter_context(running(fabric, "pod-exec", pod, "--", "/usr/bin/python3", "-c", SERVER, pod))
+        yield
+        fabric.lab("kube-proxy-stop", lab.A)
+
+
+def trace(fabric, *arguments, **variables):
+    """(run, document) of a trace."""
+    path = fabric.state / "trace.json"
+    path.unlink(missing_ok=True)
+    run = fabric.play("trace", *arguments, variables=dict(variables, trace_document=str(path)))
+    assert run.rc == 0, run.out[-6000:]
+    return run, json.loads(path.read_text("utf-8"))
+
+
+def told(document):
+    """What was found, for people."""
+    rows = [*document["findings"], *document.get("table", ())]
+    return json.dumps(rows, indent=1)
+
+
+def assert_arrives(fabric, within=20.0, **variables):
+    """A new peer needs a handshake first."""
+    deadline = time.monotonic() + within
+    while True:
+        run, document = trace(fabric, **variables)
+        if document["verdict"] == "arrives" and not document["findings"]:
+            return run, document
+        assert time.monotonic() < deadline, told(document)
+        time.sleep(1)
+
+
+@pytest.mark.parametrize("question", [lab.PING, lab.BACKWARDS, lab.TCP, lab.MIRRORED], ids=["ping", "backwards", "port", "service"])
+def test_what_arrives_is_shown_hop_by_hop_and_leaves_nothing(fabric, question):
+    before = fabric.snapshot(*fabric.nodes)
+    page = fabric.state / "trace.html"
+    run, document = assert_arrives(fabric, **question, trace_page=str(page))
+    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, told(document)
+    assert {hop["direction"] for hop in document["hops"]} == {"forward", "back"}
+    assert {hop["where"] for hop in document["hops"]} >= {lab.A, lab.B}
+    assert not run.changed and set(run.recap) - set(fabric.clusters) >= {lab.A, lab.B}
+    text = page.read_text("utf-8")
+    assert "arrives" in text and all(hop["where"] in text for hop in document["hops"])
+    assert fabric.snapshot(*fabric.nodes) == before
+
+
+def test_only_the_nodes_of_the_way_are_visited(fabric):
+    run, dummy = trace(fabric, **lab.PING)
+    part = run.out.split("PLAY [Follow the packets]")[1].split("PLAY [")[0]
+    assert "[{0}]".format(lab.A) in part and "[{0}]".format(lab.B) in part and "[{0}]".format(lab.A2) not in part and "[{0}]".format(lab.B2) not in part
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=lambda one: one.name)
+def test_a_cause_has_its_name_and_its_mend(fabric, case):
+    lab.HEALS.clear()
+    before = fabric.snapshot(*fabric.nodes)
+    try:
+        with case.broken(fabric):
+            broken = fabric.snapshot(*fabric.nodes)
+            dummy, document = trace(fabric, **case.asks)
+            assert fabric.snapshot(*fabric.nodes) == broken, "the trace left something"
+            assert document["verdict"] != "arrives", told(document)
+            assert document["findings"][0]["cause"] == case.cause, told(document)
+            assert document["findings"][0]["mend"]
+            if case.mend:
+                assert case.mend.replace("_", " ") in document["findings"][0]["mend"].replace("_", " ")
+                fabric.play(case.mend, variables=ON).ok()
+        assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks))
+        if not case.mend:
+            assert fabric.snapshot(*fabric.nodes)[lab.A]["routes"] == before[lab.A]["routes"]
+    except BaseException:
+        fabric.play("site", variables=ON)
+        raise
+
+
+if WHOLE:
+
+    @pytest.mark.parametrize("case", lab.OTHERS, ids=lambda one: one.name)
+    def test_what_is_in_no_list_is_not_called_by_a_wrong_name(fabric, case):
+        with case.broken(fabric):
+            dummy, document = trace(fabric, **case.asks)
+            assert document["verdict"] != "arrives", told(document)
+            assert document["findings"][0]["cause"] in case.cause.split(), told(document)
+        assert_arrives(fabric, **case.asks)
+
+    def test_of_two_faults_the_first_on_the_way_is_named_and_then_the_second(fabric):
+        by_name = {one.name: one for one in lab.BREAKS}
+        with by_name["forward_dropped_by_policy"].broken(fabric):
+            with by_name["route_shadowed"].broken(fabric):
+                assert trace(fabric, **lab.PING)[1]["findings"][0]["cause"] == "route_shadowed"
+            assert trace(fabric, **lab.PING)[1]["findings"][0]["cause"] == "forward_dropped"
+        assert_arrives(fabric, **lab.PING)
+
+
+def test_check_mode_reads_only(fabric):
+    before = fabric.snapshot(*fabric.nodes)
+    with fabric.witness() as writes:
+        run = fabric.play("trace", "--check", variables=lab.PING).ok()
+    assert writes == [] and fabric.snapshot(*fabric.nodes) == before
+    assert "no packet was sent" in run.out
+
+
+def test_a_node_that_does_not_answer_is_not_read_and_the_rest_is(fabric):
+    tree = fabric.tree
+    tree["gcp_nodes"]["hosts"][lab.B] = dict(tree["gcp_nodes"]["hosts"][lab.B] or {}, ansible_netns_leader="/nowhere")
+    inventory = fabric.state / "inventory" / "lost.yml"
+    inventory.write_text(json.dumps({"all": {"children": tree}}), "utf-8")
+    try:
+        path = fabric.state / "trace.json"
+        run = fabric.play("trace", inventory=inventory, variables=dict(lab.PING, trace_document=str(path)))
+        document = json.loads(path.read_text("utf-8"))
+    finally:
+        inventory.unlink()
+    assert lab.B in run.out and "not read" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, told(document)
+
+
+def test_a_limit_says_what_it_leaves_out(fabric):
+    run, document = trace(fabric, "--limit", "aws_nodes", **lab.PING)
+    assert "outside --limit" in run.out and lab.B in run.out
+    assert "not read" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, told(document)
+
+
+def test_killed_runs_leave_nothing(fabric):
+    before, generator = fabric.snapshot(*fabric.nodes), random.Random(SEED)
+    for number in range(KILLS):
+        process = subprocess.Popen(
+            ["ansible-playbook", "-i", str(fabric.inventory), "multicluster.network.trace", "-e", json.dumps(dict(lab.PING, trace_lifetime=5))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+        )
+        delay = generator.uniform(1.0, 9.0)
+        time.sleep(delay)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
+        fabric.ran("killed {0} after {1:.1f} s".format(number + 1, delay))
+    until(lambda: fabric.snapshot(*fabric.nodes) == before, 30)
+    assert_arrives(fabric, **lab.PING)

@@ -1,0 +1,522 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ways to break a lab, each with the word by which a trace has to call it.
+
+Every one of them breaks what it is named after, in kernels and clusters of the lab. Each is a generator: what stands before its ``yield`` breaks,
+what stands behind it takes back what no playbook would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+import typing as t
+
+from service_lab import client
+
+A, A2, B, B2 = "aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2"
+#: The device of each towards the other cluster.
+DEVICE = {A: "wireguard.gcp", A2: "wireguard.gcp", B: "wireguard.aws", B2: "wireguard.aws"}
+ADDRESS = {A: "10.66.23.31", A2: "10.66.23.32", B: "10.22.22.27", B2: "10.22.22.28"}
+PODS = {A: "10.2.3.0/24", A2: "10.2.4.0/24", B: "10.4.7.0/24", B2: "10.4.8.0/24"}
+PORT, CLOSED = 8888, 8889
+FROM, TO, SERVICE = "aws/default/web", "gcp/sys-log/fluentd-a", "gcp/sys-log/service/fluentd"
+PING = {"trace_from": FROM, "trace_to": TO}
+BACKWARDS = {"trace_from": TO, "trace_to": FROM}
+TCP = dict(PING, trace_port=PORT)
+
+
+class Break(t.NamedTuple):
+    """One way to break the lab. mend: the playbook that heals it as the finding says, None where its own second half does."""
+
+    name: str
+    cause: str
+    asks: t.Mapping[str, t.Any]
+    mend: t.Optional[str]
+    quick: bool
+    deed: t.Callable[[t.Any], t.Iterator[None]]
+
+    @contextlib.contextmanager
+    def broken(self, fabric):
+        """The lab is broken inside, and what no playbook takes back is taken back in any case."""
+        deed = self.deed(fabric)
+        next(deed)
+        try:
+            yield
+        finally:
+            next(deed, None)
+
+
+BREAKS: t.List[Break] = []
+#: What to ask to see that it is green again, where it is not the broken question itself.
+HEALS: t.List[t.Mapping[str, t.Any]] = []
+#: Breaks that are in no list of causes: whatever is said must not be wrong.
+OTHERS: t.List[Break] = []
+
+
+def breaks(cause, asks=PING, mend=None, quick=False, name=None, into=BREAKS):
+    """A breaker under its own name, or another one."""
+
+    def add(function):
+        into.append(Break(name or function.__name__, cause, asks, mend, quick, function))
+        return function
+
+    return add
+
+
+def peer(fabric, node, other):
+    """(key, settings) of the peer that a node has for another."""
+    found = fabric.wireguard(node)[DEVICE[node]]["peers"]
+    return next((key, row) for key, row in found.items() if PODS[other] in row["allowed_ips"])
+
+
+def wg(fabric, node, *words):
+    fabric.sh(node, "wg", "set", DEVICE[node], *words)
+
+
+def nft(fabric, node, text):
+    fabric.sh(node, "nft", text)
+
+
+def underlay(fabric, *words):
+    """A command in the network between the nodes."""
+    done = subprocess.run(["ip", "netns", "exec", fabric.namespace("underlay"), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def uplink(fabric, node):
+    """The device of a node's default route."""
+    return json.loads(fabric.sh(node, "ip", "-j", "route", "show", "default"))[0]["dev"]
+
+
+def uplink_route(fabric, node):
+    """``via GATEWAY dev DEVICE`` of a node's default route, as words."""
+    row = json.loads(fabric.sh(node, "ip", "-j", "route", "show", "default"))[0]
+    return ["via", row["gateway"], "dev", row["dev"]]
+
+
+# --- peers ----------------------------------------------------------------------------------------------------------
+
+
+@breaks("peer_missing", mend="mesh", quick=True)
+def peer_missing_there(fabric):
+    wg(fabric, B, "peer", peer(fabric, B, A)[0], "remove")
+    yield
+
+
+@breaks("peer_missing", mend="mesh")
+def peer_missing_here(fabric):
+    wg(fabric, A, "peer", peer(fabric, A, B)[0], "remove")
+    yield
+
+
+@breaks("wrong_key", mend="mesh")
+def wrong_key_there(fabric):
+    key, row = peer(fabric, B, A)
+    other = fabric.sh(B, "sh", "-c", "wg genkey | wg pubkey").strip()
+    wg(fabric, B, "peer", key, "remove")
+    wg(fabric, B, "peer", other, "endpoint", row["endpoint"], "allowed-ips", ",".join(row["allowed_ips"]))
+    yield
+
+
+@breaks("wrong_key", mend="mesh")
+def wrong_key_here(fabric):
+    key, row = peer(fabric, A, B)
+    other = fabric.sh(A, "sh", "-c", "wg genkey | wg pubkey").strip()
+    wg(fabric, A, "peer", key, "remove")
+    wg(fabric, A, "peer", other, "endpoint", row["endpoint"], "allowed-ips", ",".join(row["allowed_ips"]))
+    yield
+
+
+@breaks("stale_endpoint", mend="mesh")
+def stale_endpoint(fabric):
+    """The other node had this address before, and does not call by itself."""
+    wg(fabric, B, "peer", peer(fabric, B, A)[0], "persistent-keepalive", "0")
+    wg(fabric, A, "peer", peer(fabric, A, B)[0], "endpoint", "10.22.22.99:51821")
+    yield
+
+
+@breaks("endpoint_moved", asks=BACKWARDS, mend="mesh")
+def endpoint_moved(fabric):
+    """A translation between them gave the caller another port, and forgot it: who answers has learned it, and sends where nobody is."""
+    underlay(fabric, "nft", "add table ip moved; add chain ip moved out { type nat hook postrouting priority 100; }; "
+             "add rule ip moved out ip saddr 10.66.23.31 udp sport 51821 snat to 10.66.23.1:40001")  # fmt: skip
+    try:
+        wg(fabric, A, "peer", peer(fabric, A, B)[0], "persistent-keepalive", "1")
+        deadline = time.monotonic() + 30
+        while not peer(fabric, B, A)[1]["endpoint"].endswith(":40001"):
+            assert time.monotonic() < deadline, peer(fabric, B, A)
+            underlay(fabric, "sh", "-c", "conntrack -D -p udp 2>/dev/null || true")
+            fabric.sh(A, "ping", "-c", "1", "-W", "1", "-I", ADDRESS[A], ADDRESS[B], check=False)
+            time.sleep(0.5)
+        wg(fabric, A, "peer", peer(fabric, A, B)[0], "persistent-keepalive", "0")
+    finally:
+        underlay(fabric, "nft", "delete", "table", "ip", "moved")
+    underlay(fabric, "sh", "-c", "conntrack -D -p udp 2>/dev/null || true")
+    yield
+
+
+@breaks("keys_shared", mend=None)
+def keys_shared(fabric):
+    """An image of one node became another one."""
+    folder = fabric.sh(B, "sh", "-c", "grep -rl . /var/lib/semaphore-wireguard | head -n 1").strip()
+    key = fabric.sh(B, "cat", folder)
+    before = fabric.sh(B2, "cat", folder)
+    write = "umask 077; printf %s '{0}' > {1}; wg set wireguard.aws private-key {1}"
+    fabric.sh(B2, "sh", "-c", write.format(key.strip(), folder))
+    fabric.play("mesh")
+    yield
+    fabric.sh(B2, "sh", "-c", write.format(before.strip(), folder))
+    fabric.play("mesh").ok()
+
+
+@breaks("allowed_ips_lack_source", mend="mesh", quick=True)
+def allowed_ips_lack_source(fabric):
+    wg(fabric, B, "peer", peer(fabric, B, A)[0], "allowed-ips", "10.2.99.0/24")
+    yield
+
+
+@breaks("allowed_ips_lack_target", mend="mesh")
+def allowed_ips_lack_target(fabric):
+    wg(fabric, A, "peer", peer(fabric, A, B)[0], "allowed-ips", "10.4.99.0/24")
+    yield
+
+
+@breaks("no_handshake", mend="mesh")
+def no_handshake(fabric):
+    """Two preshared keys that differ: everything that can be read is right."""
+    other = "umask 077; wg genpsk > /run/other.psk; wg set {0} peer {1} preshared-key /run/other.psk; rm /run/other.psk"
+    fabric.sh(B, "sh", "-c", other.format(DEVICE[B], peer(fabric, B, A)[0]))
+    fresh(fabric, A, B)
+    yield
+
+
+def fresh(fabric, node, other):
+    """A peer without the session that it had."""
+    key, row = peer(fabric, node, other)
+    wg(fabric, node, "peer", key, "remove")
+    wg(fabric, node, "peer", key, "endpoint", row["endpoint"], "allowed-ips", ",".join(row["allowed_ips"]))
+
+
+# --- between the nodes ----------------------------------------------------------------------------------------------
+
+
+def blocked(fabric, *rules):
+    """Packets between two nodes that the network between them does not carry."""
+    underlay(fabric, "nft", "add table ip blocked; add chain ip blocked through { type filter hook forward priority 0; }; "
+             + "; ".join("add rule ip blocked through " + rule for rule in rules))  # fmt: skip
+
+
+def open_again(fabric):
+    underlay(fabric, "nft", "delete", "table", "ip", "blocked")
+
+
+@breaks("udp_blocked_one_way")
+def udp_blocked_one_way(fabric):
+    blocked(fabric, "ip saddr {0} ip daddr {1} udp dport 51821 drop".format(ADDRESS[A], ADDRESS[B]))
+    fresh(fabric, A, B)
+    fresh(fabric, B, A)
+    wg(fabric, B, "peer", peer(fabric, B, A)[0], "persistent-keepalive", "1")
+    yield
+    open_again(fabric)
+    fabric.play("mesh").ok()
+
+
+@breaks("udp_blocked")
+def udp_blocked_both_ways(fabric):
+    blocked(fabric, *("ip saddr {0} ip daddr {1} udp dport 51821 drop".format(*ends) for ends in ((ADDRESS[A], ADDRESS[B]), (ADDRESS[B], ADDRESS[A]))))
+    fresh(fabric, A, B)
+    fresh(fabric, B, A)
+    yield
+    open_again(fabric)
+    fabric.play("mesh").ok()
+
+
+@breaks("mtu_black_hole")
+def mtu_black_hole(fabric):
+    """Small packets pass, large ones do not, and nobody says so."""
+    blocked(fabric, "ip saddr {0} ip daddr {1} udp dport 51821 ip length > 1300 drop".format(ADDRESS[A], ADDRESS[B]))
+    yield
+    open_again(fabric)
+
+
+# --- routing --------------------------------------------------------------------------------------------------------
+
+
+@breaks("route_missing", mend="mesh", quick=True)
+def route_missing(fabric):
+    fabric.sh(A, "ip", "route", "del", "10.4.0.0/16", "dev", DEVICE[A])
+    yield
+
+
+@breaks("route_missing", mend="mesh", name="route_missing_for_the_answer")
+def route_missing_back(fabric):
+    fabric.sh(B, "ip", "route", "del", "10.2.0.0/16", "dev", DEVICE[B])
+    yield
+
+
+@breaks("route_shadowed", quick=True)
+def route_shadowed(fabric):
+    fabric.sh(A, "ip", "route", "add", "10.4.7.0/25", *uplink_route(fabric, A))
+    yield
+    fabric.sh(A, "ip", "route", "del", "10.4.7.0/25")
+
+
+@breaks("rule_shadowed")
+def rule_shadowed(fabric):
+    fabric.sh(A, "ip", "route", "add", "default", *uplink_route(fabric, A), "table", "100")
+    fabric.sh(A, "ip", "rule", "add", "to", PODS[B], "table", "100", "priority", "50")
+    yield
+    fabric.sh(A, "ip", "rule", "del", "to", PODS[B], "table", "100", "priority", "50")
+    fabric.sh(A, "ip", "route", "del", "default", "table", "100")
+
+
+def another_way_back(fabric):
+    """Answers to one node's pods leave by the uplink."""
+    fabric.sh(B, "ip", "route", "add", "default", *uplink_route(fabric, B), "table", "101")
+    fabric.sh(B, "ip", "rule", "add", "from", PODS[B], "to", PODS[A], "table", "101", "priority", "51")
+
+
+def same_way_back(fabric):
+    fabric.sh(B, "ip", "rule", "del", "from", PODS[B], "to", PODS[A], "table", "101", "priority", "51")
+    fabric.sh(B, "ip", "route", "del", "default", "table", "101")
+
+
+@breaks("answer_another_way")
+def answer_another_way(fabric):
+    """The tunnel's device takes packets without looking where their answers go."""
+    names = ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))]
+    before = settings(fabric, B, *names)
+    change(fabric, B, dict.fromkeys(names, "0"))
+    another_way_back(fabric)
+    yield
+    same_way_back(fabric)
+    change(fabric, B, before)
+
+
+@breaks("reverse_path_filter")
+def reverse_path_filter(fabric):
+    """Strict, and the way back to one node's pods is another one."""
+    name = "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))
+    before = settings(fabric, B, name)
+    change(fabric, B, {name: "1"})
+    fabric.sh(B, "ip", "route", "add", PODS[A], *uplink_route(fabric, B))
+    yield
+    fabric.sh(B, "ip", "route", "del", PODS[A])
+    change(fabric, B, before)
+
+
+def settings(fabric, node, *names):
+    return {name: fabric.sh(node, "sysctl", "-n", name).strip() for name in names}
+
+
+def change(fabric, node, wanted):
+    for name, value in wanted.items():
+        fabric.sh(node, "sysctl", "-q", "-w", "{0}={1}".format(name, value))
+
+
+@breaks("forwarding_off", quick=True)
+def forwarding_off(fabric):
+    change(fabric, A, {"net.ipv4.ip_forward": "0"})
+    yield
+    change(fabric, A, {"net.ipv4.ip_forward": "1"})
+
+
+@breaks("forwarding_off", name="forwarding_off_at_the_target")
+def forwarding_off_there(fabric):
+    change(fabric, B, {"net.ipv4.ip_forward": "0"})
+    yield
+    change(fabric, B, {"net.ipv4.ip_forward": "1"})
+
+
+@breaks("device_down")
+def device_down(fabric):
+    """Of the other node; its routes go with it."""
+    fabric.sh(B, "ip", "link", "set", DEVICE[B], "down")
+    yield
+    fabric.sh(B, "ip", "link", "set", DEVICE[B], "up")
+    fabric.play("mesh").ok()
+
+
+@breaks("device_down", mend="mesh", name="device_down_here")
+def device_down_here(fabric):
+    fabric.sh(A, "ip", "link", "set", DEVICE[A], "down")
+    yield
+
+
+@breaks("device_missing", mend="mesh")
+def device_missing(fabric):
+    fabric.sh(B, "ip", "link", "del", DEVICE[B])
+    yield
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
+
+
+@breaks("forward_dropped", quick=True)
+def forward_dropped_by_policy(fabric):
+    """What Docker does to a machine."""
+    nft(fabric, B, "add table ip docker; add chain ip docker FORWARD { type filter hook forward priority 0; policy drop; }")
+    yield
+    nft(fabric, B, "delete table ip docker")
+
+
+@breaks("forward_dropped", asks=TCP)
+def forward_dropped_by_rule(fabric):
+    nft(fabric, A, "add table inet firewall; add chain inet firewall through { type filter hook forward priority 5; policy accept; }")
+    nft(fabric, A, 'add rule inet firewall through ip daddr {0} counter drop comment "no-clouds"'.format(PODS[B]))
+    yield
+    nft(fabric, A, "delete table inet firewall")
+
+
+@breaks("masqueraded")
+def masqueraded(fabric):
+    nft(fabric, A, "add table ip cni; add chain ip cni out { type nat hook postrouting priority 100; }")
+    nft(fabric, A, "add rule ip cni out ip saddr {0} ip daddr != 10.2.0.0/16 snat to {1}".format(PODS[A], ADDRESS[A]))
+    yield
+    nft(fabric, A, "delete table ip cni")
+
+
+# --- pods and Services ----------------------------------------------------------------------------------------------
+
+
+@breaks("port_closed", asks=dict(PING, trace_port=CLOSED), quick=True)
+def port_closed(fabric):
+    """Nobody listens there, ever."""
+    yield
+    HEALS.append(TCP)
+
+
+@breaks("target_silent", asks=TCP)
+def target_silent(fabric):
+    rule = "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; }; add rule inet deaf in tcp dport 8888 drop"
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", rule)
+    yield
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet deaf")
+
+
+@breaks("no_endpoints", asks={"trace_from": FROM, "trace_to": "aws/default/service/empty", "trace_port": 80})
+def no_endpoints(fabric):
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "empty"}, "spec": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}}
+    client(fabric, "aws").create("/api/v1/namespaces/default/services", body, "test")
+    yield
+    fabric.kubectl("aws", "delete", "service", "empty")
+    HEALS.append(TCP)
+
+
+def mirror(fabric):
+    """Name of the mirror of fluentd in aws."""
+    return next(row["metadata"]["name"] for row in client(fabric, "aws").list("/api/v1/namespaces/sys-semaphore/services").items
+                if row["metadata"]["name"].endswith("-fluentd"))  # fmt: skip
+
+
+MIRRORED = {"trace_from": FROM, "trace_to": SERVICE, "trace_port": PORT}
+
+
+@breaks("mirror_missing", asks=MIRRORED, mend="service_mirror", quick=True)
+def mirror_missing(fabric):
+    fabric.kubectl("aws", "-n", "sys-semaphore", "delete", "service", mirror(fabric))
+    yield
+
+
+@breaks("mirror_stale", asks=MIRRORED, mend="service_mirror")
+def mirror_stale(fabric):
+    """It has an address that is no endpoint of the Service any more."""
+    api, base = client(fabric, "aws"), "/api/v1/namespaces/sys-semaphore/endpoints/"
+    name = mirror(fabric)
+    subsets = json.loads(json.dumps(api.get(base + name)["subsets"]))
+    subsets[0]["addresses"] = [{"ip": "10.4.7.200"}]
+    api.merge_patch(base + name, {"subsets": subsets}, "test")
+    yield
+
+
+@breaks("port_not_in_service", asks=dict(MIRRORED, trace_port=9999))
+def port_not_in_service(fabric):
+    yield
+    HEALS.append(MIRRORED)
+
+
+@breaks("kube_proxy_off", asks=MIRRORED)
+def kube_proxy_off(fabric):
+    fabric.lab("kube-proxy-stop", A)
+    yield
+    fabric.lab("kube-proxy-start", A)
+
+
+NAMED = {"trace_from": FROM, "trace_to": "fluentd.sys-log.gcp.", "trace_port": PORT}
+
+
+@breaks("name_unknown", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/nobody"}, quick=True)
+def name_unknown(fabric):
+    yield
+    HEALS.append(PING)
+
+
+@breaks("policy_lacks_source", asks=TCP)
+def policy_lacks_source(fabric):
+    """A policy that names ranges, without that of the source; a rule stands for the CNI that enforces it."""
+    body = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "known", "namespace": "sys-log"},
+            "spec": {"podSelector": {"matchLabels": {"app": "fluentd"}}, "policyTypes": ["Ingress"],
+                     "ingress": [{"from": [{"ipBlock": {"cidr": "10.4.0.0/16"}}]}]}}  # fmt: skip
+    client(fabric, "gcp").create("/apis/networking.k8s.io/v1/namespaces/sys-log/networkpolicies", body, "test")
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "add table inet policy; add chain inet policy in { type filter hook input priority 0; }; "
+               "add rule inet policy in ip saddr != 10.4.0.0/16 drop")  # fmt: skip
+    yield
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet policy")
+    fabric.kubectl("gcp", "-n", "sys-log", "delete", "networkpolicy", "known")
+
+
+# --- what is in no list ---------------------------------------------------------------------------------------------
+
+
+@breaks("not_explained", into=OTHERS)
+def lost_before_the_tunnel(fabric):
+    """A queue of the device loses everything: no rule, no route."""
+    fabric.sh(A, "tc", "qdisc", "replace", "dev", DEVICE[A], "root", "netem", "loss", "100%")
+    yield
+    fabric.sh(A, "tc", "qdisc", "del", "dev", DEVICE[A], "root")
+
+
+@breaks("not_explained", into=OTHERS)
+def lost_behind_the_tunnel(fabric):
+    """A filter at the way in, before every hook."""
+    fabric.sh(B, "tc", "qdisc", "add", "dev", DEVICE[B], "clsact")
+    fabric.sh(B, "tc", "filter", "add", "dev", DEVICE[B], "ingress", "matchall", "action", "drop")
+    yield
+    fabric.sh(B, "tc", "qdisc", "del", "dev", DEVICE[B], "clsact")
+
+
+@breaks("not_explained target_silent", into=OTHERS)
+def wrong_hardware_address(fabric):
+    """The node sends to a machine that is not there."""
+    row = json.loads(fabric.sh(B, "ip", "-j", "route", "get", pod_of(fabric, B)))[0]
+    fabric.sh(B, "ip", "neigh", "replace", pod_of(fabric, B), "lladdr", "02:00:00:00:00:99", "dev", row["dev"], "nud", "permanent")
+    yield
+    fabric.sh(B, "ip", "neigh", "del", pod_of(fabric, B), "dev", row["dev"])
+
+
+@breaks("forward_dropped not_explained", into=OTHERS)
+def blackhole(fabric):
+    fabric.sh(B, "ip", "route", "add", "prohibit", "10.2.3.0/25")
+    yield
+    fabric.sh(B, "ip", "route", "del", "prohibit", "10.2.3.0/25")
+
+
+@breaks("not_explained", into=OTHERS)
+def pod_cannot_send(fabric):
+    """The pod itself has no way out."""
+    route = json.loads(fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "-j", "route", "show", "default").stdout)[0]
+    fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "route", "del", "default")
+    yield
+    more = ["onlink"] if "onlink" in route.get("flags", ()) else []
+    fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "route", "add", "default", "via", route["gateway"], "dev", route["dev"], *more)
+
+
+def pod_of(fabric, node):
+    """The address of a node's pod."""
+    out = fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout
+    return json.loads(out)[0]["addr_info"][0]["local"]
