@@ -35,7 +35,7 @@ _STYLE = """
 def render(document: Data) -> str:
     """The page.
 
-    document: {fabric, generated: ISO 8601, trace: of trace_plan, verdict, findings: [{cause, where, flow, message, mend, confidence}],
+    document: {fabric, generated: ISO 8601, trace: of trace_plan, verdict, findings: [{cause, where, flow, direction, message, mend, command, confidence}],
     hops: [{flow, direction, where, what, expected, observed, verdict, command, source}]}.
     """
     trace = document.get("trace") or {}
@@ -77,9 +77,9 @@ def _findings(findings: t.Sequence[Data], flows: t.Mapping[str, Data]) -> str:
         css = FAIR if row["cause"] == "not_explained" else BAD
         rows.append([
             pill(css, row["cause"]), text_cell(row.get("where"), "name"), text_cell(row["message"], "long"), text_cell(row.get("mend"), "long"),
-            text_cell(row.get("confidence")), text_cell(_of(flows, row), "long"),
+            text_cell(row.get("command"), "mono"), text_cell(row.get("confidence")), text_cell(_of(flows, row), "long"),
         ])  # fmt: skip
-    return table("Why", "why", "Cause|Where|What was found|Mend|Confidence|Way", rows[:ROWS], len(rows))
+    return table("Why", "why", "Cause|Where|What was found|Mend|See it by hand|Confidence|Way", rows[:ROWS], len(rows))
 
 
 def _hops(hops: t.Sequence[Data], flows: t.Mapping[str, Data]) -> str:
