@@ -73,6 +73,36 @@ def exists(path: str) -> bool:
     return os.path.lexists(path)
 
 
+def has_legacy_iptables() -> bool:
+    """Whether tables of the old iptables are in use here: what their rules do to a packet, nftables does not tell."""
+    return any(line.strip() for name in ("ip_tables_names", "ip6_tables_names") for line in read_lines("/proc/self/net/" + name))
+
+
+#: Why packets end without a rule, by the kernel's names.
+_IP_COUNTERS = {
+    "Ip": ("InHdrErrors", "InAddrErrors", "ForwDatagrams", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails"),
+    "IpExt": ("InNoRoutes", "InTruncatedPkts"),
+    "TcpExt": ("IPReversePathFilter",),
+}
+_IP6_COUNTERS = ("InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InDiscards", "OutForwDatagrams", "OutDiscards", "OutNoRoutes", "FragFails")
+
+
+def read_ip_counters() -> t.Dict[str, int]:
+    """The kernel's counters of packets that end without a rule, by its own names (``Ip6`` in front for IPv6)."""
+    found: t.Dict[str, int] = {}
+    for name in ("snmp", "netstat"):
+        lines = read_lines("/proc/self/net/" + name)
+        for heads, numbers in zip(lines[::2], lines[1::2]):
+            wanted = _IP_COUNTERS.get(heads.partition(":")[0], ())
+            pairs = zip(heads.split(), numbers.split())
+            found.update((head, int(number)) for head, number in pairs if head in wanted)
+    for line in read_lines("/proc/self/net/snmp6"):
+        words = line.split()
+        if len(words) == 2 and words[0].startswith("Ip6") and words[0][3:] in _IP6_COUNTERS:
+            found[words[0]] = int(words[1])
+    return found
+
+
 def read_units(names: t.Sequence[str]) -> t.List[Data]:
     """``[{name, load, active, sub, result, enabled}]`` of systemd units; empty where systemd does not run."""
     if not names or not running():

@@ -15,6 +15,7 @@ from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, N
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LINKINFO, _IFLA_IFALIAS = 1, 3, 4, 13, 16, 18, 20
+_IFLA_MASTER, _IFLA_STATS64 = 10, 23
 _IFLA_INFO_KIND = 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFF_UP, _IFF_LOWER_UP = 0x1, 0x10000
@@ -36,7 +37,8 @@ class Address(t.NamedTuple):
 
 class Link(t.NamedTuple):
     """A link. ``kind`` is the kernel's word (``wireguard``, ``tun``, ``veth``; "" for hardware), ``hardware`` its number of the type of
-    hardware, ``mac`` the hardware address with colons. ``addresses`` are there when they were asked for.
+    hardware, ``mac`` the hardware address with colons. ``addresses`` are there when they were asked for. ``master`` is the index of the bridge or VRF
+    that it belongs to, 0 for none.
     """
 
     ifindex: int
@@ -50,6 +52,7 @@ class Link(t.NamedTuple):
     flags: int
     state: int
     addresses: t.Tuple[Address, ...] = ()
+    master: int = 0
 
     @property
     def up(self) -> bool:
@@ -65,6 +68,14 @@ def link_index(name: str) -> int:
     """The link's index. Raises LinuxError when it is gone."""
     with failing("find", name):
         return socket.if_nametoindex(name)
+
+
+def link_name(index: int) -> t.Optional[str]:
+    """The name of the link of an index, None when there is none."""
+    try:
+        return socket.if_indextoname(index)
+    except OSError:
+        return None
 
 
 def link_names() -> t.Set[str]:
@@ -103,6 +114,29 @@ def _read(netns: t.Optional[str], index: int) -> t.List[Link]:
     return [link._replace(addresses=tuple(addresses.get(link.ifindex, ()))) for link in links]
 
 
+#: Of the counters that every link has, in the kernel's order; those with a name are told.
+_COUNTERS = ("rx_packets", "tx_packets", None, None, "rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
+
+
+def read_counters() -> t.Dict[str, t.Dict[str, int]]:
+    """What has passed each link so far, by its name: ``{rx_packets, tx_packets, rx_errors, tx_errors, rx_dropped, tx_dropped}``. Raises LinuxError."""
+    with RouteSocket("links", strict=True) as netlink:
+        try:
+            bodies = netlink.dump_messages(RTM_GETLINK, _LINK.pack(0, 0, 0, 0, 0))
+        except NetlinkRefused as error:
+            raise LinuxError("read", "links", str(error)) from None
+    return dict(map(decode_counters, bodies))
+
+
+@from_kernel("a link's counters")
+def decode_counters(body: bytes) -> t.Tuple[str, t.Dict[str, int]]:
+    """(name, counters) of one answer about links; none where the kernel sends none."""
+    parts = dict(attributes(body[_LINK.size :]))
+    raw = parts.get(_IFLA_STATS64, b"")
+    numbers = struct.unpack_from("={0}Q".format(len(_COUNTERS)), raw) if raw else ()
+    return _text(parts[_IFLA_IFNAME]), {name: number for name, number in zip(_COUNTERS, numbers) if name}
+
+
 @from_kernel("a link")
 def decode_link(body: bytes) -> Link:
     """One answer about links, without addresses."""
@@ -113,7 +147,7 @@ def decode_link(body: bytes) -> Link:
     return Link(
         index, _text(parts[_IFLA_IFNAME]), _text(info.get(_IFLA_INFO_KIND, b"")), hardware, mac.hex(":") if mac else None,
         _U32.unpack(parts[_IFLA_MTU])[0], _U32.unpack(parts.get(_IFLA_TXQLEN, bytes(4)))[0], alias or None, flags,
-        parts.get(_IFLA_OPERSTATE, b"\0")[0],
+        parts.get(_IFLA_OPERSTATE, b"\0")[0], (), _U32.unpack(parts.get(_IFLA_MASTER, bytes(4)))[0],
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ _SOL_NETLINK, _NETLINK_CAP_ACK, _NETLINK_GET_STRICT_CHK = 270, 10, 12
 
 
 Socket = t.TypeVar("Socket", bound="NetlinkSocket")
+Made = t.TypeVar("Made")
 
 
 class NetlinkRefused(Exception):
@@ -117,7 +118,7 @@ class NetlinkSocket:
         self._view = memoryview(self._buffer)
         make = functools.partial(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         try:
-            self._socket = _in_namespace(netns, make) if netns else make()
+            self._socket = in_namespace(netns, make) if netns else make()
         except OSError as error:
             raise LinuxError("open netlink for", name, os_reason(error)) from None
         try:
@@ -230,8 +231,8 @@ def error_number(body: bytes) -> int:
     return -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
 
 
-def _in_namespace(path: str, make: t.Callable[[], socket.socket]) -> socket.socket:
-    """A socket of the network namespace at a path: it belongs to the one that its thread was in when it was made. Raises OSError.
+def in_namespace(path: str, make: t.Callable[[], Made]) -> Made:
+    """A socket, or several, of the network namespace at a path: each belongs to the one that its thread was in when it was made. Raises OSError.
 
     A thread of its own enters it and ends there, so that nothing else of this process ever runs in the wrong one.
     """
@@ -240,7 +241,7 @@ def _in_namespace(path: str, make: t.Callable[[], socket.socket]) -> socket.sock
 
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def enter() -> socket.socket:
+    def enter() -> Made:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if libc.setns(handle, _CLONE_NEWNET):

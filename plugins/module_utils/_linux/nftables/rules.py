@@ -13,7 +13,7 @@ import struct
 import typing as t
 
 from ..netlink.messages import attribute, attributes, from_kernel
-from .codec import nest, read_text, read_u32, text, u32
+from .codec import DATA_VALUE, DATA_VERDICT, VERDICT_CHAIN, VERDICT_CODE, nest, read_text, read_u32, text, u32
 
 Data = t.Dict[str, t.Any]
 Rule = t.List[Data]
@@ -22,7 +22,6 @@ Expression = t.Tuple[str, t.Dict[str, t.Any]]
 
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 1, 2, 3, 4, 7
 _LIST_ELEMENT, _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 1, 2
-_DATA_VALUE, _DATA_VERDICT, _VERDICT_CODE, _VERDICT_CHAIN = 1, 2, 1, 2
 
 #: Fields of the expressions that we read and write: name -> (attribute, form).
 _FIELDS: t.Mapping[str, t.Mapping[str, t.Tuple[int, str]]] = {
@@ -83,8 +82,8 @@ def _encode_field(number: int, form: str, value: t.Any) -> bytes:
     if form == "text":
         return attribute(number, text(value))
     if isinstance(value, bytes):
-        return nest(number, attribute(_DATA_VALUE, value))
-    return nest(number, nest(_DATA_VERDICT, attribute(_VERDICT_CODE, u32(value[0]))))
+        return nest(number, attribute(DATA_VALUE, value))
+    return nest(number, nest(DATA_VERDICT, attribute(VERDICT_CODE, u32(value[0]))))
 
 
 @from_kernel("a rule of nftables")
@@ -141,13 +140,13 @@ def _decode_field(form: str, raw: bytes) -> t.Any:
         return read_text(raw)
     value: t.Any = None
     for kind, inner in attributes(raw):
-        if kind == _DATA_VALUE:
+        if kind == DATA_VALUE:
             value = inner
-        elif kind == _DATA_VERDICT:
+        elif kind == DATA_VERDICT:
             parts = dict(attributes(inner))
-            value = (read_u32(parts[_VERDICT_CODE]),)
-            if _VERDICT_CHAIN in parts:
-                value += (read_text(parts[_VERDICT_CHAIN]),)
+            value = (read_u32(parts[VERDICT_CODE]),)
+            if VERDICT_CHAIN in parts:
+                value += (read_text(parts[VERDICT_CHAIN]),)
     return value
 
 

@@ -32,7 +32,7 @@ from .rules import RULE_CHAIN, RULE_TABLE, decode_rule, encode_rule
 Data = t.Dict[str, t.Any]
 Step = t.Mapping[str, t.Any]
 
-__all__ = ["GenerationChanged", "apply_steps", "list_tables", "read_table"]
+__all__ = ["GenerationChanged", "apply_steps", "list_base_chains", "list_tables", "read_table"]
 
 _READ_TRIES = 5
 
@@ -45,6 +45,29 @@ def list_tables() -> t.List[Data]:
     except NetlinkRefused as error:
         raise LinuxError("list", "nftables", _reason(error)) from None
     return sorted(found, key=lambda table: (table["family"], table["name"]))
+
+
+def list_base_chains() -> t.List[Data]:
+    """All tables with the chains that packets meet first: ``[{family, name, owner, chains: [{name, type, hook, priority, policy, device}]}]``.
+
+    Sorted, the chains as packets meet them. Raises LinuxError.
+    """
+    try:
+        with _open("list") as netlink:
+            tables = [codec.decode_table(body, family) for family, body in netlink.dump(codec.GETTABLE)]
+            found = [(family, *codec.decode_chain(body)) for family, body in netlink.dump(codec.GETCHAIN)]
+    except NetlinkRefused as error:
+        raise LinuxError("list", "nftables", _reason(error)) from None
+    names = {number: name for name, number in codec.FAMILIES.items()}
+    chains: t.Dict[t.Tuple[str, str], t.List[Data]] = {}
+    for family, of, chain in found:
+        if chain["hook"] is not None:
+            row = {name: chain[name] for name in ("name", "type", "hook", "priority", "policy", "device")}
+            chains.setdefault((names.get(family, str(family)), of), []).append(row)
+    rows = [{"family": table["family"], "name": table["name"], "owner": table["owner"]} for table in tables]
+    for row in rows:
+        row["chains"] = sorted(chains.get((row["family"], row["name"]), ()), key=lambda chain: (chain["hook"], chain["priority"], chain["name"]))
+    return sorted(rows, key=lambda row: (row["family"], row["name"]))
 
 
 @gc_paused()

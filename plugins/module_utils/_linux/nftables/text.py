@@ -15,7 +15,7 @@ import typing as t
 from ..._values.prefix_sets import address_text
 from ..errors import LinuxError
 from ..programs import FAILURES, find_program, run
-from .codec import SET_TYPES
+from .codec import FAMILIES, SET_TYPES
 
 Listing = t.Dict[str, t.List[str]]
 
@@ -24,12 +24,36 @@ _LIST = ("-s", "-n", "-t", "list", "table")
 #: Fed on standard input, in a fresh namespace; the words after it are nft's path, a family and a table.
 _TRY = '"$1" -f - && exec "$1" -s -n list table "$2" "$3"'
 _ERROR = re.compile(r":(\d+):\d+(?:-\d+)?: Error: (.*)", re.ASCII)
+#: Names that nft's grammar cannot take for anything else: it joins its arguments and reads them as a script.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./\\-]{0,127}\Z", re.ASCII)
+_HANDLE = re.compile(r" # handle ([0-9]{1,18})\Z", re.ASCII)
 _CHAIN = re.compile(r"\tchain (\S+) \{\Z", re.ASCII)
 
 
 def list_chains(family: str, name: str) -> Listing:
     """Chain to its rules, as nft prints them, of a table that is there. Raises LinuxError."""
     return _chains(_run([_nft(), *_LIST, family, name], "list nftables table", "{0} {1}".format(family, name)))
+
+
+def list_rules(family: str, table: str, chain: str) -> t.Dict[int, str]:
+    """Handle to text of the rules of one chain, whoever made it; empty for a name that nft could take for something else. Raises LinuxError."""
+    if family not in FAMILIES or not _NAME.match(table) or not _NAME.match(chain):
+        return {}
+    listing = _run([_nft(), "-a", "-n", "-s", "-t", "list", "chain", family, table, chain], "list nftables chain", "{0} {1} {2}".format(family, table, chain))
+    found: t.Dict[int, str] = {}
+    begun = ""
+    for line in listing.splitlines():
+        if not line.startswith("\t\t"):
+            begun = ""
+            continue
+        begun = (begun + " " + line.strip()).strip()
+        match = _HANDLE.search(begun)
+        if match:
+            found[int(match.group(1))] = begun[: match.start()]
+            begun = ""
+        elif begun.startswith("type ") and " hook " in begun:
+            begun = ""
+    return found
 
 
 def compile_chains(table: t.Mapping[str, t.Any]) -> Listing:

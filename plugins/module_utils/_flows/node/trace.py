@@ -1,0 +1,176 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's part of a trace: arm the recorder and say how things are, send the packets, collect what the kernel told of them.
+
+Nothing of it stays on the node: the recorder is a process without a file, its table ends with it, and it ends by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+
+from ..._linux.errors import LinuxError
+from ..._linux.host import detached, packets
+from ..._linux.netlink.links import link_name
+from ..._linux.nftables import table as nft, text
+from ..._linux.nftables.trace import PREFIX, TraceSocket, TraceTable
+from ..._values.refused import ValueRefused
+from . import trace_facts
+from .status import read_sections
+from .trace_record import MOST_FLOWS, Flow, Record, clean, parse_flow
+
+Data = t.Dict[str, t.Any]
+
+_ID = re.compile(r"[a-z0-9]{1,24}\Z", re.ASCII)
+#: Signs of a rule's text that people are shown.
+_RULE_LENGTH = 300
+#: So many chains are listed for the texts of their rules, since one of them may have thousands.
+_MOST_CHAINS = 60
+_LIFETIME = (1, 600)
+_SIZES = (68, 65535)
+
+
+def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
+    """The module's result. ``request``: {state, fabric, id, flows, questions, lifetime, events, sizes, wait_seconds}. Raises ValueRefused, LinuxError."""
+    if not _ID.match(str(request["id"])):
+        raise ValueRefused("bad_id", "id must be 1 to 24 small letters and digits")
+    name = PREFIX + request["id"]
+    flows = [parse_flow(raw) for raw in request.get("flows") or ()]
+    if len(flows) > MOST_FLOWS:
+        raise ValueRefused("too_many_flows", "{0} flows, and a node traces {1} at once; trace fewer pairs at a time".format(len(flows), MOST_FLOWS))
+    parts: t.Dict[str, t.Callable[[], Data]] = {
+        "armed": lambda: _arm(name, flows, request, check_mode),
+        "sent": lambda: _send(flows, request, check_mode),
+        "collected": lambda: _collect(name),
+    }
+    return dict(parts[request["state"]](), changed=False, refused=[])
+
+
+# --- armed ---------------------------------------------------------------------------------------------------------
+
+
+class _Recorder:
+    """The work of the process apart: from the kernel's events to a record of them."""
+
+    def __init__(self, name: str, flows: t.Sequence[Flow], most: int) -> None:
+        self._table = TraceTable(name, [flow.mark for flow in flows])
+        try:
+            self._events = TraceSocket()
+        except LinuxError:
+            self._table.close()
+            raise
+        self._names: t.Dict[int, str] = {}
+        self._record = Record(flows, name, self._table.quotes, most, self._device)
+        self._started = time.monotonic()
+
+    def _device(self, index: int) -> str:
+        if index not in self._names:
+            self._names[index] = link_name(index) or "index {0}".format(index)
+        return self._names[index]
+
+    def fileno(self) -> int:
+        return self._events.fileno()
+
+    def read(self) -> None:
+        events = self._events.read()
+        seen = int((time.monotonic() - self._started) * 1_000_000)
+        for event in events:
+            self._record.take(event, seen)
+
+    def answer(self, request: str) -> t.Tuple[Data, bool]:
+        """``events`` as often as somebody asks, ``end`` gives nothing and is the last."""
+        if request == "end":
+            return {"last": True}, True
+        self.read()
+        return dict(self._record.result(), lost=self._events.lost, unreadable=self._events.unreadable, last=False), False
+
+    def close(self) -> None:
+        self._table.close()
+        self._events.close()
+
+
+def _arm(name: str, flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: bool) -> Data:
+    lifetime = min(max(int(request["lifetime"]), _LIFETIME[0]), _LIFETIME[1])
+    if check_mode:
+        reason: t.Optional[str] = "check mode: nothing is recorded"
+    elif not flows:
+        reason = "no flow is to be traced"
+    else:
+        # before anything else: threads of what follows do not go along
+        reason = detached.start(name, lifetime, lambda: _Recorder(name, flows, int(request["events"])))
+    facts = trace_facts.read_facts(request["fabric"], flows)
+    found: Data = {"armed": reason is None, "reason": reason, "facts": facts, "answers": []}
+    read_sections([("answers", lambda: found.update(answers=trace_facts.read_answers(flows, request.get("questions") or ())))], {"errors": facts["errors"]})
+    return found
+
+
+# --- sent ----------------------------------------------------------------------------------------------------------
+
+
+def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: bool) -> Data:
+    sizes = [int(size) for size in request.get("sizes") or ()]
+    if any(not _SIZES[0] <= size <= _SIZES[1] for size in sizes):
+        raise ValueRefused("bad_size", "sizes are of whole packets, {0} to {1} bytes".format(*_SIZES))
+    if check_mode:
+        return {"sent": []}
+    namespaces = trace_facts.Pods(flows).namespaces()
+    jobs, rows = [], []
+    for flow in flows:
+        address, port = flow.targets[0]
+        if flow.source in namespaces:
+            jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number))
+        else:
+            rows.append(packets.Outcome(flow.id, 0, "failed", "no network namespace of this node has the address {0}".format(flow.source)))
+    rows += packets.send(jobs, float(request["wait_seconds"]), sizes)
+    return {"sent": [row._asdict() for row in rows]}
+
+
+# --- collected -----------------------------------------------------------------------------------------------------
+
+
+def _collect(name: str) -> Data:
+    found: Data = {"collected": False, "reason": None, "events": [], "counts": {}, "others": 0, "lost": 0, "unreadable": 0, "errors": []}
+    try:
+        answer = detached.ask(name, "events")
+        if answer is None:
+            found["reason"] = "no recorder of this trace runs here: its lifetime was over, it was ended, or it never started"
+        else:
+            found.update({key: answer.get(key, found[key]) for key in ("events", "counts", "others", "lost", "unreadable")}, collected=True)
+    except LinuxError as error:
+        found["reason"] = str(error)
+    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+        ("rules", lambda: _add_texts(found["events"])), ("devices", trace_facts.read_devices), ("counters", trace_facts.read_counters),
+    ]  # fmt: skip
+    rest: Data = {"errors": found["errors"], "devices": [], "counters": {}}
+    read_sections(sections, rest)
+    rest.pop("rules", None)
+    found.update(rest)
+    if found["collected"]:
+        try:
+            detached.ask(name, "end")
+        except LinuxError as error:
+            found["errors"].append({"section": "end", "message": str(error)[:500]})
+    return found
+
+
+def _add_texts(events: t.Sequence[Data]) -> None:
+    """To each event of a rule its text, as nft writes it, and to each of a base chain its hook and priority."""
+    places = {}
+    for table in nft.list_base_chains():
+        places.update({(table["family"], clean(table["name"]), clean(chain["name"])): chain for chain in table["chains"]})
+    texts: t.Dict[t.Tuple[str, str, str], t.Dict[int, str]] = {}
+    for row in events:
+        key = (row["family"], row["table"], row["chain"])
+        place = places.get(key)
+        row.update(hook=place["hook"] if place else None, priority=place["priority"] if place else None)
+        if row["ours"] or row["handle"] is None:
+            continue
+        if key not in texts:
+            try:
+                texts[key] = text.list_rules(*key) if len(texts) < _MOST_CHAINS else {}
+            except LinuxError:
+                texts[key] = {}
+        rule = texts[key].get(row["handle"])
+        row["rule"] = clean(rule, _RULE_LENGTH) if rule is not None else None

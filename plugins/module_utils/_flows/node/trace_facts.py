@@ -1,0 +1,181 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one node is for packets, in one reading: links, routes, rules, WireGuard, tables, settings, and the kernel's own answers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._dataplane.constants import OWNER, is_our_alias
+from ..._linux.host import facts, pods, service_proxy, settings, users
+from ..._linux.netlink import links, routes, rules, sockets
+from ..._linux.nftables import table as nft
+from ..._linux.stats import now
+from ..._linux.wireguard.device import read_device
+from ..._values.addresses import parse_address
+from ..._values.prefix_sets import address_text
+from . import persistence
+from .guard import FORWARDING
+from .status import read_sections
+from .trace_record import Flow
+
+Data = t.Dict[str, t.Any]
+
+#: A node with a full table of the internet has a million routes; a trace asks the kernel for its decision anyway.
+_MOST_ROUTES = 20000
+_ROUTE = ("version", "table", "dst", "type", "dev", "via", "src", "metric", "protocol", "mtu")
+_MOST_PODS = 1000
+
+
+def read_facts(fabric: str, flows: t.Sequence[Flow]) -> Data:
+    """The facts of this node, now. What cannot be read is named in ``errors`` and missing."""
+    found: Data = {"now": round(now(), 3), "errors": []}
+    here = Pods(flows)
+    read_sections([
+        ("links", _links),
+        ("routes", lambda: _routes(found)),
+        ("rules", lambda: [_short(rule) for version in (4, 6) for rule in rules.read_rules(version)]),
+        ("devices", read_devices),
+        ("tables", nft.list_base_chains),
+        ("sets", lambda: _sets(fabric)),
+        ("settings", _settings),
+        ("pods", lambda: [{"addresses": pod["addresses"], "netns": pod["netns"]} for pod in here.read()]),
+        ("kube_proxy", service_proxy.read),
+        ("listeners", lambda: _listeners(flows, here)),
+        ("legacy_iptables", facts.has_legacy_iptables),
+        ("units", lambda: facts.read_units([persistence.unit_name(fabric), persistence.watch_name(fabric)])),
+        ("counters", read_counters),
+    ], found)  # fmt: skip
+    return found
+
+
+class Pods:
+    """Network namespaces of this node that hold an address of the flows, looked for once."""
+
+    def __init__(self, flows: t.Iterable[Flow]) -> None:
+        texts = {address for flow in flows for address in (flow.source, *(address for address, _port in flow.targets))}
+        self._ranges = ["{0}/{1}".format(text, parse_address(text).max_prefixlen) for text in sorted(texts)]
+        self._found: t.Optional[t.List[Data]] = None
+
+    def read(self) -> t.List[Data]:
+        if self._found is None:
+            self._found = pods.find_pods(self._ranges, _MOST_PODS)["pods"] if self._ranges else []
+        return self._found
+
+    def namespaces(self) -> t.Dict[str, t.Optional[str]]:
+        """Address -> path of its namespace; None for an address of the host itself."""
+        found: t.Dict[str, t.Optional[str]] = {
+            address.text.partition("/")[0]: None for link in links.read_links() for address in link.addresses
+        }
+        found.update((address, pod["netns"]) for pod in self.read() for address in pod["addresses"] if pod["netns"])
+        return found
+
+
+def _links() -> t.List[Data]:
+    found = links.read_links()
+    names = {link.ifindex: link.name for link in found}
+    return [{
+        "name": link.name, "index": link.ifindex, "kind": link.kind, "up": link.up, "mtu": link.mtu, "master": names.get(link.master),
+        "alias": link.alias, "ours": is_our_alias(link.alias), "addresses": sorted(address.text for address in link.addresses),
+    } for link in found]  # fmt: skip
+
+
+def _routes(found: Data) -> t.List[Data]:
+    rows = [{name: route[name] for name in _ROUTE} for route in routes.read_all_routes()]
+    if len(rows) > _MOST_ROUTES:
+        found["errors"].append({"section": "routes", "message": "{0} routes are left out".format(len(rows) - _MOST_ROUTES)})
+    return rows[:_MOST_ROUTES]
+
+
+def _short(rule: t.Mapping[str, t.Any]) -> Data:
+    return {name: value for name, value in rule.items() if value not in (None, False, [])}
+
+
+def read_devices() -> t.List[Data]:
+    """Every WireGuard device with its peers; the handshake's age in seconds is None where there was none."""
+    moment = now()
+    by_name = {link.name: link for link in links.read_links()}
+    found = []
+    for entry in users.read_wireguard():
+        dump, link = read_device(entry["name"]), by_name.get(entry["name"])
+        peers = [{
+            "public_key": key, "endpoint": peer.endpoint, "allowed_ips": sorted(peer.allowed_ips),
+            "handshake_age": max(0, int(moment - peer.last_handshake)) if peer.last_handshake else None, "rx": peer.rx_bytes, "tx": peer.tx_bytes,
+            "keepalive": peer.keepalive,
+        } for key, peer in sorted(dump.peers.items())]  # fmt: skip
+        found.append({
+            "name": entry["name"], "public_key": dump.public_key, "listen_port": dump.listen_port, "fwmark": dump.fwmark,
+            "up": bool(link and link.up), "mtu": link.mtu if link else None, "ours": bool(link and is_our_alias(link.alias)), "peers": peers,
+        })  # fmt: skip
+    return found
+
+
+def _sets(fabric: str) -> t.List[Data]:
+    """Sets of addresses in tables of ours, each as the ranges that are in it."""
+    found = []
+    for table in users.read_tables():
+        if not is_our_alias(table["owner"], "{0}/{1}".format(OWNER, fabric)):
+            continue
+        whole = nft.read_table(table["family"], table["name"]) or {"sets": []}
+        for item in whole["sets"]:
+            version = {"ipv4_addr": 4, "ipv6_addr": 6}.get(item["type"])
+            if version is not None:
+                spans = [[address_text(version, first), address_text(version, last)] for first, last in item["elements"] or ()]
+                found.append({"table": table["name"], "name": item["name"], "version": version, "spans": spans})
+    return found
+
+
+def _settings() -> Data:
+    names = [link.name for link in links.read_links()]
+    filters = {name: settings.reverse_path_filter(name) for name in ("all", "default", *names)}
+    off = {name: settings.read("net", "ipv4", "conf", name, "forwarding") for name in names}
+    return {
+        "forwarding": {str(version): settings.read(*parts) for version, parts in FORWARDING.items()},
+        "rp_filter": {name: value for name, value in filters.items() if value is not None},
+        "not_forwarding": sorted(name for name, value in off.items() if value == 0),
+    }
+
+
+def _listeners(flows: t.Sequence[Flow], here: Pods) -> t.List[Data]:
+    """Who listens in the namespaces of targets that are here: ``[{pod: address, protocol, address, port}]``."""
+    namespaces = here.namespaces()
+    wanted = {address for flow in flows for address, _port in flow.targets}
+    read = {netns: sockets.read_listeners(netns) for netns in {namespaces[address] for address in wanted if address in namespaces}}
+    return [dict(row, pod=address) for address in sorted(wanted) if address in namespaces for row in read[namespaces[address]]]
+
+
+def read_counters() -> Data:
+    """What the kernel counts of packets that it did not take: by link, and for reasons that have no rule."""
+    return {"links": links.read_counters(), "ip": facts.read_ip_counters()}
+
+
+def read_answers(flows: t.Sequence[Flow], questions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[Data]:
+    """The kernel's answer to each question, and to those that the flows' ends on this node raise: the question with ``answer``."""
+    asked = [_question(raw) for raw in questions] + _own_questions(flows)
+    return [dict(question, answer=answer) for question, answer in zip(asked, routes.look_up(asked))]
+
+
+def _question(raw: t.Mapping[str, t.Any]) -> Data:
+    names = {"dst": raw.get("dst"), "src": raw.get("src") or None, "iif": raw.get("iif") or None, "mark": int(raw.get("mark") or 0)}
+    return dict(raw, **names, version=parse_address(raw.get("dst")).version)
+
+
+def _own_questions(flows: t.Sequence[Flow]) -> t.List[Data]:
+    """out: where a packet of the pod goes; in: where the node hands on what comes for its pod; back: where the pod's answer goes."""
+    ends = sorted({address for flow in flows for address in (flow.source, *(address for address, _port in flow.targets))})
+    ways = dict(zip(ends, routes.look_up([{"dst": address} for address in ends])))
+    own = {address.text.partition("/")[0] for link in links.read_links() for address in link.addresses}
+    near = {address for address, way in ways.items() if address in own or (way["error"] is None and way["type"] == "unicast" and not way["via"])}
+
+    def one(flow: Flow, way: str, src: t.Optional[str], dst: str, iif: t.Optional[str]) -> Data:
+        return {"flow": flow.id, "way": way, "dst": dst, "src": src, "iif": iif, "mark": 0, "version": flow.version}
+
+    found = []
+    for flow in flows:
+        for address, _port in flow.targets:
+            if flow.source in near:
+                found.append(one(flow, "out", flow.source, address, None if flow.source in own else ways[flow.source]["dev"]))
+            if address in near:
+                found.append(one(flow, "in", None, address, None))
+                found.append(one(flow, "back", address, flow.source, None if address in own else ways[address]["dev"]))
+    return found

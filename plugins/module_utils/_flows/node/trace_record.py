@@ -1,0 +1,203 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a trace keeps of the kernel's events: which flow each belongs to, in which direction, and no more of them than fits.
+
+The kernel tells of every packet with one of our numbers. Whether it is ours its addresses say: those that the flow has,
+and those that it was given here on its way (by NAT). Packets of others who happen to use a number of ours are left out.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ..._linux.nftables.headers import ECHO, ICMP, PROTOCOL_NAMES, TCP, UDP, Headers, read_headers
+from ..._linux.nftables.trace import ERRORS, PREFIX, Event, Mark
+from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+
+PROTOCOLS = {"tcp": TCP, "udp": UDP}
+FORWARD, BACK = "forward", "back"
+#: So many flows of one trace on one node, and events of all of them together.
+MOST_FLOWS, MOST_EVENTS = 4096, 20000
+#: Packets under way that we remember, and addresses that one flow was given here.
+_PACKETS, _LEARNED = 4096, 32
+#: Names come from whoever made the table.
+_NAME_LENGTH = 128
+
+
+class Flow(t.NamedTuple):
+    """One traced connection. ``targets``: addresses that its packets go to, before NAT and after it, with their ports (0 for ICMP)."""
+
+    id: str
+    protocol: str
+    version: int
+    number: int
+    source: str
+    targets: t.Tuple[t.Tuple[str, int], ...]
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.version, PROTOCOLS.get(self.protocol) or ICMP[self.version], self.number)
+
+
+def parse_flow(raw: t.Mapping[str, t.Any]) -> Flow:
+    """A flow of trace_plan. Raises ValueRefused."""
+    try:
+        source, target = str(raw["source"]["address"]), raw["target"]
+        number, protocol, version = int(raw["number"]), str(raw["protocol"]), int(raw["version"])
+        ends = [(str(row["address"]), int(row.get("port") or 0)) for row in (target, *(target.get("backends") or ()))]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueRefused("bad_flow", "flow {0!r}: {1!r} is missing or makes no sense".format(str(raw)[:100], error)) from None
+    if protocol not in ("tcp", "udp", "icmp") or version not in (4, 6) or not 0 < number < 65536:
+        raise ValueRefused("bad_flow", "flow {0}: protocol {1}, version {2} or number {3} is none".format(raw.get("id"), protocol, version, number))
+    for text in (source, *(address for address, _port in ends)):
+        if parse_address(text).version != version:
+            raise ValueRefused("bad_flow", "flow {0}: {1} is no address of IPv{2}".format(raw.get("id"), text, version))
+    if any(not 0 <= port < 65536 for _address, port in ends) or (protocol != "icmp" and not ends[0][1]):
+        raise ValueRefused("bad_flow", "flow {0}: it needs a port from 1 to 65535".format(raw.get("id")))
+    texts = tuple((str(parse_address(address)), port) for address, port in ends)
+    return Flow(str(raw["id"]), protocol, version, number, str(parse_address(source)), texts)
+
+
+class _Packet(t.NamedTuple):
+    headers: Headers
+    flow: t.Optional[int]
+    direction: str
+    iif: int
+    oif: int
+
+
+class Record:
+    """Takes events, gives rows. quotes: as TraceTable has them. device: a name of an index."""
+
+    def __init__(self, flows: t.Sequence[Flow], table: str, quotes: t.Mapping[int, t.Tuple[int, bool]], most: int, device: t.Callable[[int], str]) -> None:
+        self._flows, self._table, self._quotes, self._device = flows, table, quotes, device
+        each = max(2, min(most, MOST_EVENTS // max(1, len(flows))))
+        #: The first ones and the last ones: the way in, and the end.
+        self._first: t.Dict[int, t.List[Data]] = {}
+        self._last: t.Dict[int, t.Deque[Data]] = {}
+        self._half = each // 2
+        self._counts: t.Dict[int, int] = {}
+        self._others = 0
+        self._packets: "collections.OrderedDict[int, _Packet]" = collections.OrderedDict()
+        self._by_number: t.Dict[Mark, t.List[int]] = {}
+        for index, flow in enumerate(flows):
+            self._by_number.setdefault(flow.mark, []).append(index)
+        self._known: t.List[t.Set[str]] = [{flow.source, *(address for address, _port in flow.targets)} for flow in flows]
+        self._given = [0] * len(flows)
+
+    def take(self, event: Event, seen: int) -> None:
+        """seen: microseconds since the start."""
+        if event.table != self._table and event.table.startswith(PREFIX):
+            return
+        packet = self._packet(event)
+        if packet is None or packet.flow is None:
+            self._others += packet is not None and event.network is not None
+            return
+        if event.table == self._table and event.kind != "policy":
+            return
+        self._keep(packet.flow, self._row(packet, event, seen))
+
+    def _packet(self, event: Event) -> t.Optional[_Packet]:
+        """What is known of the event's packet; the kernel shows its headers at the beginning of each hook."""
+        before = self._packets.get(event.packet)
+        headers = read_headers(event.network, event.transport) if event.network is not None else None
+        if headers is None:
+            return before
+        index, direction = self._whose(headers, event, before)
+        if index is not None:
+            self._learn(index, headers)
+        packet = _Packet(headers, index, direction, event.iif, event.oif)
+        self._packets[event.packet] = packet
+        self._packets.move_to_end(event.packet)
+        if len(self._packets) > _PACKETS:
+            self._packets.popitem(last=False)
+        return packet
+
+    def _whose(self, headers: Headers, event: Event, before: t.Optional[_Packet]) -> t.Tuple[t.Optional[int], str]:
+        if headers.error is not None:
+            if event.table == self._table and event.chain == ERRORS and event.handle in self._quotes:
+                index, ours = self._quotes[event.handle]
+                # what our own packet met comes back to its source
+                return self._error_of(index, headers, BACK if ours else FORWARD)
+            if before is not None and before.headers.error is not None:
+                return before.flow, before.direction
+            return None, FORWARD
+        if before is not None and before.flow is not None and before.headers.error is None and self._same(headers, before):
+            return before.flow, before.direction
+        return self._by_addresses(headers)
+
+    def _error_of(self, index: int, headers: Headers, direction: str) -> t.Tuple[t.Optional[int], str]:
+        """Flows may share a number; then it is that one to whose end the error goes."""
+        found = [other for other in self._by_number[self._flows[index].mark] if headers.dst in self._known[other]]
+        return (found[0] if found else None), direction
+
+    def _same(self, headers: Headers, before: _Packet) -> bool:
+        """Whether a number of a packet still stands for the packet that it stood for: addresses change on the way, never all of it."""
+        was = before.headers
+        if headers.protocol != was.protocol or headers.version != was.version or headers.number != was.number or headers.flags != was.flags:
+            return False
+        return (headers.src, headers.sport) == (was.src, was.sport) or (headers.dst, headers.dport) == (was.dst, was.dport)
+
+    def _by_addresses(self, headers: Headers) -> t.Tuple[t.Optional[int], str]:
+        best: t.Tuple[int, t.Optional[int], str] = (0, None, FORWARD)
+        for number, direction in self._numbers(headers):
+            if number is None:
+                continue
+            near, far = (headers.src, headers.dst) if direction == FORWARD else (headers.dst, headers.src)
+            for index in self._by_number.get(Mark(headers.version, headers.protocol, number), ()):
+                flow, known = self._flows[index], self._known[index]
+                score = 2 * (near == flow.source) + 2 * any(far == address for address, _port in flow.targets) + (near in known) + (far in known)
+                if score > best[0]:
+                    best = (score, index, direction)
+        return best[1], best[2]
+
+    @staticmethod
+    def _numbers(headers: Headers) -> t.Sequence[t.Tuple[t.Optional[int], str]]:
+        if headers.icmp is not None:
+            return ((headers.number, FORWARD if headers.icmp[0] == ECHO[headers.version] else BACK),)
+        return ((headers.sport, FORWARD), (headers.dport, BACK))
+
+    def _learn(self, index: int, headers: Headers) -> None:
+        """Addresses that NAT gave it here: its answers come with them."""
+        if headers.error is None and self._given[index] < _LEARNED:
+            new = {headers.src, headers.dst} - self._known[index]
+            self._given[index] += len(new)
+            self._known[index] |= new
+
+    def _row(self, packet: _Packet, event: Event, seen: int) -> Data:
+        headers = packet.headers
+        iif, oif = (event.iif, event.oif) if event.network is not None else (packet.iif, packet.oif)
+        row: Data = {
+            "flow": self._flows[packet.flow or 0].id, "packet": event.packet, "seen": seen, "table": clean(event.table), "family": event.family,
+            "chain": clean(event.chain), "handle": event.handle, "rule": None, "type": event.kind, "verdict": event.verdict,
+            "to": clean(event.target) if event.target else None, "ours": event.table == self._table,
+            "iif": self._device(iif) if iif else None, "oif": self._device(oif) if oif else None, "mark": event.mark,
+            "src": headers.src, "dst": headers.dst, "proto": PROTOCOL_NAMES.get(headers.protocol, str(headers.protocol)), "sport": headers.sport,
+            "dport": headers.dport, "length": headers.length, "ttl": headers.ttl, "flags": list(headers.flags), "error": headers.error,
+            "mtu": headers.mtu, "direction": packet.direction,
+        }  # fmt: skip
+        return row
+
+    def _keep(self, index: int, row: Data) -> None:
+        self._counts[index] = self._counts.get(index, 0) + 1
+        first = self._first.setdefault(index, [])
+        if len(first) < self._half:
+            first.append(row)
+        else:
+            self._last.setdefault(index, collections.deque(maxlen=self._half)).append(row)
+
+    def result(self) -> Data:
+        """{events, counts: {flow: all that there were}, others: packets with our numbers that were not ours}."""
+        rows = [row for index in self._first for row in (*self._first[index], *self._last.get(index, ()))]
+        counts = {self._flows[index].id: count for index, count in self._counts.items()}
+        return {"events": sorted(rows, key=lambda row: t.cast(int, row["seen"])), "counts": counts, "others": self._others}
+
+
+def clean(text: str, length: int = _NAME_LENGTH) -> str:
+    """What somebody else wrote, for people: one line of plain signs, not too long."""
+    shown = "".join(sign if sign.isprintable() else "?" for sign in text[:length])
+    return shown + "..." if len(text) > length else shown

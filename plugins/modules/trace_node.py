@@ -1,0 +1,251 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: trace_node
+short_description: Take part in a trace of packets on one node
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - One node's part of a trace, in three calls with the same O(id). V(armed) starts a recorder and tells how the node stands; V(sent) sends
+    packets from the source's own network namespace; V(collected) returns what the kernel told of them, and ends the recorder.
+  - The recorder is a process of its own with a table of nftables that has the kernel's owner flag (Linux 5.12). It writes no file, ends after
+    O(lifetime) in any case, and its table ends with it, however it ends. Other rules, tables and settings of the node are only read.
+  - Packets are told by their number alone (a port, or the identifier of ICMP's echo) and by the addresses of their flow.
+  - Rules of the legacy iptables and drops of routing make no events; the counters and the last place where a packet was seen tell of them.
+extends_documentation_fragment:
+  - multicluster.network._attributes.node
+requirements:
+  - nft on the node, for the text of rules
+options:
+  state:
+    description: Which part to do.
+    type: str
+    choices: [armed, sent, collected]
+    required: true
+  fabric:
+    description: Name of the fabric whose units and tables on this node are reported.
+    type: str
+    default: default
+  id:
+    description: Name of the trace, 1 to 24 small letters and digits. Traces with different names do not disturb each other.
+    type: str
+    required: true
+  flows:
+    description: The flows of the trace, as M(multicluster.network.trace_plan) returns them. Not needed for V(collected).
+    type: list
+    elements: dict
+    default: []
+  questions:
+    description:
+      - With V(armed), questions to the kernel's routing. Each has C(dst), and C(src), C(iif) and C(mark) where they matter; what else it has
+        comes back with the answer. Those of the flows' own ends need not be asked.
+    type: list
+    elements: dict
+    default: []
+  lifetime:
+    description: With V(armed), the seconds after which the recorder ends, up to 600.
+    type: int
+    default: 30
+  events:
+    description: With V(armed), how many events of one flow are kept, the first half and the last half of them.
+    type: int
+    default: 400
+  sizes:
+    description:
+      - With V(sent), sizes in bytes of whole IP packets that follow the small one and must not be fragmented. One that is more than the
+        source's own device takes becomes as large as that takes; where the path says that it takes less, that size follows.
+    type: list
+    elements: int
+    default: []
+  wait_seconds:
+    description: With V(sent), how long an answer is waited for.
+    type: int
+    default: 2
+attributes:
+  check_mode:
+    description: Reads and answers, but starts no recorder and sends no packet.
+    support: partial
+  diff_mode:
+    description: Nothing that stays is changed, so there is no diff.
+    support: none
+  idempotent:
+    description: Never reports a change. V(sent) sends its packets each time; V(armed) refuses an O(id) that is being recorded.
+    support: partial
+"""
+
+EXAMPLES = r"""
+- name: Record, and say how this node stands
+  multicluster.network.trace_node:
+    state: armed
+    id: 7f3a91
+    flows: "{{ plan.trace.flows }}"
+
+- name: Send from the pod, a small packet and a large one
+  multicluster.network.trace_node:
+    state: sent
+    id: 7f3a91
+    flows: "{{ plan.trace.flows }}"
+    sizes: [1500]
+
+- name: What became of them
+  multicluster.network.trace_node:
+    state: collected
+    id: 7f3a91
+"""
+
+RETURN = r"""
+armed:
+  description: Whether the recorder runs.
+  type: bool
+  returned: with O(state=armed)
+  sample: true
+reason:
+  description: Why no recorder runs, or ran; null where one does or did.
+  type: str
+  returned: with O(state=armed) and O(state=collected)
+facts:
+  description:
+    - The node as it stands now, with C(links), C(routes), C(rules), C(devices) (WireGuard), C(tables) with their base chains, C(sets) of our
+      tables, C(settings), C(pods), C(kube_proxy), C(listeners), C(legacy_iptables), C(units), C(counters). What could not be read is
+      missing and named in C(errors).
+  type: dict
+  returned: with O(state=armed)
+answers:
+  description: The questions, each with the kernel's C(answer); its C(error) is null where there is a way.
+  type: list
+  elements: dict
+  returned: with O(state=armed)
+  sample:
+    - flow: "0"
+      way: out
+      dst: 10.4.7.10
+      src: 10.2.3.10
+      iif: veth1
+      mark: 0
+      version: 4
+      answer: {error: null, type: unicast, dev: wireguard.gcp, via: null, src: null, table: 254}
+sent:
+  description:
+    - What became of each packet. C(outcome) is answered, refused, unreachable (the source's own namespace has no way), icmp_error, silent or
+      failed (nothing was sent). C(size) is 0 for the small one.
+  type: list
+  elements: dict
+  returned: with O(state=sent)
+  sample: [{flow: "0", size: 0, outcome: answered, detail: "", milliseconds: 0.9, error: null, sender: null, mtu: null}]
+collected:
+  description: Whether there was a recorder to ask.
+  type: bool
+  returned: with O(state=collected)
+  sample: true
+events:
+  description:
+    - What the kernel told, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
+      packet. Chains of the trace's own table (C(ours)) stand first and last in each hook.
+    - C(type) is rule, return (a chain's end) or policy (of a base chain).
+  type: list
+  elements: dict
+  returned: with O(state=collected)
+  sample:
+    - flow: "0"
+      direction: forward
+      packet: 2881029913
+      seen: 812
+      family: ip
+      table: filter
+      chain: FORWARD
+      hook: forward
+      priority: 0
+      handle: 4
+      rule: ip daddr 10.4.7.10 drop
+      type: rule
+      verdict: drop
+      to: null
+      ours: false
+      iif: veth1
+      oif: wireguard.gcp
+      mark: 0
+      src: 10.2.3.10
+      dst: 10.4.7.10
+      proto: tcp
+      sport: 61234
+      dport: 80
+      length: 60
+      ttl: 63
+      flags: [syn]
+      error: null
+      mtu: null
+counts:
+  description: How many events there were of each flow, kept or not.
+  type: dict
+  returned: with O(state=collected)
+  sample: {"0": 24}
+others:
+  description: Packets with a number of the trace that were not of its flows.
+  type: int
+  returned: with O(state=collected)
+  sample: 0
+lost:
+  description: How often the kernel had more events than could be taken.
+  type: int
+  returned: with O(state=collected)
+  sample: 0
+unreadable:
+  description: How many messages of the kernel made no sense.
+  type: int
+  returned: with O(state=collected)
+  sample: 0
+devices:
+  description: The WireGuard devices again, with handshakes and bytes after the packets.
+  type: list
+  elements: dict
+  returned: with O(state=collected)
+counters:
+  description: The kernel's counters of C(links) and of C(ip), as the facts have those from before.
+  type: dict
+  returned: with O(state=collected)
+errors:
+  description: What could not be read, by C(section) and C(message).
+  type: list
+  elements: dict
+  returned: with O(state=collected)
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace
+from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["armed", "sent", "collected"], "required": True},
+            "fabric": {"type": "str", "default": "default"},
+            "id": {"type": "str", "required": True},
+            "flows": {"type": "list", "elements": "dict", "default": []},
+            "questions": {"type": "list", "elements": "dict", "default": []},
+            "lifetime": {"type": "int", "default": 30},
+            "events": {"type": "int", "default": 400},
+            "sizes": {"type": "list", "elements": "int", "default": []},
+            "wait_seconds": {"type": "int", "default": 2},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = trace.run(module.params, module.check_mode)
+    except LinuxError as err:
+        module.fail_json(msg=str(err), **err.fields())
+    except (OSError, ValueError) as err:
+        module.fail_json(msg="cannot trace: {0}".format(err))
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()
