@@ -88,7 +88,7 @@ def _routes(found: Data) -> t.List[Data]:
 
 
 def _short(rule: t.Mapping[str, t.Any]) -> Data:
-    return {name: value for name, value in rule.items() if value not in (None, False, [])}
+    return {name: value for name, value in rule.items() if value is not None and value is not False and value != []}
 
 
 def read_devices() -> t.List[Data]:
