@@ -478,7 +478,17 @@ def as_nobody(router, script):
 
 def test_another_user_is_not_answered(router):
     ask(router, "armed", [flow()])
-    script = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('\\0multicluster_trace_t1'); s.settimeout(5)\ntry:\n s.send(b'events')\n print(len(s.recv(9)))\nexcept OSError: print('closed')"  # noqa: E501  # pylint: disable=line-too-long
+    script = """
+import socket
+opened = socket.socket(socket.AF_UNIX)
+opened.settimeout(5)
+opened.connect("\\0multicluster_trace_t1")
+try:
+    opened.send(b"events")
+    print(len(opened.recv(9)))
+except OSError:
+    print("closed")
+"""
     said, _errors = as_nobody(router, script).communicate(timeout=20)
     assert said.strip() in ("0", "closed")
     assert ask(router, "collected")["collected"]
