@@ -119,7 +119,7 @@ class Record:
 
     def _whose(self, headers: Headers, event: Event, before: t.Optional[_Packet]) -> t.Tuple[t.Optional[int], str]:
         if headers.error is not None:
-            if event.table == self._table and event.chain == ERRORS and event.handle in self._quotes:
+            if event.table == self._table and event.chain == ERRORS and event.handle is not None and event.handle in self._quotes:
                 index, ours = self._quotes[event.handle]
                 # what our own packet met comes back to its source
                 return self._error_of(index, headers, BACK if ours else FORWARD)

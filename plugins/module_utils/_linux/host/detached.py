@@ -193,7 +193,8 @@ def ask(name: str, request: str) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def _all(caller: socket.socket) -> bytes:
-    parts, size = [], 0
+    parts: t.List[bytes] = []
+    size = 0
     while True:
         part = caller.recv(1 << 16)
         if not part:

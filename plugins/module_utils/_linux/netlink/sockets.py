@@ -21,7 +21,7 @@ _ANSWER = struct.Struct("=BBBB")
 
 def read_listeners(netns: t.Optional[str] = None) -> t.List[t.Dict[str, t.Any]]:
     """``[{protocol, address, port}]``, sorted: what accepts TCP connections, and UDP sockets that are bound to nobody. Raises LinuxError."""
-    found = set()
+    found: t.Set[t.Tuple[str, str, int]] = set()
     with NetlinkSocket(_SOCK_DIAG, "sockets", netns=netns) as netlink:
         for name, (protocol, states) in _PROTOCOLS.items():
             for family in ADDRESS_FAMILIES.values():

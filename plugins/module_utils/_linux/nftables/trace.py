@@ -29,7 +29,7 @@ NO_OWNER = "this kernel has no tables that end with their owner (nf_tables' owne
 
 _TRACE_MESSAGE, _TRACE_GROUP = 10 << 8 | 17, 9
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _ID, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 6, 8, 9
-_IIF, _OIF, _MARK, _NFPROTO, _POLICY = 10, 12, 14, 15, 16
+_IIF, _OIF, _MARK, _POLICY = 10, 12, 14, 16
 _KINDS = {1: "policy", 2: "return", 3: "rule"}
 _VERDICTS = {0: "drop", 1: "accept", 2: "stolen", 3: "queue", 4: "repeat"}
 _CONTROL = {-1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
@@ -49,7 +49,7 @@ ERRORS, NUMBERS = "errors", "numbers"
 
 _NETWORK_BASE, _TRANSPORT_BASE = 1, 2
 _META_NFPROTO, _META_L4PROTO, _META_NFTRACE = 15, 16, 12
-_NFPROTO = {4: b"\x02", 6: b"\x0a"}
+_IP = {4: b"\x02", 6: b"\x0a"}
 #: How many bytes behind an ICMP error's own header the quoted packet's ports stand, and where the quoted protocol does.
 _QUOTED = {4: (8 + 20, 8 + 9), 6: (8 + 40, 8 + 6)}
 #: Packets a second that one rule has told of: another connection that happens to use our number must not drown us.
@@ -208,7 +208,7 @@ class TraceTable:
         orders.append(Message(codec.NEWCHAIN, new, codec.encode_chain(self.name, {"name": ERRORS}), "chain " + ERRORS))
         for hook in WATCHED:
             for place, priority in (("first", _FIRST), ("last", _LAST)):
-                chain = {"name": "{0}_{1}".format(hook, place), "type": "filter", "hook": hook, "priority": priority, "policy": "accept"}
+                chain: t.Dict[str, t.Any] = {"name": "{0}_{1}".format(hook, place), "type": "filter", "hook": hook, "priority": priority, "policy": "accept"}
                 orders.append(Message(codec.NEWCHAIN, new, codec.encode_chain(self.name, chain), "chain " + chain["name"]))
         quoting, of = _quoting_rules(marks)
         chains = [(hook + "_first", rule) for hook in _MARKING for rule in _marking_rules(marks)] + [(ERRORS, rule) for rule in quoting]
@@ -287,7 +287,7 @@ def _quoting_rules(marks: t.Sequence[Mark]) -> t.Tuple[t.List[t.List[bytes]], t.
     rules, of = [], []
     for index, mark in enumerate(marks):
         ports, protocol = _QUOTED[mark.version]
-        start = [_load_meta(_META_NFPROTO), _equals(_NFPROTO[mark.version]), _load_payload(protocol, 1), _equals(bytes([mark.protocol]))]
+        start = [_load_meta(_META_NFPROTO), _equals(_IP[mark.version]), _load_payload(protocol, 1), _equals(bytes([mark.protocol]))]
         number = struct.pack(">H", mark.number)
         for ours in (True, False):
             if mark.protocol in (TCP, UDP):
