@@ -1,0 +1,100 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words for why a packet does not arrive, what a fault is, and how hosts' texts are shown. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.prefix_sets import address_text
+
+ALLOWED_IPS_LACK_SOURCE, ALLOWED_IPS_LACK_TARGET = "allowed_ips_lack_source", "allowed_ips_lack_target"
+ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = "answer_another_way", "device_down", "device_missing", "endpoint_moved"
+FORWARD_DROPPED, FORWARDING_OFF, KEYS_SHARED, KUBE_PROXY_OFF = "forward_dropped", "forwarding_off", "keys_shared", "kube_proxy_off"
+MASQUERADED, MIRROR_MISSING, MIRROR_STALE, MTU_BLACK_HOLE = "masqueraded", "mirror_missing", "mirror_stale", "mtu_black_hole"
+NAME_UNKNOWN, NO_ENDPOINTS, NO_HANDSHAKE, NOT_EXPLAINED = "name_unknown", "no_endpoints", "no_handshake", "not_explained"
+PEER_MISSING, POLICY_LACKS_SOURCE, PORT_CLOSED, PORT_NOT_IN_SERVICE = "peer_missing", "policy_lacks_source", "port_closed", "port_not_in_service"
+REVERSE_PATH_FILTER, REWRITE_MISSING, ROUTE_MISSING, ROUTE_SHADOWED = "reverse_path_filter", "rewrite_missing", "route_missing", "route_shadowed"
+RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, UDP_BLOCKED = "rule_shadowed", "stale_endpoint", "target_silent", "udp_blocked"
+UDP_BLOCKED_ONE_WAY, WATCHER_STOPPED, WRONG_KEY = "udp_blocked_one_way", "watcher_stopped", "wrong_key"
+
+#: What to do about each; the finding's own text names the place.
+MENDS = {
+    ALLOWED_IPS_LACK_SOURCE: "run the mesh again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
+    ALLOWED_IPS_LACK_TARGET: "run the mesh again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
+    ANSWER_ANOTHER_WAY: "remove the route or rule on {host} that takes the answer, or list its range in nobody's pod_cidrs",
+    DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
+    DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
+    ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT stands in between",
+    FORWARD_DROPPED: "change the rule that is named, on {host}; firewalls have to let the tunnel's devices pass",
+    FORWARDING_OFF: "sysctl net.ipv4.ip_forward=1 or net.ipv6.conf.all.forwarding=1 on {host}, and what sets it at boot",
+    KEYS_SHARED: "give one of the nodes a new key: remove its key file and run the mesh on it",
+    KUBE_PROXY_OFF: "start kube-proxy (or what stands for it) on {host}",
+    MASQUERADED: "except the ranges in pod_cidrs of the other clusters from masquerading on {host} (calico_ippools for Calico)",
+    MIRROR_MISSING: "run service_mirror (or mcs), and look at the selector and the namespaces that it shares",
+    MIRROR_STALE: "run service_mirror again, or start the reconciler",
+    MTU_BLACK_HOLE: "lower wireguard_mtu to what the way between the nodes carries, less 80",
+    NAME_UNKNOWN: "correct trace_from or trace_to",
+    NO_ENDPOINTS: "look at the pods of the Service: none is ready",
+    NO_HANDSHAKE: "look whether UDP between the nodes passes; wg show on both",
+    NOT_EXPLAINED: "look at what stands between the place where it was last seen and the next one",
+    PEER_MISSING: "run the mesh again on {host}; refused peers are named by mesh_plan",
+    POLICY_LACKS_SOURCE: "run network_sets again, or let the policy select the set of the source's cluster",
+    PORT_CLOSED: "start what listens on the port, or ask another port with trace_port",
+    PORT_NOT_IN_SERVICE: "ask one of its ports with trace_port, or add the port to the Service",
+    REVERSE_PATH_FILTER: "sysctl net.ipv4.conf.DEVICE.rp_filter=2 on {host} (all and the device: the larger counts), or mend the way back",
+    REWRITE_MISSING: "run coredns_rewrite in the source's cluster",
+    ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster",
+    ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
+    RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
+    STALE_ENDPOINT: "run the mesh again on {host}, so that it learns where the other node listens now",
+    TARGET_SILENT: "look at the program behind the address: the packet was delivered and nothing came back",
+    UDP_BLOCKED: "let UDP between the two endpoints pass, in both directions (firewalls, security groups)",
+    UDP_BLOCKED_ONE_WAY: "let UDP pass in the direction that is named (firewalls, security groups)",
+    WATCHER_STOPPED: "systemctl start the mesh's watcher on {host}",
+    WRONG_KEY: "run the mesh again on {host}, so that it learns the other's present key",
+}
+CAUSES = tuple(sorted(MENDS))
+
+PROVEN, LIKELY, UNEXPLAINED = "proven", "likely", "not explained"
+FORWARD, BACK = "forward", "back"
+#: Places on a node, in the order in which a packet comes by them.
+IN, OUT, TUNNEL, DELIVERED = 0, 1, 2, 3
+
+
+class Fault(t.NamedTuple):
+    """Why a packet cannot go on. ``stage``: the last place on ``host`` that it still reaches; ``dev``: the device by which it leaves there instead,
+    where it does. ``at``: the host that has to be mended."""
+
+    cause: str
+    host: str
+    stage: int
+    text: str
+    at: str
+    command: str = ""
+    dev: t.Optional[str] = None
+    confidence: str = PROVEN
+
+    @property
+    def mend(self) -> str:
+        """What to do."""
+        return MENDS[self.cause].format(host=self.at)
+
+
+def printable(text: t.Any, longest: int = 200) -> str:
+    """What a host or a cluster calls something: visible ASCII on one line, cut."""
+    shown = "".join(char if " " <= char <= "~" else "?" for char in str(text)[: longest + 1])
+    return shown if len(shown) <= longest else shown[: longest - 3] + "..."
+
+
+def argument(text: t.Any) -> str:
+    """The same as one word of a command that somebody may paste."""
+    shown = printable(text)
+    plain = shown.replace(".", "").replace("-", "").replace("_", "").replace(":", "").replace("/", "").replace("@", "")
+    return shown if plain.isalnum() else "'{0}'".format(shown.replace("'", "?"))
+
+
+def place_text(version: int, number: int, port: t.Optional[int] = None) -> str:
+    """An address, with its port where there is one."""
+    text = address_text(version, number)
+    return text if port is None else "[{0}]:{1}".format(text, port) if version == 6 else "{0}:{1}".format(text, port)

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where expected and observed part: one finding, the first on the way. Pure.
+
+What the facts say stops a packet counts only where nothing was seen behind it, and where it was seen up to there. All else is "not explained".
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import causes
+from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, place_text, printable
+from .expected import SESSION, Mesh, Packet, Walk
+from .facts import Device, Node
+from .observed import INPUT, Counted, Passage, Sent, counted
+
+ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
+ANSWERED, REFUSED = "answered", "refused"
+#: A packet that is larger than this is one of those that find black holes.
+LARGE = 1000
+NOTHING = Passage("", "", frozenset(), "", (), frozenset(), frozenset(), None, None, 0)
+
+
+class Finding(t.NamedTuple):
+    """What is wrong. ``where``: the host, or the cluster, that has to be looked at."""
+
+    flow: str
+    cause: str
+    direction: str
+    where: str
+    text: str
+    mend: str
+    command: str
+    confidence: str
+
+
+class Flow(t.NamedTuple):
+    """One flow, with the hosts of both ends. ``pod``: whether it starts in a pod. ``udp``: no answer is promised."""
+
+    id: str
+    packet: Packet
+    start: str
+    end: str
+    from_pod: bool
+    to_pod: bool = True
+    #: The flow that this one is only sent back for, to tell one direction of a tunnel from the other.
+    about: str = ""
+
+    @property
+    def udp(self) -> bool:
+        """Whether nobody need answer."""
+        return self.packet.protocol == "udp"
+
+
+class Seen(t.NamedTuple):
+    """Everything observed. ``armed``: the hosts that recorded; ``passages`` by (flow, host, direction); ``after``: devices at the end, by host."""
+
+    armed: t.FrozenSet[str]
+    passages: t.Mapping[t.Tuple[str, str, str], Passage]
+    sent: t.Mapping[str, t.Sequence[Sent]]
+    after: t.Mapping[str, t.Mapping[str, Device]]
+
+    def passage(self, flow: str, host: str, direction: str) -> Passage:
+        """What a host saw; nothing where it saw nothing."""
+        return self.passages.get((flow, host, direction), NOTHING)
+
+
+class Judge:
+    """Judges flows one by one over the same facts."""
+
+    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, seen: Seen, flows: t.Sequence[Flow] = ()) -> None:
+        self.nodes, self.mesh, self.seen, self.flows = nodes, mesh, seen, flows
+
+    def judge(self, flow: Flow, there: Walk, back: Walk) -> t.Tuple[str, t.Optional[Finding]]:
+        """(arrives, does not arrive or not explained; the finding). Both walks are by the facts alone."""
+        sent = self.seen.sent.get(flow.id) or ()
+        first = sent[0].outcome if sent else ""
+        if first == ANSWERED:
+            lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
+            return (ARRIVES, None) if lost is None else (FAILS, self._black_hole(flow, lost))
+        dropped = self._dropped(flow)
+        if dropped is not None:
+            return FAILS, dropped
+        if first == REFUSED:
+            return FAILS, self._refused(flow)
+        found = self._one_way(flow, there, FORWARD)
+        if found is not None:
+            return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
+        if flow.udp and self._delivered(flow):
+            return ARRIVES, None
+        found = self._silent(flow) or self._one_way(flow, back, BACK)
+        if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
+            return OPEN, None
+        found = found or self._open(flow, FORWARD, "the facts lead to {0} and back, and no answer came".format(flow.end), flow.end)
+        return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
+
+    # -- findings ------------------------------------------------------------------------------------------------------
+
+    def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
+        return Finding(flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED)
+
+    def _of(self, flow: Flow, fault: Fault, direction: str, confidence: str) -> Finding:
+        if fault.cause == causes.NOT_EXPLAINED:
+            return self._open(flow, direction, fault.text, fault.at)
+        return Finding(flow.id, fault.cause, direction, fault.at, fault.text, fault.mend, fault.command, confidence)
+
+    def _finding(self, flow: Flow, cause: str, direction: str, where: str, text: str, command: str = "", confidence: str = PROVEN) -> Finding:
+        return Finding(flow.id, cause, direction, where, text, causes.MENDS[cause].format(host=where), command, confidence)
+
+    def _black_hole(self, flow: Flow, lost: Sent) -> Finding:
+        text = "small packets are answered, one of {0} bytes that may not be cut is not, and nobody says how large it may be".format(lost.size)
+        return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, "ip route get {0}".format(place_text(flow.packet.version, flow.packet.dst)))
+
+    def _dropped(self, flow: Flow) -> t.Optional[Finding]:
+        """The first rule on the way that dropped it, whosever it is."""
+        for direction, hosts in ((FORWARD, (flow.start, flow.end)), (BACK, (flow.end, flow.start))):
+            for host in dict.fromkeys(hosts):
+                event = self.seen.passage(flow.id, host, direction).drop
+                if event is not None:
+                    text = "{0} drops it in the hook {1}: {2}".format(host, printable(event.hook or "?"), event.place)
+                    command = "nft -a list chain {0} {1} {2}".format(*map(causes.argument, (event.family, event.table, event.chain)))
+                    return self._finding(flow, causes.FORWARD_DROPPED, direction, host, text, command)
+        return None
+
+    def _refused(self, flow: Flow) -> Finding:
+        place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
+        silent = self._nobody_listens(flow)
+        if self._delivered(flow) or silent or flow.end not in self.seen.armed:
+            confidence = PROVEN if self._delivered(flow) or silent else LIKELY
+            return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, "{0} refuses the connection".format(place), "", confidence)
+        return self._open(flow, FORWARD, "somebody before {0} refuses the connection to {1}".format(flow.end, place), flow.start)
+
+    def _nobody_listens(self, flow: Flow) -> bool:
+        node = self.nodes.get(flow.end)
+        known = node.listeners.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        return known is not None and flow.packet.port is not None and (flow.packet.protocol, flow.packet.port) not in known
+
+    def _delivered(self, flow: Flow) -> bool:
+        """Whether the target's node handed it over."""
+        found = self.seen.passage(flow.id, flow.end, FORWARD)
+        if INPUT in found.hooks and not flow.to_pod:
+            return True
+        node = self.nodes.get(flow.end)
+        tunnels = node.devices if node is not None else {}
+        return found.drop is None and any(dev not in tunnels for dev in found.outs) and (flow.start != flow.end or bool(found.outs))
+
+    def _silent(self, flow: Flow) -> t.Optional[Finding]:
+        """The packet was handed over, and nothing came out of the target."""
+        if not self._delivered(flow) or flow.end not in self.seen.armed or self.seen.passage(flow.id, flow.end, BACK).count:
+            return None
+        place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
+        text = "{0} handed it to {1}, and nothing came back from there".format(flow.end, place)
+        return self._finding(flow, causes.TARGET_SILENT, FORWARD, flow.end, text)
+
+    def _one_way(self, flow: Flow, walk: Walk, direction: str) -> t.Optional[Finding]:
+        """What is wrong with one direction; None where it came to its end, or nothing tells otherwise."""
+        hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
+        hosts = list(dict.fromkeys(hosts))
+        rewritten = self._rewritten(flow, direction, hosts)
+        last = self._last(flow, direction, hosts)
+        fault = walk.fault
+        if fault is not None:
+            if not self.seen.armed:
+                return self._of(flow, fault, direction, LIKELY)
+            if self._agrees(flow, fault, direction, hosts, last):
+                return rewritten or self._of(flow, fault, direction, fault.confidence if last is not None or fault.host not in self.seen.armed else LIKELY)
+        if rewritten is not None:
+            return rewritten
+        if last is None:
+            if hosts[0] in self.seen.armed and direction == FORWARD:
+                return self._open(flow, direction, "{0} saw nothing of it leave its source".format(hosts[0]), hosts[0])
+            if walk.unknown and direction == FORWARD:
+                return self._open(flow, direction, walk.unknown, hosts[0])
+            return None
+        index, stage = last
+        if index == len(hosts) - 1:
+            if stage == IN and not self._at_end(flow, direction, hosts):
+                return self._open(flow, direction, "last seen as it came into {0}, which did not pass it on".format(hosts[-1]), hosts[-1])
+            return None
+        if hosts[index + 1] not in self.seen.armed:
+            if walk.unknown or fault is not None:
+                return self._open(flow, direction, "last seen on {0}; {1} did not record".format(hosts[index], hosts[index + 1]), hosts[index])
+            return None
+        if stage == IN:
+            return self._open(flow, direction, "last seen as it came into {0}, which did not pass it on".format(hosts[index]), hosts[index])
+        return self._between(flow, walk, direction, hosts[index], hosts[index + 1])
+
+    def _at_end(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> bool:
+        """Whether it was handed to the end itself where that is no pod."""
+        found = self.seen.passage(flow.id, hosts[-1], direction)
+        return INPUT in found.hooks and not (flow.to_pod if direction == FORWARD else flow.from_pod)
+
+    def _last(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> t.Optional[t.Tuple[int, int]]:
+        """The last place where it was seen: (index of the host, stage)."""
+        for index in range(len(hosts) - 1, -1, -1):
+            stage = self.seen.passage(flow.id, hosts[index], direction).stage
+            if stage is not None:
+                return index, stage
+        return None
+
+    def _agrees(
+        self, flow: Flow, fault: Fault, direction: str, hosts: t.Sequence[str], last: t.Optional[t.Tuple[int, int]]
+    ) -> bool:
+        """Whether what was seen is what a fault would leave to be seen."""
+        if fault.host not in hosts:
+            return False
+        index = hosts.index(fault.host)
+        outs = self.seen.passage(flow.id, fault.host, direction).outs
+        if fault.dev is not None and fault.dev in outs:
+            return True
+        if last is None:
+            # a host that records sees at least what it sends itself
+            return fault.host not in self.seen.armed and not any(host in self.seen.armed for host in hosts[:index])
+        if last[0] > index:
+            return False
+        if last[0] < index:
+            return fault.host not in self.seen.armed and last[1] == OUT
+        return last[1] == IN if fault.stage == IN else last[1] == OUT
+
+    def _rewritten(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> t.Optional[Finding]:
+        """The source is another one than was sent, though it went through a tunnel."""
+        wanted = flow.packet.src if direction == FORWARD else flow.packet.dst
+        for index, host in enumerate(hosts):
+            found = self.seen.passage(flow.id, host, direction)
+            strange = sorted(found.sources - {wanted}) if direction == FORWARD else []
+            if strange:
+                rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite or found.rewrite
+                text = "it comes to {0} from {1} instead of {2}".format(
+                    host, place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, wanted)
+                ) + (" by {0}".format(rule.place) if rule else "")
+                at = hosts[max(0, index - 1)]
+                return self._finding(flow, causes.MASQUERADED, direction, at, text, "nft list ruleset")
+            tunnels = self.nodes[host].devices if host in self.nodes else {}
+            if found.rewrite is not None and index == 0 and any(dev in tunnels for dev in found.outs):
+                later = self.seen.passage(flow.id, hosts[-1], direction)
+                if len(hosts) > 1 and not later.count:
+                    text = "{0} rewrites its source before it enters the tunnel: {1}".format(host, found.rewrite.place)
+                    return self._finding(flow, causes.MASQUERADED, direction, host, text, "nft list ruleset")
+        return None
+
+    # -- between two nodes ---------------------------------------------------------------------------------------------
+
+    def _between(self, flow: Flow, walk: Walk, direction: str, host: str, other: str) -> Finding:
+        """It left one node and never came to the next: what the tunnel's ends counted says more."""
+        outs = self.seen.passage(flow.id, host, direction).outs
+        where = "last seen as it left {0} by {1}; {2} did not see it".format(host, ", ".join(map(printable, outs)) or "?", other)
+        here, there = self.nodes.get(host), self.nodes.get(other)
+        device = next((here.devices[dev] for dev in outs if dev in here.devices), None) if here is not None else None
+        if here is None or there is None or device is None or walk.fault is not None and walk.fault.host == host:
+            return self._open(flow, direction, where, host)
+        inner = next((one for one in there.devices.values() if device.peer(one.public_key) is not None and one.peer(device.public_key) is not None), None)
+        if inner is None:
+            return self._open(flow, direction, where, host)
+        mine = counted(device, (self.seen.after.get(host) or {}).get(device.name), inner.public_key)
+        theirs = counted(inner, (self.seen.after.get(other) or {}).get(inner.name), device.public_key)
+        return self._udp(flow, direction, (host, device, mine), (other, inner, theirs), where)
+
+    def _udp(
+        self, flow: Flow, direction: str, mine: t.Tuple[str, Device, Counted], theirs: t.Tuple[str, Device, Counted], where: str
+    ) -> Finding:
+        host, device, here = mine
+        other, inner, there = theirs
+        command = "wg show {0}".format(causes.argument(device.name))
+        if here.rx is None or there.rx is None:
+            return self._open(flow, direction, where, host)
+        tried = bool(there.tx) or self._sent_into(other, inner.name)
+        if not there.rx and here.rx:
+            text = "{0} hears {1}, which hears nothing of it: UDP from {0} to {1} is lost; {2}".format(host, other, where)
+            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command)
+        if there.rx and not here.rx and tried:
+            text = "{1} hears {0}, which hears nothing of it: UDP from {1} to {0} is lost; {2}".format(host, other, where)
+            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, host, text, command)
+        if not there.rx and not here.rx and tried:
+            text = "{0} and {1} both send, and neither hears the other: UDP between them is lost; {2}".format(host, other, where)
+            return self._finding(flow, causes.UDP_BLOCKED, direction, host, text, command)
+        if not there.rx and not here.rx and (here.age is None or here.age > SESSION):
+            text = "{0} called {1} and got no handshake; {2}".format(host, other, where)
+            return self._finding(flow, causes.NO_HANDSHAKE, direction, host, text, command, LIKELY)
+        return self._open(flow, direction, where, host)
+
+    def _sent_into(self, host: str, device: str) -> bool:
+        """Whether a host sent a packet of any flow into a tunnel."""
+        return any(key[1] == host and device in found.outs for key, found in self.seen.passages.items())

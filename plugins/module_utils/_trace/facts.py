@@ -1,0 +1,339 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one node said of itself, as frozen values: links, routes, rules, WireGuard, sets, settings. Pure.
+
+A node only makes claims. What of them cannot be read is left out and counted in ``left_out``, so that a decision that would have needed it is not taken
+for proven.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import address_number, network_span
+from .._values.refused import ValueRefused
+from .._values.text import mapping
+
+Data = t.Mapping[str, t.Any]
+#: Rows of one kind that a node may say; a large mesh has a few thousand routes.
+MOST = 200_000
+_BITS = {4: 32, 6: 128}
+_ANY = {4: (0, (1 << 32) - 1), 6: (0, (1 << 128) - 1)}
+
+
+class Route(t.NamedTuple):
+    """A route; ``kind`` is unicast, local, unreachable, ...; ``via`` "several" where it has several next hops."""
+
+    version: int
+    first: int
+    last: int
+    length: int
+    table: int
+    kind: str
+    dev: t.Optional[str]
+    via: t.Optional[str]
+    metric: int
+    protocol: t.Optional[int]
+    mtu: t.Optional[int]
+
+
+class Rule(t.NamedTuple):
+    """A rule of policy routing. ``understood``: whether it asks for nothing but what is here."""
+
+    version: int
+    priority: int
+    action: str
+    table: t.Optional[int]
+    fwmark: t.Optional[int]
+    fwmask: int
+    src: t.Tuple[int, int]
+    dst: t.Tuple[int, int]
+    iif: t.Optional[str]
+    oif: t.Optional[str]
+    invert: bool
+    suppress: t.Optional[int]
+    understood: bool
+
+
+class Peer(t.NamedTuple):
+    """A peer of a WireGuard device. ``endpoint``: (version, address, port); ``age`` of the handshake in seconds, None for none."""
+
+    public_key: str
+    endpoint: t.Optional[t.Tuple[int, int, int]]
+    allowed: t.Tuple[t.Tuple[int, int, int, int], ...]
+    age: t.Optional[float]
+    rx: int
+    tx: int
+
+
+class Device(t.NamedTuple):
+    """A WireGuard device."""
+
+    name: str
+    public_key: str
+    listen_port: int
+    fwmark: int
+    up: bool
+    peers: t.Tuple[Peer, ...]
+
+    def peer(self, key: str) -> t.Optional[Peer]:
+        """The peer with a public key."""
+        return next((peer for peer in self.peers if peer.public_key == key), None)
+
+    def peer_for(self, version: int, number: int) -> t.Optional[Peer]:
+        """The peer that packets to an address go to, and from which alone packets from it are taken: by the longest of its ranges."""
+        best: t.Optional[t.Tuple[int, Peer]] = None
+        for peer in self.peers:
+            for family, first, last, length in peer.allowed:
+                if family == version and first <= number <= last and (best is None or length > best[0]):
+                    best = (length, peer)
+        return best[1] if best else None
+
+
+class Link(t.NamedTuple):
+    """A device."""
+
+    name: str
+    kind: str
+    up: bool
+    mtu: int
+    ours: bool
+
+
+class Node(t.NamedTuple):
+    """One node. ``own``: its addresses (version, number). ``sets``: ranges of our table's sets by version, None where it has no such table.
+
+    ``watcher``: whether the watcher runs, None where nothing says so. ``rp_filter``: by device, with ``all``. ``pods``: address -> its device or "".
+    ``listeners``: of addresses of which it is known who listens, (protocol, port). ``hooks``: (family, table, chain) -> hook.
+    """
+
+    host: str
+    cluster: str
+    links: t.Mapping[str, Link]
+    routes: t.Mapping[t.Tuple[int, int], t.Tuple[Route, ...]]
+    rules: t.Mapping[int, t.Tuple[Rule, ...]]
+    devices: t.Mapping[str, Device]
+    own: t.FrozenSet[t.Tuple[int, int]]
+    sets: t.Optional[t.Mapping[int, t.Tuple[t.Tuple[int, int], ...]]]
+    watcher: t.Optional[bool]
+    forwarding: t.Mapping[int, bool]
+    rp_filter: t.Mapping[str, int]
+    valid_mark: bool
+    pods: t.Mapping[t.Tuple[int, int], str]
+    kube_proxy: t.Optional[bool]
+    listeners: t.Mapping[t.Tuple[int, int], t.FrozenSet[t.Tuple[str, int]]]
+    hooks: t.Mapping[t.Tuple[str, str, str], str]
+    left_out: t.Tuple[str, ...]
+    answers: t.Mapping[t.Tuple[t.Any, ...], t.Mapping[str, t.Any]] = {}
+
+
+def _rows(value: t.Any) -> t.List[Data]:
+    return [row for row in value[:MOST] if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _word(value: t.Any) -> t.Optional[str]:
+    return value[:128] if isinstance(value, str) and value else None
+
+
+def _number(value: t.Any, default: int = 0) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
+def span_of(text: t.Any) -> t.Tuple[int, int, int, int]:
+    """(version, first, last, length) of a network. Raises ValueRefused."""
+    version, first, last = network_span(text)
+    return version, first, last, _BITS[version] - (last - first + 1).bit_length() + 1
+
+
+def key_of(text: t.Any) -> t.Tuple[int, int]:
+    """(version, number) of an address. Raises ValueRefused."""
+    return address_number(text)
+
+
+def parse_endpoint_key(text: t.Any) -> t.Optional[t.Tuple[int, int, int]]:
+    """(version, address, port) of an endpoint; None for none and for what is none."""
+    if not isinstance(text, str) or ":" not in text:
+        return None
+    host, dummy, port = text.rpartition(":")
+    try:
+        version, number = address_number(host.strip("[]"))
+    except ValueRefused:
+        return None
+    return (version, number, int(port)) if port.isascii() and port.isdigit() and len(port) <= 5 else None
+
+
+def _route(row: Data) -> Route:
+    version, first, last, length = span_of(row.get("dst"))
+    return Route(
+        version, first, last, length, _number(row.get("table"), 254), str(row.get("type") or "unicast"), _word(row.get("dev")), _word(row.get("via")),
+        _number(row.get("metric")), row.get("protocol") if isinstance(row.get("protocol"), int) else None,
+        row.get("mtu") if isinstance(row.get("mtu"), int) else None,
+    )  # fmt: skip
+
+
+#: Selectors that need more of a packet than is known here.
+_UNKNOWN = ("tos", "ipproto", "sport", "dport", "uidrange", "l3mdev", "suppress_ifgroup", "goto", "other")
+
+
+def _rule(row: Data) -> Rule:
+    version = 6 if row.get("version") == 6 else 4
+    spans = []
+    for name in ("src", "dst"):
+        found = span_of(row[name]) if row.get(name) else None
+        spans.append(_ANY[version] if found is None else (found[1], found[2]))
+    action = str(row.get("action") or "to_table")
+    mark = row.get("fwmark")
+    suppress = row.get("suppress_prefixlength")
+    return Rule(
+        version, _number(row.get("priority")), action, row.get("table") if isinstance(row.get("table"), int) else None,
+        mark if isinstance(mark, int) else None, _number(row.get("fwmask"), 0xFFFFFFFF) if row.get("fwmask") is not None else 0xFFFFFFFF,
+        spans[0], spans[1], _word(row.get("iif")), _word(row.get("oif")), row.get("invert") is True,
+        suppress if isinstance(suppress, int) else None,
+        not any(row.get(name) not in (None, False, 0, [], "") for name in _UNKNOWN) and action != "goto",
+    )  # fmt: skip
+
+
+def _peer(row: Data) -> Peer:
+    allowed = tuple(span_of(text) for text in row.get("allowed_ips") or ())
+    age = row.get("handshake_age")
+    return Peer(
+        str(row.get("public_key")), parse_endpoint_key(row.get("endpoint")), allowed, float(age) if isinstance(age, (int, float)) else None,
+        _number(row.get("rx")), _number(row.get("tx")),
+    )  # fmt: skip
+
+
+def parse_devices(rows: t.Any, links: t.Mapping[str, Link], left_out: t.List[str]) -> t.Dict[str, Device]:
+    """WireGuard devices by name."""
+    found = {}
+    for row in _rows(rows):
+        name = _word(row.get("name"))
+        if name is None:
+            continue
+        peers = []
+        for given in _rows(row.get("peers")):
+            try:
+                peers.append(_peer(given))
+            except (ValueRefused, TypeError):
+                left_out.append("peers")
+        up = row["up"] is True if isinstance(row.get("up"), bool) else (name in links and links[name].up)
+        found[name] = Device(name, str(row.get("public_key") or ""), _number(row.get("listen_port")), _number(row.get("fwmark")), up, tuple(peers))
+    return found
+
+
+def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> Node:
+    """A node's facts. What cannot be read is in ``left_out``, by the name of its part."""
+    facts = facts if isinstance(facts, dict) else {}
+    left_out = [str(row.get("section")) for row in _rows(facts.get("errors"))]
+    links = {}
+    own = set()
+    for row in _rows(facts.get("links")):
+        name = _word(row.get("name"))
+        if name is None:
+            continue
+        links[name] = Link(name, str(row.get("kind") or ""), row.get("up") is True, _number(row.get("mtu")), row.get("ours") is True)
+        for text in row.get("addresses") or ():
+            try:
+                own.add(key_of(str(text).partition("/")[0]))
+            except ValueRefused:
+                left_out.append("links")
+    routes: t.Dict[t.Tuple[int, int], t.List[Route]] = {}
+    for row in _rows(facts.get("routes")):
+        try:
+            route = _route(row)
+        except ValueRefused:
+            left_out.append("routes")
+            continue
+        routes.setdefault((route.version, route.table), []).append(route)
+        if route.kind == "local" and route.first == route.last:
+            own.add((route.version, route.first))
+    rules: t.Dict[int, t.List[Rule]] = {4: [], 6: []}
+    for row in _rows(facts.get("rules")):
+        try:
+            rule = _rule(row)
+        except ValueRefused:
+            left_out.append("rules")
+            continue
+        rules[rule.version].append(rule)
+    settings = mapping(facts, "settings")
+    forwarding = mapping(settings, "forwarding")
+    return Node(
+        host, cluster, links,
+        {key: tuple(sorted(rows, key=lambda route: (-route.length, route.metric))) for key, rows in routes.items()},
+        {version: tuple(sorted(rows, key=lambda rule: rule.priority)) for version, rows in rules.items()},
+        parse_devices(facts.get("devices"), links, left_out),
+        frozenset(own), _sets(facts.get("sets"), left_out), _watcher(facts.get("units")),
+        {version: bool(forwarding[name]) for version in (4, 6) for name in (version, str(version)) if name in forwarding},
+        {str(name): _number(value) for name, value in mapping(settings, "rp_filter").items()},
+        bool(settings.get("src_valid_mark")), _pods(facts.get("pods"), left_out), _running(facts.get("kube_proxy")),
+        _listeners(facts.get("listeners"), left_out), _hooks(facts.get("tables")), tuple(sorted(set(left_out))), _answers(answers),
+    )  # fmt: skip
+
+
+def _sets(rows: t.Any, left_out: t.List[str]) -> t.Optional[t.Dict[int, t.Tuple[t.Tuple[int, int], ...]]]:
+    found: t.Optional[t.Dict[int, t.Tuple[t.Tuple[int, int], ...]]] = None
+    for row in _rows(rows):
+        spans = []
+        for item in row.get("spans") or ():
+            if isinstance(item, (list, tuple)) and len(item) == 2 and all(isinstance(part, int) for part in item):
+                spans.append((item[0], item[1]))
+            else:
+                left_out.append("sets")
+        found = found or {}
+        version = 6 if row.get("version") == 6 else 4
+        found[version] = tuple(sorted((*found.get(version, ()), *spans)))
+    return found
+
+
+def _watcher(units: t.Any) -> t.Optional[bool]:
+    """Units are {name, active} rows; the watcher's name ends so."""
+    if isinstance(units, dict):
+        units = [dict(row, name=name) if isinstance(row, dict) else {"name": name, "active": row} for name, row in units.items()]
+    states = [row.get("active") for row in _rows(units) if "watch" in str(row.get("name"))]
+    return None if not states else all(state in ("active", "activating", "reloading", True) for state in states)
+
+
+def _running(value: t.Any) -> t.Optional[bool]:
+    running = value.get("running") if isinstance(value, dict) else None
+    return running if isinstance(running, bool) else None
+
+
+def _pods(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], str]:
+    found = {}
+    for row in _rows(rows):
+        for text in row.get("addresses") or ():
+            try:
+                found[key_of(str(text).partition("/")[0])] = _word(row.get("device")) or ""
+            except ValueRefused:
+                left_out.append("pods")
+    return found
+
+
+def _listeners(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], t.FrozenSet[t.Tuple[str, int]]]:
+    """{address: what listens there}. A row without a port says that the address was looked at."""
+    found: t.Dict[t.Tuple[int, int], t.Set[t.Tuple[str, int]]] = {}
+    for row in _rows(rows):
+        try:
+            place = found.setdefault(key_of(row.get("address")), set())
+        except ValueRefused:
+            left_out.append("listeners")
+            continue
+        if isinstance(row.get("port"), int):
+            place.add((str(row.get("proto") or row.get("protocol") or "tcp"), row["port"]))
+    return {key: frozenset(value) for key, value in found.items()}
+
+
+def _hooks(rows: t.Any) -> t.Dict[t.Tuple[str, str, str], str]:
+    found = {}
+    for row in _rows(rows):
+        for chain in _rows(row.get("chains")):
+            if chain.get("hook"):
+                found[str(row.get("family")), str(row.get("name")), str(chain.get("name"))] = str(chain["hook"])
+    return found
+
+
+def _answers(rows: t.Any) -> t.Dict[t.Tuple[t.Any, ...], Data]:
+    found = {}
+    for row in _rows(rows):
+        asked = row.get("question") if isinstance(row.get("question"), dict) else row
+        found[asked.get("dst"), asked.get("src") or None, asked.get("iif") or None, asked.get("mark") or 0] = row
+    return found

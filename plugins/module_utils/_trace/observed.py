@@ -1,0 +1,164 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes saw of our packets: events of tracing as one passage for each node and direction, and what tunnels counted meanwhile. Pure.
+
+A node only makes claims: texts of its rules are shown and never interpreted, but for the two words that rewriting has.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import address_number
+from .._values.refused import ValueRefused
+from .causes import BACK, FORWARD, IN, OUT, printable
+from .facts import Data, Device, Node
+
+PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING = "prerouting", "input", "forward", "output", "postrouting"
+HOOKS = ("ingress", PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING)
+#: Events of one node that are looked at; the recorder keeps fewer.
+MOST = 100_000
+_REWRITES = ("masquerade", "snat")
+#: How tables of the programs that rewrite sources call their chains, where a rule has no text.
+_NAT_TABLE = "nat"
+
+
+class Event(t.NamedTuple):
+    """One event. ``number`` of an address: of what the packet had then; None where the event does not say."""
+
+    seen: int
+    family: str
+    table: str
+    chain: str
+    hook: str
+    handle: t.Optional[int]
+    rule: str
+    kind: str
+    verdict: str
+    iif: str
+    oif: str
+    src: t.Optional[int]
+    dst: t.Optional[int]
+    length: int
+    direction: str
+
+    @property
+    def place(self) -> str:
+        """The rule, as somebody finds it."""
+        text = "table {0} {1}, chain {2}".format(printable(self.family), printable(self.table), printable(self.chain))
+        if self.kind == "policy":
+            return "the policy of " + text
+        if self.rule:
+            return "{0}: {1}".format(text, printable(self.rule))
+        return text if self.handle is None else "{0}, rule with handle {1}".format(text, self.handle)
+
+
+class Passage(t.NamedTuple):
+    """What one node saw of a flow in one direction, in the order of time."""
+
+    host: str
+    direction: str
+    hooks: t.FrozenSet[str]
+    iif: str
+    outs: t.Tuple[str, ...]
+    sources: t.FrozenSet[int]
+    targets: t.FrozenSet[int]
+    drop: t.Optional[Event]
+    rewrite: t.Optional[Event]
+    count: int
+
+    @property
+    def stage(self) -> t.Optional[int]:
+        """How far it came there: None for not at all."""
+        if not self.hooks:
+            return None
+        return OUT if POSTROUTING in self.hooks else IN
+
+
+def _name(value: t.Any) -> str:
+    return value[:200] if isinstance(value, str) else ""
+
+
+def _int(value: t.Any, default: t.Any = None) -> t.Any:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _address(value: t.Any) -> t.Optional[int]:
+    try:
+        return address_number(value)[1] if value else None
+    except ValueRefused:
+        return None
+
+
+def parse_events(rows: t.Any, flow: str, node: t.Optional[Node]) -> t.List[Event]:
+    """The events of a flow in the order of time; what is no event is left out."""
+    found = []
+    for row in rows[:MOST] if isinstance(rows, list) else ():
+        if not isinstance(row, dict) or str(row.get("flow")) != flow:
+            continue
+        family, table, chain = (_name(row.get(name)) for name in ("family", "table", "chain"))
+        hook = _name(row.get("hook")) or (node.hooks.get((family, table, chain), "") if node else "")
+        hook = hook or (chain if chain in HOOKS else "")
+        found.append(Event(
+            _int(row.get("seen"), 0), family, table, chain, hook, _int(row.get("handle")), _name(row.get("rule")), _name(row.get("type")),
+            _name(row.get("verdict")), _name(row.get("iif")), _name(row.get("oif")), _address(row.get("src")), _address(row.get("dst")),
+            _int(row.get("length"), 0), BACK if row.get("direction") == "back" else FORWARD,
+        ))  # fmt: skip
+    return sorted(found, key=lambda event: event.seen)
+
+
+def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
+    """The passage of one direction through one node."""
+    mine = [event for event in events if event.direction == direction]
+    iif = next((event.iif for event in mine if event.iif), "")
+    outs = [event.oif for event in mine if event.oif and event.hook == POSTROUTING]
+    drops = [event for event in mine if event.verdict == "drop"]
+    rewrites = [event for event in mine if event.kind == "rule" and _rewrites(event)]
+    return Passage(
+        host, direction, frozenset(event.hook for event in mine if event.hook), iif, tuple(dict.fromkeys(outs)),
+        frozenset(event.src for event in mine if event.src is not None), frozenset(event.dst for event in mine if event.dst is not None),
+        drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine),
+    )  # fmt: skip
+
+
+def _rewrites(event: Event) -> bool:
+    return event.hook in (POSTROUTING, "") and any(word in event.rule for word in _REWRITES)
+
+
+class Counted(t.NamedTuple):
+    """What a tunnel's end counted of its peer during the trace; None where nobody knows. ``age`` of the handshake at the end."""
+
+    rx: t.Optional[int]
+    tx: t.Optional[int]
+    age: t.Optional[float]
+
+
+def counted(before: t.Optional[Device], after: t.Optional[Device], key: str) -> Counted:
+    """The difference for the peer with a key."""
+    first, last = (device.peer(key) if device is not None else None for device in (before, after))
+    if first is None or last is None:
+        return Counted(None, None, last.age if last else first.age if first else None)
+    return Counted(max(0, last.rx - first.rx), max(0, last.tx - first.tx), last.age)
+
+
+class Sent(t.NamedTuple):
+    """What came of one packet that was sent. ``outcome``: answered, refused, unreachable, icmp_error, silent or failed."""
+
+    size: int
+    outcome: str
+    detail: str
+
+
+def parse_sent(rows: t.Any, flow: str) -> t.List[Sent]:
+    """What came of a flow's packets, small ones first."""
+    found = [
+        Sent(_int(row.get("size"), 0), _name(row.get("outcome")), _name(row.get("detail")))
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict) and str(row.get("flow")) == flow
+    ]
+    return sorted(found, key=lambda sent: sent.size)
+
+
+def after(rows: Data) -> t.Any:
+    """The devices of a collected result, as facts have them."""
+    return rows.get("devices") if isinstance(rows, dict) else None

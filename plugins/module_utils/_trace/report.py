@@ -1,0 +1,242 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A trace's result: verdict, findings, hops, a table of text for people. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.addresses import address_number
+from .._values.refused import ValueRefused
+from .._values.text import mapping
+from . import causes
+from .causes import BACK, FORWARD, OUT, TUNNEL, printable
+from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
+from .expected import Mesh, Packet, Step, Walk, Walker
+from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
+from .observed import Passage, Sent, parse_events, parse_sent, passage
+
+Data = t.Dict[str, t.Any]
+#: Hops and findings that a result shows; a batch of many flows shows the failed ones first.
+SHOWN = 400
+
+
+def parse_flow(row: t.Mapping[str, t.Any]) -> t.Optional[Flow]:
+    """A flow of trace_plan; None for one without two known ends."""
+    source, target = mapping(row, "source"), mapping(row, "target")
+    backend = next((one for one in target.get("backends") or () if isinstance(one, dict) and one.get("address")), None)
+    try:
+        version, src = address_number(source.get("address"))
+        other, dst = address_number((backend or target).get("address"))
+    except ValueRefused:
+        return None
+    start, end = source.get("host"), (backend or {}).get("host") or target.get("host")
+    if version != other or not start or not end:
+        return None
+    port = (backend or target).get("port")
+    packet = Packet(version, src, dst, str(row.get("protocol") or "icmp"), port if isinstance(port, int) else None)
+    return Flow(str(row.get("id")), packet, str(start), str(end), source.get("kind") != "node", target.get("kind") != "node", str(row.get("about") or ""))
+
+
+def parse_mesh(given: t.Any) -> Mesh:
+    """What trace_plan says of the mesh."""
+    given = given if isinstance(given, dict) else {}
+    endpoints = {str(host): [parse_endpoint_key(text) for text in texts] for host, texts in mapping(given, "endpoints").items()}
+    return Mesh(
+        {str(cluster): {str(k): str(v) for k, v in row.items()} for cluster, row in mapping(given, "devices").items() if isinstance(row, dict)},
+        str(given.get("whole") or ""),
+        {host: tuple(key for key in keys if key is not None) for host, keys in endpoints.items()},
+        {str(key): tuple(map(str, names)) for key, names in mapping(given, "shared").items()},
+    )  # fmt: skip
+
+
+class Observed(t.NamedTuple):
+    """What the nodes said, parsed."""
+
+    nodes: t.Dict[str, Node]
+    seen: Seen
+    errors: t.List[str]
+
+
+def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> Observed:
+    """The results of trace_node: {host: {armed, sent, collected}}."""
+    hosts = mapping(trace, "hosts")
+    nodes: t.Dict[str, Node] = {}
+    after: t.Dict[str, t.Dict[str, Device]] = {}
+    armed, errors = set(), []
+    sent: t.Dict[str, t.List[Sent]] = {}
+    passages: t.Dict[t.Tuple[str, str, str], Passage] = {}
+    flows = [str(row.get("id")) for row in trace.get("flows") or () if isinstance(row, dict)]
+    for host in sorted(results):
+        said = results[host] if isinstance(results[host], dict) else {}
+        first, last = mapping(said, "armed"), mapping(said, "collected")
+        if first.get("facts"):
+            nodes[host] = parse_node(host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers"))
+        if isinstance(last.get("events"), list) and first.get("armed") is not False:
+            armed.add(host)
+        elif first:
+            errors.append("{0} recorded nothing: {1}".format(host, printable(first.get("reason") or last.get("reason") or "no answer")))
+        if host in nodes:
+            after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
+        rows = mapping(said, "sent").get("sent")
+        grouped: t.Dict[str, t.List[t.Any]] = {}
+        for event in last.get("events") if isinstance(last.get("events"), list) else ():
+            if isinstance(event, dict):
+                grouped.setdefault(str(event.get("flow")), []).append(event)
+        for flow in flows:
+            found = parse_sent(rows, flow)
+            if found:
+                sent[flow] = found
+            events = parse_events(grouped.get(flow), flow, nodes.get(host))
+            for direction in (FORWARD, BACK):
+                one = passage(host, direction, events)
+                if one.count:
+                    passages[flow, host, direction] = one
+    return Observed(nodes, Seen(frozenset(armed), passages, sent, after), errors)
+
+
+def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
+    """The report: {verdict, findings, hops, flows, table, errors, agreement}."""
+    observed, mesh = read_nodes(trace, results), parse_mesh(trace.get("mesh"))
+    walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in silent.items()})
+    rows = [row for row in trace.get("flows") or () if isinstance(row, dict)]
+    flows = {str(row.get("id")): parse_flow(row) for row in rows}
+    judge = Judge(observed.nodes, mesh, observed.seen, [flow for flow in flows.values() if flow])
+    early = [_given(row) for row in trace.get("findings") or () if isinstance(row, dict)]
+    findings: t.List[Finding] = []
+    hops: t.List[Data] = []
+    verdicts: t.List[Data] = []
+    for row in rows:
+        flow = flows[str(row.get("id"))]
+        if flow is None or flow.about:
+            continue
+        flow = _chosen(flow, row, observed.seen)
+        there = walker.walk(flow.packet, flow.start, flow.end, flow.from_pod)
+        back = walker.walk(flow.packet.back(), flow.end, flow.start, flow.to_pod, BACK)
+        verdict, finding = judge.judge(flow, there, back)
+        agrees = there.fault is None and back.fault is None if verdict == ARRIVES else there.fault is not None or back.fault is not None
+        verdicts.append({"flow": flow.id, "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": agrees,
+                         "cause": finding.cause if finding else ""})  # fmt: skip
+        if finding is not None:
+            findings.append(finding)
+        if finding is not None or len(hops) < SHOWN:
+            hops += _hops(flow, there, FORWARD, observed.seen, finding) + _hops(flow, back, BACK, observed.seen, finding)
+    found = [finding._asdict() for finding in findings]
+    if early:
+        found = [*early, *(row for row in found if row["cause"] != causes.NOT_EXPLAINED)]
+    verdict = _verdict(verdicts, early)
+    shown = hops[:SHOWN]
+    return {
+        "verdict": verdict, "findings": found[:SHOWN], "hops": shown, "flows": verdicts,
+        "agreement": {"asked": len(verdicts), "arrive": sum(row["verdict"] == ARRIVES for row in verdicts), "agree": sum(row["agrees"] for row in verdicts)},
+        "table": table(trace, verdict, verdicts, shown, found, observed.errors), "errors": observed.errors[:SHOWN],
+        "names": [row for row in trace.get("names") or () if isinstance(row, dict)],
+    }  # fmt: skip
+
+
+def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
+    """The flow with the backend that the packets really went to, where there are several."""
+    for backend in mapping(row, "target").get("backends") or ():
+        if isinstance(backend, dict) and backend.get("host") and seen.passage(flow.id, str(backend["host"]), FORWARD).count:
+            try:
+                number = address_number(backend.get("address"))[1]
+            except ValueRefused:
+                continue
+            if number in seen.passage(flow.id, str(backend["host"]), FORWARD).targets:
+                port = backend.get("port")
+                return flow._replace(packet=flow.packet._replace(dst=number, port=port if isinstance(port, int) else None), end=str(backend["host"]))
+    return flow
+
+
+def _given(row: t.Mapping[str, t.Any]) -> Data:
+    cause = str(row.get("cause"))
+    return {
+        "flow": str(row.get("flow") or ""), "cause": cause, "direction": FORWARD, "where": printable(row.get("where") or ""),
+        "text": printable(row.get("text") or "", 500), "mend": str(row.get("mend") or causes.MENDS.get(cause, "")), "command": str(row.get("command") or ""),
+        "confidence": str(row.get("confidence") or causes.PROVEN),
+    }  # fmt: skip
+
+
+def _end(row: t.Mapping[str, t.Any], which: str) -> str:
+    end = mapping(row, which)
+    return printable(end.get("name") or end.get("address") or "?")
+
+
+def _verdict(verdicts: t.Sequence[Data], early: t.Sequence[t.Any]) -> str:
+    found = [row["verdict"] for row in verdicts]
+    if FAILS in found or (early and not found):
+        return FAILS
+    return OPEN if OPEN in found or not found else ARRIVES
+
+
+def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optional[Finding]) -> t.List[Data]:
+    """Rows of the table: each thing that decides, with what was seen there."""
+    hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
+    rows = [_hop(flow, step, direction, seen, hosts) for step in walk.steps]
+    fault = walk.fault
+    if fault is not None:
+        mine = finding is not None and (finding.cause, finding.where, finding.direction) == (fault.cause, fault.at, direction)
+        rows.append({
+            "flow": flow.id, "direction": direction, "where": fault.at, "what": fault.cause, "expected": fault.text,
+            "observed": _observed(seen.passage(flow.id, fault.host, direction), fault.host, seen), "verdict": "broken" if mine else "disagrees",
+            "command": fault.command, "source": "",
+        })  # fmt: skip
+    if finding is not None and finding.direction == direction and (fault is None or finding.cause != fault.cause):
+        rows.append({
+            "flow": flow.id, "direction": direction, "where": finding.where, "what": finding.cause, "expected": "", "observed": finding.text,
+            "verdict": "broken", "command": finding.command, "source": "",
+        })  # fmt: skip
+    return rows
+
+
+def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[str]) -> Data:
+    found = seen.passage(flow.id, step.host, direction)
+    if step.host not in seen.armed:
+        verdict = "unknown"
+    elif step.stage == TUNNEL:
+        verdict = "ok" if seen.passage(flow.id, hosts[-1], direction).count else "not seen"
+    elif step.stage == OUT:
+        verdict = "ok" if step.dev in found.outs else "not seen" if not found.outs else "broken"
+    else:
+        verdict = "ok" if found.count else "not seen"
+    return {
+        "flow": flow.id, "direction": direction, "where": step.host, "what": step.what, "expected": step.text, "observed": _observed(found, step.host, seen),
+        "verdict": verdict, "command": step.command, "source": step.source,
+    }  # fmt: skip
+
+
+def _observed(found: Passage, host: str, seen: Seen) -> str:
+    if host not in seen.armed:
+        return "not recorded"
+    if not found.count:
+        return "not seen"
+    words = ["in by {0}".format(printable(found.iif))] if found.iif else ["seen"]
+    words += ["out by {0}".format(", ".join(map(printable, found.outs)))] if found.outs else []
+    words += ["dropped by {0}".format(found.drop.place)] if found.drop else []
+    return ", ".join(words)
+
+
+def table(
+    trace: t.Mapping[str, t.Any], verdict: str, verdicts: t.Sequence[Data], hops: t.Sequence[Data], findings: t.Sequence[Data], errors: t.Sequence[str]
+) -> t.List[str]:
+    """Lines for people."""
+    lines = ["trace {0}: {1}".format(printable(trace.get("id") or ""), verdict)]
+    if len(verdicts) > 1:
+        lines.append("{0} flows, {1} arrive, expected and observed agree in {2}".format(
+            len(verdicts), sum(row["verdict"] == ARRIVES for row in verdicts), sum(row["agrees"] for row in verdicts)
+        ))  # fmt: skip
+    for row in trace.get("names") or ():
+        if isinstance(row, dict):
+            lines.append("  {0}: {1}".format(printable(row.get("what") or ""), printable(row.get("text") or "", 500)))
+    heads = ("way", "where", "what", "expected", "observed", "verdict")
+    cells = [heads] + [(row["direction"], row["where"], row["what"], row["expected"], row["observed"], row["verdict"]) for row in hops[:40]]
+    widths = [min(60, max(len(row[column]) for row in cells)) for column in range(5)]
+    if hops:
+        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
+    for row in findings[:20]:
+        lines.append("{cause} on {where} ({confidence}): {text}".format(**row))
+        lines.append("  mend: {0}".format(row["mend"]))
+        lines += ["  see: {0}".format(row["command"])] if row["command"] else []
+    return lines + list(errors[:20])
+
+
