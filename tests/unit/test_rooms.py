@@ -31,7 +31,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_loadbalancers": _BASE,
     "_tenants": _BASE,
     "_status": _BASE,
-    "_trace": (*_BASE, "_status"),
+    "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_services", "_status"),
 }
 EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_kubernetes": (*_BASE, "_module", "_io"),

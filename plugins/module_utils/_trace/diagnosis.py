@@ -110,7 +110,8 @@ class Judge:
 
     def _black_hole(self, flow: Flow, lost: Sent) -> Finding:
         text = "small packets are answered, one of {0} bytes that may not be cut is not, and nobody says how large it may be".format(lost.size)
-        return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, "ip route get {0}".format(place_text(flow.packet.version, flow.packet.dst)))
+        command = "ip route get {0}".format(place_text(flow.packet.version, flow.packet.dst))
+        return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, command)
 
     def _dropped(self, flow: Flow) -> t.Optional[Finding]:
         """The first rule on the way that dropped it, whosever it is."""
@@ -147,7 +148,7 @@ class Judge:
 
     def _silent(self, flow: Flow) -> t.Optional[Finding]:
         """The packet was handed over, and nothing came out of the target."""
-        if not self._delivered(flow) or flow.end not in self.seen.armed or self.seen.passage(flow.id, flow.end, BACK).count:
+        if not self._delivered(flow) or flow.end not in self.seen.armed or self.seen.passage(flow.id, flow.end, BACK).events:
             return None
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
         text = "{0} handed it to {1}, and nothing came back from there".format(flow.end, place)
@@ -234,7 +235,7 @@ class Judge:
             tunnels = self.nodes[host].devices if host in self.nodes else {}
             if found.rewrite is not None and index == 0 and any(dev in tunnels for dev in found.outs):
                 later = self.seen.passage(flow.id, hosts[-1], direction)
-                if len(hosts) > 1 and not later.count:
+                if len(hosts) > 1 and not later.events:
                     text = "{0} rewrites its source before it enters the tunnel: {1}".format(host, found.rewrite.place)
                     return self._finding(flow, causes.MASQUERADED, direction, host, text, "nft list ruleset")
         return None

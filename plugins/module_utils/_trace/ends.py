@@ -114,13 +114,14 @@ def _place(text: str) -> End:
 
 
 class Question(t.NamedTuple):
-    """What a trace is about. ``port`` None: ICMP, or what the target has; ``family`` 4, 6, or 0 for any."""
+    """What a trace is about. ``port`` None: ICMP, or what the target has; ``family`` 4, 6, or 0 for any; ``given``: whether the protocol was said."""
 
     source: End
     target: End
     port: t.Optional[int]
     protocol: str
     family: int
+    given: bool = False
 
 
 def parse_question(source: object, target: object, port: object = None, protocol: object = None, family: object = None) -> Question:
@@ -144,4 +145,4 @@ def parse_question(source: object, target: object, port: object = None, protocol
     for one in (start, end):
         if one.address is not None and version and one.address.version != version:
             raise ValueRefused("trace_family_invalid", "trace_family is {0}, and {1} is of the other family".format(version, one))
-    return Question(start, end, number, str(word), version)
+    return Question(start, end, number, str(word), version, bool(protocol))

@@ -383,7 +383,8 @@ class Walker:
         text = "{0}; {1} is in no set of the mesh's table".format(took, target)
         if device is not None:
             peer = device.peer_for(version, packet.dst)
-            if peer is None or not self._is_of(peer, there):
+            known = self._device_of(there, here, device) is not None  # else nobody can tell whose key that of a peer is
+            if known and (peer is None or not self._is_of(peer, there)):
                 return self._wrong_peer(here, device, there, packet, peer)._replace(stage=IN, dev=fault("not_explained", "").dev)
         if here.watcher is False:
             return fault(causes.WATCHER_STOPPED, text + ", and the mesh's watcher, which fills them, does not run", "systemctl status 'multicluster*watch*'")

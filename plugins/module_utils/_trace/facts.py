@@ -334,6 +334,7 @@ def _hooks(rows: t.Any) -> t.Dict[t.Tuple[str, str, str], str]:
 def _answers(rows: t.Any) -> t.Dict[t.Tuple[t.Any, ...], Data]:
     found = {}
     for row in _rows(rows):
-        asked = row.get("question") if isinstance(row.get("question"), dict) else row
+        question = row.get("question")
+        asked: Data = question if isinstance(question, dict) else row
         found[asked.get("dst"), asked.get("src") or None, asked.get("iif") or None, asked.get("mark") or 0] = row
     return found

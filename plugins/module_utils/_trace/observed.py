@@ -65,7 +65,7 @@ class Passage(t.NamedTuple):
     targets: t.FrozenSet[int]
     drop: t.Optional[Event]
     rewrite: t.Optional[Event]
-    count: int
+    events: int
 
     @property
     def stage(self) -> t.Optional[int]:

@@ -80,7 +80,8 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
         rows = mapping(said, "sent").get("sent")
         grouped: t.Dict[str, t.List[t.Any]] = {}
-        for event in last.get("events") if isinstance(last.get("events"), list) else ():
+        events_of = last.get("events")
+        for event in events_of if isinstance(events_of, list) else ():
             if isinstance(event, dict):
                 grouped.setdefault(str(event.get("flow")), []).append(event)
         for flow in flows:
@@ -90,7 +91,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             events = parse_events(grouped.get(flow), flow, nodes.get(host))
             for direction in (FORWARD, BACK):
                 one = passage(host, direction, events)
-                if one.count:
+                if one.events:
                     passages[flow, host, direction] = one
     return Observed(nodes, Seen(frozenset(armed), passages, sent, after), errors)
 
@@ -121,7 +122,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
             findings.append(finding)
         if finding is not None or len(hops) < SHOWN:
             hops += _hops(flow, there, FORWARD, observed.seen, finding) + _hops(flow, back, BACK, observed.seen, finding)
-    found = [finding._asdict() for finding in findings]
+    found = [_row(finding) for finding in findings]
     if early:
         found = [*early, *(row for row in found if row["cause"] != causes.NOT_EXPLAINED)]
     verdict = _verdict(verdicts, early)
@@ -137,7 +138,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
 def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
     """The flow with the backend that the packets really went to, where there are several."""
     for backend in mapping(row, "target").get("backends") or ():
-        if isinstance(backend, dict) and backend.get("host") and seen.passage(flow.id, str(backend["host"]), FORWARD).count:
+        if isinstance(backend, dict) and backend.get("host") and seen.passage(flow.id, str(backend["host"]), FORWARD).events:
             try:
                 number = address_number(backend.get("address"))[1]
             except ValueRefused:
@@ -148,11 +149,18 @@ def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
     return flow
 
 
+def _row(finding: Finding) -> Data:
+    found = finding._asdict()
+    found["message"] = found.pop("text")
+    return found
+
+
 def _given(row: t.Mapping[str, t.Any]) -> Data:
     cause = str(row.get("cause"))
     return {
         "flow": str(row.get("flow") or ""), "cause": cause, "direction": FORWARD, "where": printable(row.get("where") or ""),
-        "text": printable(row.get("text") or "", 500), "mend": str(row.get("mend") or causes.MENDS.get(cause, "")), "command": str(row.get("command") or ""),
+        "message": printable(row.get("message") or "", 500),
+        "mend": str(row.get("mend") or causes.MENDS.get(cause, "")), "command": str(row.get("command") or ""),
         "confidence": str(row.get("confidence") or causes.PROVEN),
     }  # fmt: skip
 
@@ -178,13 +186,13 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optiona
         mine = finding is not None and (finding.cause, finding.where, finding.direction) == (fault.cause, fault.at, direction)
         rows.append({
             "flow": flow.id, "direction": direction, "where": fault.at, "what": fault.cause, "expected": fault.text,
-            "observed": _observed(seen.passage(flow.id, fault.host, direction), fault.host, seen), "verdict": "broken" if mine else "disagrees",
+            "observed": _observed(seen.passage(flow.id, fault.host, direction), fault.host, seen), "verdict": "differs" if mine else "unknown",
             "command": fault.command, "source": "",
         })  # fmt: skip
     if finding is not None and finding.direction == direction and (fault is None or finding.cause != fault.cause):
         rows.append({
             "flow": flow.id, "direction": direction, "where": finding.where, "what": finding.cause, "expected": "", "observed": finding.text,
-            "verdict": "broken", "command": finding.command, "source": "",
+            "verdict": "differs", "command": finding.command, "source": "",
         })  # fmt: skip
     return rows
 
@@ -192,13 +200,13 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optiona
 def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[str]) -> Data:
     found = seen.passage(flow.id, step.host, direction)
     if step.host not in seen.armed:
-        verdict = "unknown"
+        verdict = "not read"
     elif step.stage == TUNNEL:
-        verdict = "ok" if seen.passage(flow.id, hosts[-1], direction).count else "not seen"
+        verdict = "ok" if seen.passage(flow.id, hosts[-1], direction).events else "unknown"
     elif step.stage == OUT:
-        verdict = "ok" if step.dev in found.outs else "not seen" if not found.outs else "broken"
+        verdict = "ok" if step.dev in found.outs else "differs" if found.outs else "unknown"
     else:
-        verdict = "ok" if found.count else "not seen"
+        verdict = "ok" if found.events else "unknown"
     return {
         "flow": flow.id, "direction": direction, "where": step.host, "what": step.what, "expected": step.text, "observed": _observed(found, step.host, seen),
         "verdict": verdict, "command": step.command, "source": step.source,
@@ -208,7 +216,7 @@ def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[s
 def _observed(found: Passage, host: str, seen: Seen) -> str:
     if host not in seen.armed:
         return "not recorded"
-    if not found.count:
+    if not found.events:
         return "not seen"
     words = ["in by {0}".format(printable(found.iif))] if found.iif else ["seen"]
     words += ["out by {0}".format(", ".join(map(printable, found.outs)))] if found.outs else []
@@ -234,9 +242,7 @@ def table(
     if hops:
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
     for row in findings[:20]:
-        lines.append("{cause} on {where} ({confidence}): {text}".format(**row))
+        lines.append("{cause} on {where} ({confidence}): {message}".format(**row))
         lines.append("  mend: {0}".format(row["mend"]))
         lines += ["  see: {0}".format(row["command"])] if row["command"] else []
     return lines + list(errors[:20])
-
-

@@ -54,7 +54,10 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "service_imports": ("mcs", {}),
     "support_bundle": ("support_bundle", {}),
     "trace_node": ("trace", {"host": (), "id": (), "flows": ()}),
-    "trace_plan": ("trace", {"source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": ()}),
+    "trace_plan": ("trace", {
+        "source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": (), "mirror_namespace": (), "prefixes": (),
+        "cluster_domain": (), "coredns_namespace": (), "coredns_configmap": (),
+    }),
     "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
 }  # fmt: skip
 #: An option that is one plain word is taken for one only where a message could mean nothing else.

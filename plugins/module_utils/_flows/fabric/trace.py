@@ -1,0 +1,137 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A trace on the controller: both ends out of every cluster's objects, each kind by one complete list; and what came of it, as a report."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._kubernetes.clusters import Clusters, seconds_of
+from ..._kubernetes.errors import Forbidden, KubeError, NotFound
+from ..._linux.files import FileState, make_folder, write_state
+from ..._services.mcs.names import IMPORT, VERSIONS
+from ..._status.model import moment
+from ..._trace import ends, page, report
+from ..._trace.names import Names, Settings
+from ..._trace.objects import Cluster, parse_cluster
+from ..._trace.resolve import NUMBERS, Resolver, hosts_of, mesh_part
+from ..._values.gc_pause import gc_paused
+from ..._values.refused import ValueRefused
+from ..._values.text import mapping
+from .status import DISCOVERY
+
+Data = t.Dict[str, t.Any]
+#: Where the cluster's DNS has its configuration, unless a task says otherwise.
+COREDNS = ("kube-system", "coredns", "Corefile")
+#: Kinds that are read for ends that are nodes or pods alone, and for all others.
+_ALWAYS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
+_SERVICES = {"services": "/api/v1/services", "endpoints": "/api/v1/endpoints", "policies": "/apis/networking.k8s.io/v1/networkpolicies"}
+
+
+def plan(request: t.Mapping[str, t.Any]) -> Data:
+    """The result of trace_plan: {changed: False, trace, failures, refused, stats}. Raises ValueRefused.
+
+    ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
+    protocol, family, number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap}.
+    """
+    question = ends.parse_question(request["source"], request["target"], request.get("port"), request.get("protocol"), request.get("family"))
+    hosts = _hosts(request.get("hosts"))
+    number = request.get("number")
+    number = random.randrange(NUMBERS[0], NUMBERS[1] - 1500) if number is None else int(number)
+    if not NUMBERS[0] <= number <= NUMBERS[1]:
+        raise ValueRefused("value_range", "number is {0} and should be between {1} and {2}".format(number, *NUMBERS))
+    clusters = Clusters(request["clusters"], seconds_of(request))
+    with gc_paused():
+        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, question, _corefile_place(request)))
+        seats = {(row["cluster"], row["node"]): host for host, row in hosts.items()}
+        objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
+        trace = resolved(question, objects, hosts, number, request)
+    return {"changed": False, "trace": trace, "failures": clusters.failures, "refused": [], "stats": clusters.stats()}
+
+
+def resolved(
+    question: ends.Question, objects: t.Mapping[str, Cluster], hosts: t.Mapping[str, t.Mapping[str, str]], number: int, request: t.Mapping[str, t.Any]
+) -> Data:
+    """The trace of a question over the objects of clusters."""
+    settings = Settings(
+        request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain
+    )
+    resolver = Resolver(objects, Names(objects, settings))
+    flows = resolver.flows(question, number)
+    flows = [flow for flow in flows if flow["number"] <= NUMBERS[1]]
+    return {
+        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": str(question.source), "target": str(question.target), "flows": flows,
+        "nodes": hosts_of(flows), "names": resolver.steps, "findings": [found.row() for found in resolver.found], "hosts": dict(hosts),
+        "mesh": mesh_part(request.get("mesh") or {}),
+    }  # fmt: skip
+
+
+def _hosts(given: t.Any) -> t.Dict[str, t.Dict[str, str]]:
+    return {
+        str(host): {"cluster": str(row.get("cluster")), "node": str(row.get("node") or host)}
+        for host, row in (given or {}).items()
+        if isinstance(row, dict) and row.get("cluster")
+    }
+
+
+def _corefile_place(request: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+    return request.get("coredns_namespace") or COREDNS[0], request.get("coredns_configmap") or COREDNS[1], COREDNS[2]
+
+
+def read_cluster(client: Client, question: ends.Question, corefile: t.Tuple[str, str, str]) -> Data:
+    """What one cluster says, as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
+    read: Data = {"unread": []}
+    kinds = dict(_ALWAYS)
+    if question.target.kind not in (ends.NODE, ends.POD, ends.ANY):
+        kinds.update(_SERVICES)
+        discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
+        if discovery is not None:
+            kinds["slices"] = "/apis/{0}/endpointslices".format(discovery)
+        version = next((one for one in VERSIONS if client.serves(one, IMPORT)), None)
+        if version is not None:
+            kinds["imports"] = "/apis/{0}/serviceimports".format(version)
+    for kind, path in kinds.items():
+        try:
+            read[kind] = client.list(path).items
+        except KubeError as error:
+            if error.status not in (403, 404) or kind == "nodes":
+                raise
+            read["unread"].append({"slices": "endpointslices", "imports": "serviceimports"}.get(kind, kind))
+    if question.target.kind == ends.NAME:
+        try:
+            found = client.get("/api/v1/namespaces/{0}/configmaps/{1}".format(*corefile[:2]))
+            read["corefile"] = mapping(found, "data").get(corefile[2])
+        except NotFound:
+            read["corefile"] = ""
+        except (Forbidden, ValueError):
+            read["unread"].append("configmaps")
+    return read
+
+
+def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
+    """The result of trace_report: {changed: False, verdict, findings, hops, flows, agreement, table, errors, names, files}.
+
+    ``request``: {fabric, trace: of trace_plan, nodes: {host: {armed, sent, collected}}, silent: {host: text}, outside: [host], page, document}.
+    Raises OSError where a file cannot be written.
+    """
+    trace, silent = request.get("trace") or {}, dict(request.get("silent") or {})
+    silent.update({host: "it is outside of --limit" for host in request.get("outside") or () if host not in silent})
+    with gc_paused():
+        built = report.build(trace, request.get("nodes") or {}, silent)
+    shown = dict(trace, flows=[flow for flow in trace.get("flows") or () if not flow.get("about")])
+    document = {"fabric": request["fabric"], "generated": moment(time.time()), "trace": shown, **built}
+    files = {}
+    for option, text in (("page", page.render), ("document", lambda whole: json.dumps(whole, sort_keys=True) + "\n")):
+        if request.get(option):
+            files[option] = request[option]
+            if not check:
+                make_folder(request[option].rpartition("/")[0] or ".")
+                write_state(request[option], FileState("file", 0o644, text(document).encode("utf-8")))
+    return dict(built, changed=False, files=files, refused=[])
+
+
+FAILURES = (KubeError, ValueRefused, ValueError, OSError)

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects of clusters as the trace needs them: nodes, pods, Services and what is behind them. Pure; all of it is what a cluster claims."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._services.endpoints import from_endpoints, from_slice
+from .._services.slices import SERVICE_NAME
+from .._values.addresses import address_number
+from .._values.refused import ValueRefused
+from .._values.text import mapping
+from .facts import Data
+
+Address = t.Tuple[int, int]
+#: (namespace, name)
+Id = t.Tuple[str, str]
+
+
+class Seat(t.NamedTuple):
+    """A node; ``host`` of the inventory, "" for none."""
+
+    cluster: str
+    name: str
+    host: str
+    addresses: t.Tuple[Address, ...]
+
+
+class Pod(t.NamedTuple):
+    """A pod that has an address. ``own``: whether it has a network namespace of its own."""
+
+    cluster: str
+    namespace: str
+    name: str
+    node: str
+    addresses: t.Tuple[Address, ...]
+    own: bool
+    ready: bool
+    labels: t.Mapping[str, str]
+
+
+class Port(t.NamedTuple):
+    """A port of a Service. ``target`` is a number or a name."""
+
+    name: str
+    protocol: str
+    port: int
+
+
+class Service(t.NamedTuple):
+    """A Service. ``addresses``: of the cluster; ``outer``: of load balancers and external ones."""
+
+    cluster: str
+    namespace: str
+    name: str
+    addresses: t.Tuple[Address, ...]
+    outer: t.Tuple[Address, ...]
+    headless: bool
+    external: str
+    ports: t.Tuple[Port, ...]
+    labels: t.Mapping[str, str]
+
+
+class Backend(t.NamedTuple):
+    """One endpoint of a Service behind one of its ports."""
+
+    address: Address
+    port_name: str
+    protocol: str
+    port: t.Optional[int]
+    ready: bool
+
+
+class Cluster(t.NamedTuple):
+    """One cluster. ``behind``: {Service: backends}; ``imports``: {(namespace, name): ServiceImport}; ``corefile`` None: not read.
+    ``unread``: kinds that the access may not list."""
+
+    name: str
+    seats: t.Mapping[str, Seat]
+    pods: t.Mapping[Id, Pod]
+    services: t.Mapping[Id, Service]
+    behind: t.Mapping[Id, t.Tuple[Backend, ...]]
+    imports: t.Mapping[Id, Data]
+    corefile: t.Optional[str]
+    unread: t.FrozenSet[str]
+    policies: t.Tuple[Data, ...] = ()
+
+
+def _meta(obj: t.Any) -> t.Tuple[str, str]:
+    meta = mapping(obj, "metadata")
+    return str(meta.get("namespace") or ""), str(meta.get("name") or "")
+
+
+def _texts(obj: t.Any, *path: str) -> t.Dict[str, str]:
+    return {str(key): str(value) for key, value in mapping(obj, *path).items()}
+
+
+def addresses(texts: t.Iterable[t.Any]) -> t.Tuple[Address, ...]:
+    """Those of the texts that are addresses, once each."""
+    found: t.Dict[Address, None] = {}
+    for text in texts:
+        try:
+            found[address_number(text)] = None
+        except ValueRefused:
+            continue
+    return tuple(found)
+
+
+def _rows(value: t.Any) -> t.List[t.Any]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[t.Tuple[str, str], str]) -> Cluster:
+    """``read``: {nodes, pods, services, endpoints, slices, imports, policies: [objects], corefile, unread}; hosts: {(cluster, node): inventory host}."""
+    seats = {}
+    for obj in _rows(read.get("nodes")):
+        node = _meta(obj)[1]
+        rows = _rows(mapping(obj, "status").get("addresses"))
+        rows.sort(key=lambda row: {"InternalIP": 0, "ExternalIP": 1}.get(str(row.get("type")), 2))
+        seats[node] = Seat(name, node, hosts.get((name, node), ""), addresses(row.get("address") for row in rows))
+    pods = {_meta(obj): pod for obj in _rows(read.get("pods")) for pod in [_pod(name, obj)] if pod is not None}
+    services = {_meta(obj): _service(name, obj) for obj in _rows(read.get("services"))}
+    imports = {_meta(obj): obj for obj in _rows(read.get("imports"))}
+    corefile = read.get("corefile")
+    return Cluster(
+        name, seats, pods, services, _behind(read.get("endpoints"), read.get("slices")), imports, corefile if isinstance(corefile, str) else None,
+        frozenset(read.get("unread") or ()), tuple(_rows(read.get("policies"))),
+    )  # fmt: skip
+
+
+def _list(value: t.Any) -> t.List[t.Any]:
+    return value if isinstance(value, list) else []
+
+
+def _pod(cluster: str, obj: Data) -> t.Optional[Pod]:
+    spec, status = mapping(obj, "spec"), mapping(obj, "status")
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    texts = [row.get("ip") for row in _rows(status.get("podIPs"))] or [status.get("podIP")]
+    found = addresses(texts)
+    if not found:
+        return None
+    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in _rows(status.get("conditions")))
+    namespace, name = _meta(obj)
+    return Pod(
+        cluster, namespace, name, str(spec.get("nodeName") or ""), found, spec.get("hostNetwork") is not True, ready, _texts(obj, "metadata", "labels")
+    )
+
+
+def _service(cluster: str, obj: Data) -> Service:
+    spec, status = mapping(obj, "spec"), mapping(obj, "status", "loadBalancer")
+    own = _list(spec.get("clusterIPs")) or [spec.get("clusterIP")]
+    outer = [row.get("ip") for row in _rows(status.get("ingress"))] + _list(spec.get("externalIPs"))
+    ports = tuple(
+        Port(str(row.get("name") or ""), str(row.get("protocol") or "TCP"), row["port"])
+        for row in _rows(spec.get("ports")) if isinstance(row.get("port"), int)
+    )  # fmt: skip
+    namespace, name = _meta(obj)
+    external = str(spec.get("externalName") or "") if spec.get("type") == "ExternalName" else ""
+    return Service(
+        cluster, namespace, name, addresses(own), addresses(outer), spec.get("clusterIP") == "None", external, ports, _texts(obj, "metadata", "labels")
+    )
+
+
+def _behind(endpoints: t.Any, slices: t.Any) -> t.Dict[Id, t.Tuple[Backend, ...]]:
+    """From slices, which kube-proxy reads; from Endpoints where a Service has none."""
+    found: t.Dict[Id, t.Dict[t.Tuple[t.Any, ...], Backend]] = {}
+    for obj in _rows(slices):
+        service = _texts(obj, "metadata", "labels").get(SERVICE_NAME)
+        try:
+            group = from_slice(obj) if service else None
+        except ValueRefused:
+            continue
+        if group is not None:
+            _add(found.setdefault((_meta(obj)[0], str(service)), {}), group)
+    for obj in _rows(endpoints):
+        key = _meta(obj)
+        if key not in found:
+            for group in from_endpoints(obj):
+                _add(found.setdefault(key, {}), group)
+    return {key: tuple(rows.values()) for key, rows in found.items()}
+
+
+def _add(rows: t.Dict[t.Tuple[t.Any, ...], Backend], group: t.Any) -> None:
+    for endpoint in group.endpoints:
+        for address in addresses(endpoint.addresses):
+            ports: t.Sequence[t.Mapping[str, t.Any]] = group.ports or ({},)
+            for port in ports:
+                number = port.get("port")
+                one = Backend(
+                    address, str(port.get("name") or ""), str(port.get("protocol") or "TCP"), number if isinstance(number, int) else None, endpoint.ready
+                )
+                rows[address, one.port_name, one.protocol, number] = one

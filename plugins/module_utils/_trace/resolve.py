@@ -1,0 +1,297 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the two ends that a user wrote to flows: which node sends what to which address, and what is wrong before any packet is sent. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from .._mesh.kubespan.generations import Layout
+from .._values.text import mapping
+from . import causes, ends
+from .causes import place_text
+from .ends import End, Question
+from .names import Answer, Names
+from .objects import Address, Cluster, Pod, Seat
+
+Data = t.Dict[str, t.Any]
+#: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
+NUMBERS = (61000, 64999)
+MOST_FLOWS = 2000
+#: Endpoints of one Service that a trace names.
+MOST_BACKENDS = 32
+
+
+class Found(t.NamedTuple):
+    """A finding that needs no packet."""
+
+    cause: str
+    where: str
+    message: str
+    command: str = ""
+
+    def row(self) -> Data:
+        """As trace_report takes it."""
+        mend = causes.MENDS[self.cause].format(host=self.where)
+        return {"cause": self.cause, "where": self.where, "message": self.message, "mend": mend, "command": self.command, "confidence": causes.PROVEN}
+
+
+class Place(t.NamedTuple):
+    """An end that packets go out of or into."""
+
+    kind: str
+    label: str
+    cluster: str
+    host: str
+    addresses: t.Tuple[Address, ...]
+    namespace: str = ""
+    labels: t.Mapping[str, str] = {}
+
+
+class Target(t.NamedTuple):
+    """Where one source sends its packets: the address that it dials, and what is behind that."""
+
+    kind: str
+    label: str
+    cluster: str
+    dials: t.Tuple[Address, ...]
+    port: t.Optional[int]
+    backends: t.Tuple[t.Tuple[Address, t.Optional[int], str, str], ...]
+    #: Of a Service's port; empty where the question says it.
+    protocol: str = ""
+
+
+class Resolver:
+    """Resolves one question over the clusters that could be read."""
+
+    def __init__(self, clusters: t.Mapping[str, Cluster], names: t.Optional[Names] = None) -> None:
+        self.clusters = clusters
+        self.names = names or Names(clusters)
+        self.found: t.List[Found] = []
+        self.steps: t.List[Data] = []
+        self._owners: t.Dict[Address, t.Tuple[str, str]] = {}
+        for cluster in clusters.values():
+            for seat in cluster.seats.values():
+                for address in seat.addresses:
+                    self._owners.setdefault(address, (cluster.name, seat.host))
+            for pod in cluster.pods.values():
+                if pod.own:
+                    seat_of = cluster.seats.get(pod.node)
+                    for address in pod.addresses:
+                        self._owners[address] = (cluster.name, seat_of.host if seat_of else "")
+
+    def owner(self, address: Address) -> t.Tuple[str, str]:
+        """(cluster, inventory host) that has an address; empty for nobody's."""
+        return self._owners.get(address, ("", ""))
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def unknown(self, variable: str, end: End, why: str) -> None:
+        """An end that does not exist."""
+        self.found.append(Found(causes.NAME_UNKNOWN, end.cluster or variable, "{0} {1}: {2}".format(variable, end, why)))
+
+    def _cluster(self, variable: str, end: End) -> t.Optional[Cluster]:
+        cluster = self.clusters.get(end.cluster)
+        if cluster is None:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            self.unknown(variable, end, "there is no cluster {0} that could be read; there are: {1}".format(end.cluster, known))
+        return cluster
+
+    def node(self, variable: str, end: End) -> t.Optional[Place]:
+        """A node."""
+        cluster = self._cluster(variable, end)
+        if cluster is None:
+            return None
+        seat = cluster.seats.get(end.name) or next((one for one in cluster.seats.values() if one.host and one.host == end.name), None)
+        if seat is None:
+            self.unknown(variable, end, "the cluster has no Node {0}".format(end.name))
+            return None
+        return place_of_node(seat)
+
+    def pod(self, variable: str, end: End) -> t.Optional[Place]:
+        """A pod."""
+        cluster = self._cluster(variable, end)
+        if cluster is None:
+            return None
+        pod = cluster.pods.get((end.namespace, end.name))
+        if pod is None:
+            more = ": the access may not list pods" if "pods" in cluster.unread else ""
+            self.unknown(variable, end, "the cluster has no pod {0}/{1} with an address{2}".format(end.namespace, end.name, more))
+            return None
+        return self.place_of_pod(pod)
+
+    def place_of_pod(self, pod: Pod) -> Place:
+        """The place of a pod; one of the host's network sends as the node itself."""
+        seat = self.clusters[pod.cluster].seats.get(pod.node)
+        kind = ends.POD if pod.own else ends.NODE
+        label = "/".join((pod.cluster, pod.namespace, pod.name))
+        return Place(kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels)
+
+    def every(self) -> t.List[Place]:
+        """One place of each node of the inventory: its first ready pod, else the node itself."""
+        found = []
+        for name in sorted(self.clusters):
+            cluster = self.clusters[name]
+            first: t.Dict[str, Pod] = {}
+            for key in sorted(cluster.pods):
+                pod = cluster.pods[key]
+                if pod.own and pod.ready:
+                    first.setdefault(pod.node, pod)
+            for seat in sorted(cluster.seats.values()):
+                if seat.host:
+                    found.append(self.place_of_pod(first[seat.name]) if seat.name in first else place_of_node(seat))
+        return found
+
+    def sources(self, question: Question) -> t.List[Place]:
+        """The places that send."""
+        end = question.source
+        if end.kind == ends.ANY:
+            return self.every()
+        place = self.node(ends.FROM, end) if end.kind == ends.NODE else self.pod(ends.FROM, end)
+        if place is not None and not place.host:
+            self.unknown(ends.FROM, end, "no host of the inventory stands for its node, so nothing can be sent from there")
+            return []
+        return [] if place is None else [place]
+
+    def targets(self, question: Question, source: Place) -> t.List[Target]:
+        """Where a source sends its packets."""
+        end, port = question.target, question.port
+        if end.kind == ends.ANY:
+            return [_direct(place, port) for place in self.every() if place.label != source.label and place.host != source.host]
+        if end.kind == ends.NODE:
+            place = self.node(ends.TO, end)
+            return [] if place is None else [_direct(place, port)]
+        if end.kind == ends.POD:
+            place = self.pod(ends.TO, end)
+            return [] if place is None else [_direct(place, port)]
+        if end.kind == ends.OBJECT:
+            cluster = self._cluster(ends.TO, end)
+            if cluster is None:
+                return []
+            key = (end.namespace, end.name)
+            if key in cluster.pods and key not in cluster.services:
+                return [_direct(self.place_of_pod(cluster.pods[key]), port)]
+        answer = self.names.ask(question, source.cluster, source.namespace)
+        return self._answered(question, source, answer)
+
+    def _answered(self, question: Question, source: Place, answer: Answer) -> t.List[Target]:
+        """What a name, Service or address leads to."""
+        self.steps += [dict(step) for step in answer.steps if dict(step) not in self.steps]
+        for cause, where, message in answer.faults:
+            one = Found(cause, where, message)
+            if one not in self.found:
+                self.found.append(one)
+        if answer.faults or not answer.dials:
+            return []
+        backends = []
+        for address, port in answer.backends:
+            cluster, host = self.owner(address)
+            backends.append((address, port, cluster, host))
+        return [Target(answer.kind, str(question.target), answer.cluster, answer.dials, answer.port, tuple(backends), answer.protocol)]
+
+    # -- flows ---------------------------------------------------------------------------------------------------------
+
+    def flows(self, question: Question, number: int, back: bool = True) -> t.List[Data]:
+        """The flows of a question. back: also those by which one direction of a tunnel is told from the other."""
+        found: t.List[Data] = []
+        numbers = itertools.count(number)
+        for source in self.sources(question):
+            for target in self.targets(question, source):
+                made = False
+                for version in (question.family,) if question.family else (4, 6):
+                    src = next((one for one in source.addresses if one[0] == version), None)
+                    dst = next((one for one in target.dials if one[0] == version), None)
+                    if src is None or dst is None or len(found) >= MOST_FLOWS:
+                        continue
+                    made = True
+                    found.append(self._flow(len(found), next(numbers), question, source, target, src, dst))
+                    reverse = self._reverse(found[-1], next(numbers)) if back and question.source.kind != ends.ANY else None
+                    found += [reverse] if reverse else []
+                if not made and question.target.kind != ends.ANY and len(found) < MOST_FLOWS:
+                    self.unknown(ends.TO, question.target, "it and {0} have no address of one family".format(source.label))
+        return found
+
+    def _flow(
+        self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address
+    ) -> Data:
+        rows = [row for row in target.backends if row[0][0] == dst[0]][:MOST_BACKENDS]
+        backends = [{"address": place_text(*address), "port": port, "cluster": cluster, "host": host} for address, port, cluster, host in rows]
+        return {
+            "id": str(index), "number": number, "protocol": target.protocol or question.protocol, "version": dst[0],
+            "source": {"kind": source.kind, "name": source.label, "cluster": source.cluster, "host": source.host, "address": place_text(*src)},
+            "target": {
+                "kind": target.kind, "name": target.label, "cluster": target.cluster, "address": place_text(*dst), "port": target.port,
+                "host": backends[0]["host"] if len(backends) == 1 else "", "backends": backends,
+            },
+        }  # fmt: skip
+
+    def _reverse(self, flow: Data, number: int) -> t.Optional[Data]:
+        """An echo from the target's own network namespace, which shows whether its node can send into the tunnel at all."""
+        backend = next((row for row in flow["target"]["backends"] if row["host"] and row["host"] != flow["source"]["host"]), None)
+        if backend is None:
+            return None
+        source = flow["source"]
+        kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
+        return {
+            "id": flow["id"] + "r", "about": flow["id"], "number": number, "protocol": ends.ICMP, "version": flow["version"],
+            "source": {"kind": kind, "name": flow["target"]["name"], "cluster": backend["cluster"], "host": backend["host"], "address": backend["address"]},
+            "target": {
+                "kind": source["kind"], "name": source["name"], "cluster": source["cluster"], "address": source["address"], "port": None,
+                "host": source["host"],
+                "backends": [{"address": source["address"], "port": None, "cluster": source["cluster"], "host": source["host"]}],
+            },
+        }  # fmt: skip
+
+
+def place_of_node(seat: Seat) -> Place:
+    """The place of a node itself."""
+    return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
+
+
+def _direct(place: Place, port: t.Optional[int]) -> Target:
+    return Target(
+        place.kind, place.label, place.cluster, place.addresses, port, tuple((address, port, place.cluster, place.host) for address in place.addresses)
+    )
+
+
+def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
+    """The inventory hosts that packets of flows pass, sorted."""
+    found = set()
+    for flow in flows:
+        found.update([flow["source"]["host"], *(row["host"] for row in flow["target"]["backends"])])
+    return sorted(host for host in found if host)
+
+
+def mesh_part(mesh: t.Mapping[str, t.Any]) -> Data:
+    """Of mesh_plan's topology, what a walk needs: {devices, whole, endpoints, shared}."""
+    seats = {(str(node.get("cluster")), str(node.get("node_name"))): str(host) for host, node in mapping(mesh, "nodes").items() if isinstance(node, dict)}
+    keys: t.Dict[str, t.Set[str]] = {}
+    endpoints: t.Dict[str, t.Set[str]] = {}
+    for (cluster, name), host in seats.items():
+        for key, value in mapping(mesh, "nodes", host, "published").items():
+            if str(key).endswith("/pubKey") and isinstance(value, str):
+                keys.setdefault(value, set()).add("{0}/{1}".format(cluster, name))
+    devices: t.Dict[str, t.Dict[str, str]] = {}
+    for local, part in mapping(mesh, "clusters").items():
+        for remote, settings in mapping(part, "remotes").items():
+            if not isinstance(settings, dict):
+                continue
+            devices.setdefault(str(local), {})[str(remote)] = str(settings.get("device"))
+            for peer in settings.get("peers") or ():
+                host = seats.get((str(remote), str(peer.get("node"))), "")
+                if host and isinstance(peer.get("endpoint"), str):
+                    endpoints.setdefault(host, set()).add(peer["endpoint"])
+    kubespan = mapping(mesh, "kubespan")
+    for row in [*(kubespan.get("affiliates") or ()), *(kubespan.get("contested") or ())]:
+        label = "{0}/{1}".format(row.get("cluster"), row.get("node"))
+        if isinstance(row.get("public_key"), str):
+            keys.setdefault(row["public_key"], set()).add(label)
+        host = seats.get((str(row.get("cluster")), str(row.get("node"))), "")
+        if host:
+            endpoints.setdefault(host, set()).update(text for text in row.get("endpoints") or () if isinstance(text, str))
+    return {
+        "devices": devices, "whole": Layout().device if mesh.get("mode") == "kubespan" else "",
+        "endpoints": {host: sorted(texts) for host, texts in sorted(endpoints.items())},
+        "shared": {key: sorted(labels) for key, labels in sorted(keys.items()) if len(labels) > 1},
+    }  # fmt: skip

@@ -1,0 +1,167 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: trace_plan
+short_description: Resolve both ends of a trace from the objects of every cluster
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Reads each kind of each cluster by one complete list and resolves what O(source) and O(target) mean, name to address and Service to endpoints.
+  - Returns the flows that M(multicluster.network.trace_node) sends and records, and findings that need no packet, such as a name that does not exist
+    or a Service without endpoints. Nothing is written.
+extends_documentation_fragment:
+  - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes
+  - multicluster.network._attributes
+  - multicluster.network._attributes.reads
+options:
+  fabric:
+    description: Name of the fabric.
+    type: str
+    required: true
+  mesh:
+    description: The return value C(mesh) of M(multicluster.network.mesh_plan). Empty where there is no node mesh.
+    type: dict
+    default: {}
+  hosts:
+    description: Host of the inventory to its C(cluster) and C(node). The default is what the inventory says.
+    type: dict
+    default: {}
+  source:
+    description: A pod as C(cluster/namespace/pod), a node as C(cluster/node), or V(any), which is one pod of each node.
+    type: str
+    required: true
+  target:
+    description:
+      - A pod or Service as C(cluster/namespace/name), one of them as C(cluster/namespace/kind/name) with C(pod), C(service) or C(serviceimport),
+        a node as C(cluster/node), an address, a DNS name as the source would ask it, or V(any).
+      - A Service of another cluster is dialled by its mirror, or by its ServiceImport.
+    type: str
+    required: true
+  port:
+    description: The port. Behind an address or a name it may also stand there. The default of a Service is its first port.
+    type: int
+  protocol:
+    description: The default is V(tcp) with a port, else V(icmp).
+    type: str
+    choices: [tcp, udp, icmp]
+  family:
+    description: V(any) traces each family that both ends have.
+    type: str
+    choices: ['4', '6', any]
+    default: any
+  number:
+    description: Source port or ICMP identifier of the first flow, from 61000 to 64999. The default is chosen at random.
+    type: int
+  mirror_namespace:
+    description: Namespace of mirrored Services.
+    type: str
+    default: sys-semaphore
+  prefixes:
+    description: Cluster to the prefix of its mirrors, where that is not the cluster's name.
+    type: dict
+    default: {}
+  cluster_domain:
+    description: DNS domain of Kubernetes itself.
+    type: str
+    default: cluster.local
+  coredns_namespace:
+    description: Namespace of the ConfigMap with the Corefile.
+    type: str
+    default: kube-system
+  coredns_configmap:
+    description: Name of the ConfigMap with the Corefile.
+    type: str
+    default: coredns
+seealso:
+  - module: multicluster.network.trace_node
+  - module: multicluster.network.trace_report
+"""
+
+EXAMPLES = r"""
+- name: Resolve both ends
+  multicluster.network.trace_plan:
+    fabric: demo
+    source: aws/default/web-1
+    target: gcp/sys-log/fluentd
+    port: 8888
+  delegate_to: localhost
+  run_once: true
+  register: plan
+"""
+
+RETURN = r"""
+trace:
+  description:
+    - C(id), C(number), C(flows), C(nodes) with the hosts that packets pass, C(names) with the steps from name to address, C(findings) that need no
+      packet, C(mesh) and C(hosts) with what the report needs of the plan.
+  type: dict
+  returned: success
+  sample:
+    id: 1f2e3d4c
+    number: 61234
+    nodes: [aws-node-1, gcp-node-1]
+    flows:
+      - id: "0"
+        number: 61234
+        protocol: tcp
+        version: 4
+        source: {kind: pod, name: aws/default/web-1, cluster: aws, host: aws-node-1, address: 10.2.0.10}
+        target: {kind: service, name: gcp/sys-log/fluentd, cluster: aws, address: 10.3.0.77, port: 8888,
+                 backends: [{address: 10.4.0.7, port: 8888, cluster: gcp, host: gcp-node-1}]}
+    findings: []
+failures:
+  description: Clusters that could not be read.
+  type: list
+  elements: dict
+  returned: success
+  sample: []
+stats:
+  description: Requests to each cluster by verb, and seconds.
+  type: dict
+  returned: success
+  sample: {requests: {aws: {list: 5}, gcp: {list: 5}}, seconds: 0.2}
+"""
+
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+
+
+def main() -> None:
+    module = KubeModule(
+        argument_spec={
+            "fabric": {"type": "str", "required": True},
+            "mesh": {"type": "dict", "default": {}},
+            "hosts": {"type": "dict", "default": {}},
+            "source": {"type": "str", "required": True},
+            "target": {"type": "str", "required": True},
+            "port": {"type": "int"},
+            "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
+            "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},
+            "number": {"type": "int"},
+            "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
+            "prefixes": {"type": "dict", "default": {}},
+            "cluster_domain": {"type": "str", "default": "cluster.local"},
+            "coredns_namespace": {"type": "str", "default": "kube-system"},
+            "coredns_configmap": {"type": "str", "default": "coredns"},
+            **inventory_spec(),
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = trace.plan(module.params)
+    except trace.FAILURES as err:
+        module.fail_json(msg="cannot plan the trace: {0}".format(err))
+    exit_with(module, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Causes, out of facts and of what a simulator of packets saw: each break has its own word, or none, and never another's."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._trace import report
+from hypothesis import given, settings, strategies as st
+
+from trace_worlds import World, key_of, route, rule
+
+#: name -> (what it does to a world with packets from one host to another, the causes that are right, who has to be named)
+Break = t.Callable[[World, str, str], None]
+BREAKS: t.Dict[str, t.Tuple[Break, t.Set[str], t.Callable[[str, str], t.Set[str]]]] = {}
+
+
+def breaks(where: str, *causes: str) -> t.Callable[[Break], Break]:
+    def note(function: Break) -> Break:
+        BREAKS[function.__name__] = (function, set(causes), lambda src, dst: {"source": {src}, "target": {dst}, "both": {src, dst}}[where])
+        return function
+
+    return note
+
+
+@breaks("source", "peer_missing")
+def peer_missing_here(world, src, dst):
+    world.device_of(src, dst)["peers"].remove(world.peer_of(src, dst))
+
+
+@breaks("target", "peer_missing")
+def peer_missing_there(world, src, dst):
+    world.device_of(dst, src)["peers"].remove(world.peer_of(dst, src))
+
+
+@breaks("source", "wrong_key")
+def wrong_key_here(world, src, dst):
+    world.peer_of(src, dst)["public_key"] = key_of("nobody")
+
+
+@breaks("target", "wrong_key")
+def wrong_key_there(world, src, dst):
+    world.peer_of(dst, src)["public_key"] = key_of("nobody")
+
+
+@breaks("source", "stale_endpoint")
+def stale_endpoint(world, src, dst):
+    world.peer_of(src, dst)["endpoint"] = "192.168.77.77:51820"
+
+
+@breaks("source", "stale_endpoint")
+def stale_port(world, src, dst):
+    peer = world.peer_of(src, dst)
+    peer["endpoint"] = peer["endpoint"].rpartition(":")[0] + ":9"
+
+
+@breaks("both", "udp_blocked_one_way")
+def udp_blocked_there(world, src, dst):
+    world.peer_of(dst, src)["handshake_age"] = world.peer_of(src, dst)["handshake_age"] = None
+    world.lost.add((src, dst))
+
+
+@breaks("both", "udp_blocked_one_way")
+def udp_blocked_back(world, src, dst):
+    world.peer_of(dst, src)["handshake_age"] = world.peer_of(src, dst)["handshake_age"] = None
+    world.lost.add((dst, src))
+
+
+@breaks("both", "udp_blocked")
+def udp_blocked(world, src, dst):
+    world.peer_of(dst, src)["handshake_age"] = world.peer_of(src, dst)["handshake_age"] = None
+    world.lost.update([(src, dst), (dst, src)])
+
+
+@breaks("source", "mtu_black_hole")
+def mtu_black_hole(world, src, dst):
+    world.small_only.add((src, dst))
+
+
+@breaks("target", "allowed_ips_lack_source")
+def allowed_ips_lack_source(world, src, dst):
+    world.peer_of(dst, src)["allowed_ips"] = ["10.99.0.0/24"]
+
+
+@breaks("source", "allowed_ips_lack_target")
+def allowed_ips_lack_target(world, src, dst):
+    world.peer_of(src, dst)["allowed_ips"] = ["10.99.0.0/24"]
+
+
+@breaks("source", "route_missing")
+def route_missing(world, src, dst):
+    name = world.device(src, dst)
+    world.nodes[src]["routes"] = [row for row in world.nodes[src]["routes"] if row["dev"] != name]
+
+
+@breaks("target", "route_missing")
+def route_missing_back(world, src, dst):
+    name = world.device(dst, src)
+    world.nodes[dst]["routes"] = [row for row in world.nodes[dst]["routes"] if row["dev"] != name]
+
+
+@breaks("target", "route_missing")
+def pod_route_missing(world, src, dst):
+    world.nodes[dst]["routes"] = [row for row in world.nodes[dst]["routes"] if row["dev"] != "veth1"]
+
+
+@breaks("source", "route_shadowed")
+def route_shadowed(world, src, dst):
+    world.nodes[src]["routes"].append(route(world.pods[dst] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1"))
+
+
+@breaks("source", "route_shadowed")
+def route_blackholed(world, src, dst):
+    world.nodes[src]["routes"].append(route(world.pods[dst] + "/32", None, 180 if world.kubespan else 254, kind="blackhole"))
+
+
+@breaks("source", "rule_shadowed")
+def rule_shadowed(world, src, dst):
+    world.nodes[src]["rules"].append(rule(100, 77, dst=world.pods[dst] + "/32"))
+    world.nodes[src]["routes"].append(route("0.0.0.0/0", "eth0", 77, "192.168.255.1"))
+
+
+@breaks("source", "rule_shadowed")
+def rule_prohibits(world, src, dst):
+    world.nodes[src]["rules"].append(rule(100, None, dst=world.pods[dst] + "/32", action="prohibit"))
+
+
+@breaks("target", "reverse_path_filter")
+def reverse_path_filter(world, src, dst):
+    # strict, and the way back is a foreign one: what only that filter minds
+    name = world.device(dst, src)
+    world.nodes[dst]["settings"]["rp_filter"][name] = 1
+    world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 254, "192.168.255.1"))
+
+
+@breaks("source", "forwarding_off")
+def forwarding_off_here(world, src, dst):
+    world.nodes[src]["settings"]["forwarding"]["4"] = False
+
+
+@breaks("target", "forwarding_off")
+def forwarding_off_there(world, src, dst):
+    world.nodes[dst]["settings"]["forwarding"]["4"] = False
+
+
+@breaks("source", "forward_dropped")
+def dropped_here(world, src, dst):
+    world.drops[src] = "forward"
+
+
+@breaks("target", "forward_dropped")
+def dropped_there(world, src, dst):
+    world.drops[dst] = "forward"
+
+
+@breaks("target", "forward_dropped")
+def dropped_back(world, src, dst):
+    world.drops[dst] = "back"
+
+
+@breaks("source", "masqueraded")
+def masqueraded(world, src, dst):
+    world.rewriting.add(src)
+    world.peer_of(dst, src)["allowed_ips"].remove(world.uplink[src] + "/32")
+
+
+@breaks("target", "answer_another_way")
+def answer_another_way(world, src, dst):
+    world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1"))
+
+
+@breaks("target", "answer_another_way")
+def answer_by_its_source(world, src, dst):
+    world.nodes[dst]["rules"].append(rule(100, 77, src=world.pods[dst] + "/32"))
+    world.nodes[dst]["routes"].append(route("0.0.0.0/0", "eth0", 77, "192.168.255.1"))
+
+
+@breaks("target", "target_silent")
+def target_silent(world, src, dst):
+    world.mute.add(dst)
+
+
+@breaks("source", "device_down")
+def device_down_here(world, src, dst):
+    _down(world, src, world.device(src, dst))
+
+
+@breaks("target", "device_down")
+def device_down_there(world, src, dst):
+    _down(world, dst, world.device(dst, src))
+
+
+def _down(world, host, name):
+    for rows in (world.nodes[host]["links"], world.nodes[host]["devices"]):
+        next(row for row in rows if row["name"] == name)["up"] = False
+    world.nodes[host]["routes"] = [row for row in world.nodes[host]["routes"] if row["dev"] != name]
+
+
+@breaks("source", "device_missing")
+def device_missing_here(world, src, dst):
+    _gone(world, src, world.device(src, dst))
+
+
+@breaks("target", "device_missing")
+def device_missing_there(world, src, dst):
+    _gone(world, dst, world.device(dst, src))
+
+
+def _gone(world, host, name):
+    for kind in ("links", "devices"):
+        world.nodes[host][kind] = [row for row in world.nodes[host][kind] if row["name"] != name]
+    world.nodes[host]["routes"] = [row for row in world.nodes[host]["routes"] if row["dev"] != name]
+
+
+@breaks("both", "keys_shared")
+def keys_shared(world, src, dst):
+    """Another node of the target's cluster has the target's key: who knows it knows it once, with both nodes' addresses taken by the last."""
+    other = next((host for host in world.seats if host not in (src, dst) and world.seats[host][0] == world.seats[dst][0]), None)
+    if other is None:
+        other = next(host for host in world.seats if host not in (src, dst))
+    key = world.own_key(dst, src)
+    device = next((one for one in world.nodes[other]["devices"] if one["name"] == world.device(dst, src)), world.nodes[other]["devices"][0])
+    device["public_key"] = key
+    world.peer_of(src, dst)["allowed_ips"] = ["10.99.0.0/24"]
+
+
+@breaks("source", "watcher_stopped")
+def watcher_stopped(world, src, dst):
+    if world.kubespan:
+        world.nodes[src]["units"][0]["active"] = "inactive"
+        world.nodes[src]["sets"][0]["spans"] = []
+    else:
+        world.mute.add("nobody")
+
+
+@breaks("source", "no_handshake")
+def counts_as_down(world, src, dst):
+    if world.kubespan:
+        world.peer_of(src, dst)["handshake_age"] = None
+        world.nodes[src]["sets"][0]["spans"] = []
+
+
+@st.composite
+def worlds(draw: t.Any) -> World:
+    clusters = {name: draw(st.integers(1, 3)) for name in draw(st.sampled_from([("aws", "gcp"), ("aws", "gcp", "merit")]))}
+    clusters["gcp"] = max(2, clusters["gcp"])
+    return World(clusters, draw(st.booleans()))
+
+
+def ends_of(world: World, draw: t.Any) -> t.Tuple[str, str]:
+    src = draw(st.sampled_from(sorted(world.seats)))
+    others = [host for host in sorted(world.seats) if host != src and (world.kubespan or world.seats[host][0] != world.seats[src][0])]
+    return src, draw(st.sampled_from(others))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_consistent_facts_lead_from_every_pod_to_every_pod(data: t.Any) -> None:
+    world = data.draw(worlds())
+    for src in world.seats:
+        for dst in world.seats:
+            if src == dst:
+                continue
+            built = report.build(*world.trace(src, dst), {})
+            assert (built["verdict"], built["findings"]) == ("arrives", []), (src, dst, built["table"])
+            assert built["agreement"] == {"asked": 1, "arrive": 1, "agree": 1}
+            # and by the facts alone, before anything is sent
+            plan, results = world.trace(src, dst)
+            facts = {host: {"armed": dict(row["armed"], armed=False)} for host, row in results.items()}
+            assert report.build(plan, facts, {})["findings"] == []
+
+
+@pytest.mark.parametrize("name", sorted(BREAKS))
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_a_break_has_its_own_word(name: str, data: t.Any) -> None:
+    world = data.draw(worlds())
+    src, dst = ends_of(world, data.draw)
+    function, causes, where = BREAKS[name]
+    function(world, src, dst)
+    plan, results = world.trace(src, dst)
+    outcomes = {row["outcome"] for row in results[src]["sent"]["sent"] if row["flow"] == "0"}
+    built = report.build(plan, results, {})
+    if outcomes == {"answered"}:  # this world does not mind: then neither may the trace
+        assert (built["verdict"], built["findings"]) == ("arrives", [])
+        return
+    assert len(built["findings"]) == 1 and built["verdict"] != "arrives"
+    found = built["findings"][0]
+    assert found["cause"] in causes, (found, built["table"])
+    assert found["where"] in where(src, dst), found
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> None:
+    """Never a third one, and never one that does no harm."""
+    world = data.draw(worlds())
+    src, dst = ends_of(world, data.draw)
+    chosen = data.draw(st.lists(st.sampled_from(sorted(BREAKS)), min_size=2, max_size=2, unique=True))
+    right: t.Set[str] = {"not_explained"}
+    for name in chosen:
+        right |= BREAKS[name][1]
+        try:
+            BREAKS[name][0](world, src, dst)
+        except (StopIteration, ValueError):  # what it would break is gone already
+            continue
+    if any(cause.startswith("udp_blocked") for cause in right):
+        # who was kept from sending tells nothing of the other direction; and one way and the other are both
+        right |= {"no_handshake", "udp_blocked"}
+    plan, results = world.trace(src, dst)
+    if {row["outcome"] for row in results[src]["sent"]["sent"] if row["flow"] == "0"} == {"answered"}:
+        return
+    built = report.build(plan, results, {})
+    assert {row["cause"] for row in built["findings"]} <= right, (chosen, built["table"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_without_a_recorder_the_facts_alone_name_the_cause_or_nothing(data: t.Any) -> None:
+    world = data.draw(worlds())
+    src, dst = ends_of(world, data.draw)
+    name = data.draw(st.sampled_from(sorted(BREAKS)))
+    BREAKS[name][0](world, src, dst)
+    plan, results = world.trace(src, dst)
+    for row in results.values():
+        row["armed"] = dict(row["armed"], armed=False, reason="the kernel is too old")
+        row["collected"] = {}
+    if {row["outcome"] for row in results[src]["sent"]["sent"] if row["flow"] == "0"} == {"answered"}:
+        return
+    built = report.build(plan, results, {})
+    assert {row["cause"] for row in built["findings"]} <= {*BREAKS[name][1], "not_explained"}, (name, built["table"])
+    assert all(row["confidence"] != "proven" for row in built["findings"] if row["cause"] != "mtu_black_hole")
+
+
+def test_a_closed_port_is_told_from_a_silent_one() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.closed.add("gcp-0")
+    plan, results = world.trace("aws-0", "gcp-0", "tcp")
+    built = report.build(plan, results, {})
+    assert [(row["cause"], row["where"], row["confidence"]) for row in built["findings"]] == [("port_closed", "gcp-0", "proven")]
+
+
+def test_hostile_facts_and_events_are_left_out() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0")
+    evil = "<script>\x1b[2J$(reboot)\n"
+    facts = results["gcp-0"]["armed"]["facts"]
+    facts["links"].append({"name": evil, "addresses": [evil, None]})
+    facts["routes"] += [{"dst": evil}, {"dst": None}, 7, {"dst": "10.0.0.0/8", "table": "x", "dev": evil, "type": evil}]
+    facts["rules"] += [{"src": evil}, None, {"version": "x", "priority": -1}]
+    facts["devices"] += [{"name": evil, "peers": [{"allowed_ips": [evil], "endpoint": evil}, 3]}]
+    facts["sets"] += [{"spans": [[evil, 1], 4]}]
+    facts["settings"]["rp_filter"][evil] = evil
+    results["gcp-0"]["collected"]["events"] += [7, {"flow": "0", "seen": evil, "hook": evil, "verdict": "drop", "rule": evil, "chain": evil, "table": evil}]
+    results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": evil, "outcome": evil, "detail": evil}]
+    built = report.build(plan, results, {"aws-0": evil})
+    text = "\n".join(built["table"])
+    assert "\x1b" not in text and "reboot)\n" not in text
+    assert [row["cause"] for row in built["findings"]] == ["forward_dropped"]
