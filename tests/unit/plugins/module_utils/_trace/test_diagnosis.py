@@ -11,7 +11,6 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
 from hypothesis import given, settings, strategies as st
-
 from trace_worlds import World, key_of, route, rule
 
 #: name -> (what it does to a world with packets from one host to another, the causes that are right, who has to be named)

@@ -78,7 +78,8 @@ class World:
         for other in others:
             name = self.device(host, other)
             if name not in devices:
-                devices[name] = {"name": name, "public_key": self.own_key(host, other), "listen_port": self.port(host, other), "fwmark": 0, "up": True, "peers": []}
+                devices[name] = {"name": name, "public_key": self.own_key(host, other), "listen_port": self.port(host, other), "fwmark": 0, "up": True}
+                devices[name]["peers"] = []
                 links.append({"name": name, "kind": "wireguard", "up": True, "mtu": 1420, "ours": True, "addresses": []})
                 if self.kubespan:
                     routes.append(route("0.0.0.0/0", name, TABLE))
