@@ -336,5 +336,6 @@ def _answers(rows: t.Any) -> t.Dict[t.Tuple[t.Any, ...], Data]:
     for row in _rows(rows):
         question = row.get("question")
         asked: Data = question if isinstance(question, dict) else row
-        found[asked.get("dst"), asked.get("src") or None, asked.get("iif") or None, asked.get("mark") or 0] = row
+        said = row.get("answer")
+        found[asked.get("dst"), asked.get("src") or None, asked.get("iif") or None, asked.get("mark") or 0] = said if isinstance(said, dict) else row
     return found

@@ -200,13 +200,13 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optiona
 def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[str]) -> Data:
     found = seen.passage(flow.id, step.host, direction)
     if step.host not in seen.armed:
-        verdict = "not read"
+        verdict = "unknown"
     elif step.stage == TUNNEL:
-        verdict = "ok" if seen.passage(flow.id, hosts[-1], direction).events else "unknown"
+        verdict = "ok" if seen.passage(flow.id, hosts[-1], direction).events else "not seen"
     elif step.stage == OUT:
-        verdict = "ok" if step.dev in found.outs else "differs" if found.outs else "unknown"
+        verdict = "ok" if step.dev in found.outs else "differs" if found.outs else "not seen"
     else:
-        verdict = "ok" if found.events else "unknown"
+        verdict = "ok" if found.events else "not seen"
     return {
         "flow": flow.id, "direction": direction, "where": step.host, "what": step.what, "expected": step.text, "observed": _observed(found, step.host, seen),
         "verdict": verdict, "command": step.command, "source": step.source,
