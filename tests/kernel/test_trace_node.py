@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -34,6 +36,8 @@ for kind, port in ((socket.SOCK_STREAM, 8080), (socket.SOCK_DGRAM, 8081), (socke
     if kind == socket.SOCK_STREAM:
         made.listen(16)
     opened.append(made)
+inside = socket.create_server(("127.0.0.1", 8090))
+six = socket.create_server(("::", 8091), family=socket.AF_INET6)
 print("ready", flush=True)
 while True:
     for made in select.select(opened, [], [])[0]:
@@ -377,8 +381,10 @@ def test_what_the_node_says_of_itself(router):
         row for row in facts["routes"] if row["dst"] == "198.18.2.0/24" and row["table"] == 254).items()  # fmt: skip
     assert {row["priority"] for row in facts["rules"] if row["version"] == 4} >= {0, 32766, 32767}
     assert sorted(pod["addresses"] for pod in facts["pods"]) == [[CLIENT[4]], [SERVER[4]]]
-    assert {"pod": SERVER[4], "protocol": "tcp", "address": "::", "port": 8080} in facts["listeners"]
-    assert {"pod": SERVER[4], "protocol": "udp", "address": "::", "port": 8081} in facts["listeners"]
+    assert {(row["address"], row["protocol"], row["port"]) for row in facts["listeners"]} == {
+        (SERVER[4], None, None), (SERVER[4], "tcp", 8080), (SERVER[4], "udp", 8081), (SERVER[4], "udp", 8082),
+    }, "8090 is for the pod itself alone, 8091 for IPv6"  # fmt: skip
+    assert {pod["addresses"][0]: pod["device"] for pod in facts["pods"]} == {CLIENT[4]: "veth-client", SERVER[4]: "veth-server"}
     assert facts["kube_proxy"] == {"running": False, "how": "no process kube-proxy runs"} and facts["legacy_iptables"] is False
     assert [table["name"] for table in facts["tables"]] == ["multicluster_trace_t1"] and len(facts["tables"][0]["chains"]) == 10
     assert answers[0]["hop"] == "uplink" and answers[0]["answer"]["error"] == "Network is unreachable"
@@ -591,8 +597,59 @@ print(json.dumps(trace.run(json.load(sys.stdin))))
     ({"source": None}, "makes no sense"), ({"target": {"address": "198.18.2.10", "port": 70000}}, "port"),
     ({"target": {"address": "198.18.2.10; reboot", "port": 1}}, "reboot"),
 ))  # fmt: skip
-def test_flows_that_make_no_sense_are_refused(router, flow_failed, change, words):
-    with pytest.raises(flow_failed, match=words):
-        ask(router, "armed", [dict(flow(), **change)])
+def test_flows_that_make_no_sense_are_refused_and_the_others_go_on(router, change, words):
+    armed = ask(router, "armed", [dict(flow(name="bad"), **change), flow()])
+    (row,) = armed["refused"]
+    assert row["object"] == "flow bad" and row["reason"] in ("bad_flow", "bad_address") and words in row["message"]
+    assert armed["armed"] and {row["flow"] for row in armed["answers"]} == {"0"}
+    assert ask(router, "collected")["collected"]
+
+
+def test_a_name_that_is_none_is_refused(router, flow_failed):
     with pytest.raises(flow_failed, match="small letters"):
         ask(router, "armed", [flow()], trace="../x")
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "trace"
+SAMPLE_RULES = """
+add table ip nat
+add chain ip nat KUBE-SERVICES
+add rule ip nat KUBE-SERVICES ip daddr 198.18.9.9 tcp dport 80 counter dnat to 198.18.2.10:8080 comment "default/web"
+add chain ip nat PREROUTING { type nat hook prerouting priority -100; }
+add rule ip nat PREROUTING jump KUBE-SERVICES
+add table inet foreign
+add chain inet foreign guard
+add rule inet foreign guard ip daddr 198.18.2.10 tcp dport 8083 counter drop comment "no telnet"
+add chain inet foreign forward { type filter hook forward priority 10; }
+add rule inet foreign forward jump guard
+"""
+
+
+def shape(value):
+    """Names and kinds, without the values."""
+    if isinstance(value, dict):
+        return {name: shape(inner) for name, inner in value.items() if not name.startswith(("veth", "wireguard"))}
+    return sorted({json.dumps(shape(inner), sort_keys=True) for inner in value}) if isinstance(value, list) else type(value).__name__
+
+
+def test_the_samples_have_todays_shape(router, tmp_path):
+    """What the other side of a trace is tested with. MCN_TRACE_SAMPLES=1 writes them anew."""
+    router.node.flow("wireguard_device", {
+        "name": "wireguard.gcp", "implementation": "userspace", "listen_port": 51821, "private_key_file": str(tmp_path / "key"), "generate_key": True,
+        "peers": [{"public_key": base64.b64encode(bytes([7]) * 32).decode(), "endpoint": "198.18.7.27:51821", "allowed_ips": ["10.4.7.0/24"],
+                   "persistent_keepalive": 0, "preshared_key": None}],
+    }, False)  # fmt: skip
+    router.node.run("ip", "link", "set", "wireguard.gcp", "up")
+    router.nft(SAMPLE_RULES)
+    flows = [
+        flow(port=80, target=SERVICE[4], backends=[{"address": SERVER[4], "port": 8080, "cluster": "two", "host": "router"}]),
+        flow(port=8083, number=61235, name="1"), flow("icmp", number=61236, name="2"), flow(port=9999, number=61237, name="3"),
+    ]  # fmt: skip
+    for state, more in (("armed", {}), ("sent", {"sizes": [1500]}), ("collected", {})):
+        result, path = ask(router, state, flows, **more), SAMPLES / (state + ".json")
+        if os.environ.get("MCN_TRACE_SAMPLES"):
+            path.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        found = [shape(json.loads(path.read_text("utf-8"))), shape(json.loads(json.dumps(result)))]
+        assert found[0] == found[1], state

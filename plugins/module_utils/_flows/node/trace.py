@@ -37,15 +37,27 @@ def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
     if not _ID.match(str(request["id"])):
         raise ValueRefused("bad_id", "id must be 1 to 24 small letters and digits")
     name = PREFIX + request["id"]
-    flows = [parse_flow(raw) for raw in request.get("flows") or ()]
-    if len(flows) > MOST_FLOWS:
-        raise ValueRefused("too_many_flows", "{0} flows, and a node traces {1} at once; trace fewer pairs at a time".format(len(flows), MOST_FLOWS))
+    flows, refused = _parse(request.get("flows") or ())
     parts: t.Dict[str, t.Callable[[], Data]] = {
         "armed": lambda: _arm(name, flows, request, check_mode),
         "sent": lambda: _send(flows, request, check_mode),
         "collected": lambda: _collect(name),
     }
-    return dict(parts[request["state"]](), changed=False, refused=[])
+    return dict(parts[request["state"]](), changed=False, refused=refused)
+
+
+def _parse(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Flow], t.List[Data]]:
+    """(flows, what is none of them and why)."""
+    flows: t.List[Flow] = []
+    refused: t.List[Data] = []
+    for raw in rows:
+        try:
+            if len(flows) == MOST_FLOWS:
+                raise ValueRefused("too_many_flows", "a node traces {0} flows at once; trace fewer pairs at a time".format(MOST_FLOWS))
+            flows.append(parse_flow(raw))
+        except ValueRefused as error:
+            refused.append({"object": "flow {0}".format(clean(str(raw.get("id")))), "reason": error.reason, "message": error.message})
+    return flows, refused
 
 
 # --- armed ---------------------------------------------------------------------------------------------------------
@@ -164,7 +176,8 @@ def _add_texts(events: t.Sequence[Data]) -> None:
     for row in events:
         key = (row["family"], row["table"], row["chain"])
         place = places.get(key)
-        row.update(hook=place["hook"] if place else None, priority=place["priority"] if place else None)
+        if place:
+            row.update(hook=place["hook"], priority=place["priority"])
         if row["ours"] or row["handle"] is None:
             continue
         if key not in texts:

@@ -13,7 +13,6 @@ from ..._linux.nftables import table as nft
 from ..._linux.stats import now
 from ..._linux.wireguard.device import read_device
 from ..._values.addresses import parse_address
-from ..._values.prefix_sets import address_text
 from . import persistence
 from .guard import FORWARDING
 from .status import read_sections
@@ -39,7 +38,7 @@ def read_facts(fabric: str, flows: t.Sequence[Flow]) -> Data:
         ("tables", nft.list_base_chains),
         ("sets", lambda: _sets(fabric)),
         ("settings", _settings),
-        ("pods", lambda: [{"addresses": pod["addresses"], "netns": pod["netns"]} for pod in here.read()]),
+        ("pods", lambda: _pods(here)),
         ("kube_proxy", service_proxy.read),
         ("listeners", lambda: _listeners(flows, here)),
         ("legacy_iptables", facts.has_legacy_iptables),
@@ -80,6 +79,16 @@ def _links() -> t.List[Data]:
     } for link in found]  # fmt: skip
 
 
+def _pods(here: Pods) -> t.List[Data]:
+    """``device``: the one by which the host reaches the pod, None for an address of the host itself."""
+    rows = here.read()
+    ways = routes.look_up([{"dst": row["addresses"][0]} for row in rows])
+    return [
+        {"addresses": row["addresses"], "netns": row["netns"], "device": way.get("dev") if row["netns"] and way.get("type") == "unicast" else None}
+        for row, way in zip(rows, ways)
+    ]  # fmt: skip
+
+
 def _routes(found: Data) -> t.List[Data]:
     rows = [{name: route[name] for name in _ROUTE} for route in routes.read_all_routes()]
     if len(rows) > _MOST_ROUTES:
@@ -111,7 +120,7 @@ def read_devices() -> t.List[Data]:
 
 
 def _sets(fabric: str) -> t.List[Data]:
-    """Sets of addresses in tables of ours, each as the ranges that are in it."""
+    """Sets of addresses in tables of ours, each as the ranges that are in it: first and last address as numbers."""
     found = []
     for table in users.read_tables():
         if not is_our_alias(table["owner"], "{0}/{1}".format(OWNER, fabric)):
@@ -120,7 +129,7 @@ def _sets(fabric: str) -> t.List[Data]:
         for item in whole["sets"]:
             version = {"ipv4_addr": 4, "ipv6_addr": 6}.get(item["type"])
             if version is not None:
-                spans = [[address_text(version, first), address_text(version, last)] for first, last in item["elements"] or ()]
+                spans = [[first, last] for first, last in item["elements"] or ()]
                 found.append({"table": table["name"], "name": item["name"], "version": version, "spans": spans})
     return found
 
@@ -132,16 +141,29 @@ def _settings() -> Data:
     return {
         "forwarding": {str(version): settings.read(*parts) for version, parts in FORWARDING.items()},
         "rp_filter": {name: value for name, value in filters.items() if value is not None},
+        "src_valid_mark": settings.read("net", "ipv4", "conf", "all", "src_valid_mark"),
         "not_forwarding": sorted(name for name, value in off.items() if value == 0),
     }
 
 
 def _listeners(flows: t.Sequence[Flow], here: Pods) -> t.List[Data]:
-    """Who listens in the namespaces of targets that are here: ``[{pod: address, protocol, address, port}]``."""
+    """Who listens at the targets that are here: ``[{address: of the target, protocol, port}]``; a row without a port for each that was looked at."""
     namespaces = here.namespaces()
     wanted = {address for flow in flows for address, _port in flow.targets}
     read = {netns: sockets.read_listeners(netns) for netns in {namespaces[address] for address in wanted if address in namespaces}}
-    return [dict(row, pod=address) for address in sorted(wanted) if address in namespaces for row in read[namespaces[address]]]
+    found = []
+    for address in sorted(wanted & set(namespaces)):
+        found.append({"address": address, "protocol": None, "port": None})
+        for row in read[namespaces[address]]:
+            if _takes(row, address):
+                found.append({"address": address, "protocol": row["protocol"], "port": row["port"]})
+    return found
+
+
+def _takes(row: t.Mapping[str, t.Any], address: str) -> bool:
+    """Whether what listens takes packets to that address."""
+    everybody = ("::",) if ":" in address else ("0.0.0.0", "" if row["only_v6"] else "::")
+    return row["address"] == address or row["address"] in everybody
 
 
 def read_counters() -> Data:

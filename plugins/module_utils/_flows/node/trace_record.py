@@ -175,6 +175,7 @@ class Record:
             "flow": self._flows[packet.flow or 0].id, "packet": event.packet, "seen": seen, "table": clean(event.table), "family": event.family,
             "chain": clean(event.chain), "handle": event.handle, "rule": None, "type": event.kind, "verdict": event.verdict,
             "to": clean(event.target) if event.target else None, "ours": event.table == self._table,
+            "hook": event.chain.partition("_")[0] if event.table == self._table else None, "priority": None,
             "iif": self._device(iif) if iif else None, "oif": self._device(oif) if oif else None, "mark": event.mark,
             "src": headers.src, "dst": headers.dst, "proto": PROTOCOL_NAMES.get(headers.protocol, str(headers.protocol)), "sport": headers.sport,
             "dport": headers.dport, "length": headers.length, "ttl": headers.ttl, "flags": list(headers.flags), "error": headers.error,

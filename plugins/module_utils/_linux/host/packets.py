@@ -80,7 +80,8 @@ _SOMEBODY_ELSES = _Failure(0, False, None, None, 0)
 def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.List[Outcome]:
     """A small packet for each job, then for each one that was not turned down those sizes. wait: seconds for an answer, each time."""
     found = _send_all([(job, 0) for job in jobs], wait)
-    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and _of(jobs, row.flow).protocol == "udp")}
+    silent_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
+    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)}
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
         for _turn in range(_SMALLER):
@@ -89,10 +90,6 @@ def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.L
             again = {row.flow: row.mtu for row in rows if row.error == "too_big" and row.mtu and row.mtu < row.size}
             todo = [(job, again[job.flow] or 0) for job in jobs if (again.get(job.flow) or 0) >= _LEAST[job.version]]
     return found
-
-
-def _of(jobs: t.Sequence[Job], flow: str) -> Job:
-    return next(job for job in jobs if job.flow == flow)
 
 
 def _send_all(todo: t.Sequence[t.Tuple[Job, int]], wait: float) -> t.List[Outcome]:

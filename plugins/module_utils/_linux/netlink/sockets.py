@@ -9,19 +9,22 @@ import struct
 import typing as t
 
 from ..errors import LinuxError
-from .messages import ADDRESS_FAMILIES, NetlinkRefused, NetlinkSocket, from_kernel, unpack_address
+from .messages import ADDRESS_FAMILIES, NetlinkRefused, NetlinkSocket, attributes, from_kernel, unpack_address
 
 _SOCK_DIAG, _BY_FAMILY = 4, 20
 _PROTOCOLS = {"tcp": (6, 1 << 10), "udp": (17, 1 << 7)}
 #: family, protocol, extensions, padding, states; the rest names one socket, which is nobody.
 _REQUEST = struct.Struct("=BBBxI48x")
-#: family, state, timer, retransmits; ports, then both addresses
-_ANSWER = struct.Struct("=BBBB")
+#: Up to the attributes: family, state, timer, retransmits, ports, both addresses, and what we do not ask.
+_ANSWER_BYTES, _ONLY_V6 = 72, 11
 
 
 def read_listeners(netns: t.Optional[str] = None) -> t.List[t.Dict[str, t.Any]]:
-    """``[{protocol, address, port}]``, sorted: what accepts TCP connections, and UDP sockets that are bound to nobody. Raises LinuxError."""
-    found: t.Set[t.Tuple[str, str, int]] = set()
+    """``[{protocol, address, port, only_v6}]``, sorted: what accepts TCP connections, and UDP sockets that speak to everybody. Raises LinuxError.
+
+    only_v6: a socket at ``::`` takes no packets of IPv4.
+    """
+    found: t.Set[t.Tuple[str, str, int, bool]] = set()
     with NetlinkSocket(_SOCK_DIAG, "sockets", netns=netns) as netlink:
         for name, (protocol, states) in _PROTOCOLS.items():
             for family in ADDRESS_FAMILIES.values():
@@ -32,14 +35,14 @@ def read_listeners(netns: t.Optional[str] = None) -> t.List[t.Dict[str, t.Any]]:
                         continue
                     raise LinuxError("read", "sockets", str(error)) from None
                 found.update((name, *decode_socket(answer)) for answer in answers)
-    return [{"protocol": name, "address": address, "port": port} for name, address, port in sorted(found)]
+    return [dict(zip(("protocol", "address", "port", "only_v6"), row)) for row in sorted(found)]
 
 
 @from_kernel("a socket")
-def decode_socket(body: bytes) -> t.Tuple[str, int]:
-    """(address, port) of one answer's own end."""
-    family = _ANSWER.unpack_from(body)[0]
-    length = 16 if family == ADDRESS_FAMILIES[6] else 4
-    if len(body) < 8 + 16:
+def decode_socket(body: bytes) -> t.Tuple[str, int, bool]:
+    """(address, port, whether for IPv6 alone) of one answer's own end."""
+    if len(body) < _ANSWER_BYTES:
         raise ValueError("{0} bytes".format(len(body)))
-    return unpack_address(family, body[8 : 8 + length]), struct.unpack_from(">H", body, 4)[0]
+    six = body[0] == ADDRESS_FAMILIES[6]
+    address = unpack_address(body[0], body[8 : 8 + (16 if six else 4)])
+    return address, struct.unpack_from(">H", body, 4)[0], six and dict(attributes(body[_ANSWER_BYTES:])).get(_ONLY_V6, b"\0") != b"\0"
