@@ -35,6 +35,11 @@ class Finding(t.NamedTuple):
     confidence: str
 
 
+def _session(end: Counted) -> bool:
+    """Whether an end of a tunnel has keys for packets."""
+    return end.age is not None and end.age <= SESSION
+
+
 class Flow(t.NamedTuple):
     """One flow, with the hosts of both ends. ``pod``: whether it starts in a pod. ``udp``: no answer is promised."""
 
@@ -165,7 +170,8 @@ class Judge:
             if not self.seen.armed:
                 return self._of(flow, fault, direction, LIKELY)
             if self._agrees(flow, fault, direction, hosts, last):
-                return rewritten or self._of(flow, fault, direction, fault.confidence if last is not None or fault.host not in self.seen.armed else LIKELY)
+                # what diverts it comes before what rewrites it on the way out
+                return (rewritten if fault.stage != IN else None) or self._of(flow, fault, direction, fault.confidence if last is not None or fault.host not in self.seen.armed else LIKELY)
         if rewritten is not None:
             return rewritten
         if last is None:
@@ -224,15 +230,16 @@ class Judge:
         wanted = flow.packet.src if direction == FORWARD else flow.packet.dst
         for index, host in enumerate(hosts):
             found = self.seen.passage(flow.id, host, direction)
-            strange = sorted(found.sources - {wanted}) if direction == FORWARD else []
+            tunnels = self.nodes[host].devices if host in self.nodes else {}
+            inside = index > 0 or any(dev in tunnels for dev in found.outs)
+            strange = sorted(found.sources - {wanted}) if direction == FORWARD and inside else []
             if strange:
-                rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite or found.rewrite
+                rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite
                 text = "it comes to {0} from {1} instead of {2}".format(
                     host, place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, wanted)
                 ) + (" by {0}".format(rule.place) if rule else "")
                 at = hosts[max(0, index - 1)]
                 return self._finding(flow, causes.MASQUERADED, direction, at, text, "nft list ruleset")
-            tunnels = self.nodes[host].devices if host in self.nodes else {}
             if found.rewrite is not None and index == 0 and any(dev in tunnels for dev in found.outs):
                 later = self.seen.passage(flow.id, hosts[-1], direction)
                 if len(hosts) > 1 and not later.events:
@@ -265,18 +272,24 @@ class Judge:
         command = "wg show {0}".format(causes.argument(device.name))
         if here.rx is None or there.rx is None:
             return self._open(flow, direction, where, host)
-        tried = bool(there.tx) or self._sent_into(other, inner.name)
+        if not here.tx:
+            return self._open(flow, direction, where + ", and its tunnel sent nothing", host)
+        session, theirs_too = _session(here), _session(there)
+        # what the other end sends is counted here where both have the session, or where it has none and calls
+        called = self._sent_into(other, inner.name) and (session or not theirs_too)
         if not there.rx and here.rx:
             text = "{0} hears {1}, which hears nothing of it: UDP from {0} to {1} is lost; {2}".format(host, other, where)
             return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command)
-        if there.rx and not here.rx and tried:
-            text = "{1} hears {0}, which hears nothing of it: UDP from {1} to {0} is lost; {2}".format(host, other, where)
-            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, host, text, command)
-        if not there.rx and not here.rx and tried:
+        if not there.rx and called:
             text = "{0} and {1} both send, and neither hears the other: UDP between them is lost; {2}".format(host, other, where)
             return self._finding(flow, causes.UDP_BLOCKED, direction, host, text, command)
-        if not there.rx and not here.rx and (here.age is None or here.age > SESSION):
-            text = "{0} called {1} and got no handshake; {2}".format(host, other, where)
+        if not session:
+            why = "got no answer"
+            if there.rx and here.rx:
+                why = "each hears the other, and no session comes about (do their preshared keys differ?)"
+            elif there.rx:
+                why = "which heard it; its answer was lost, or is not taken (do their preshared keys differ?)"
+            text = "{0} called {1}, {2}; {3}".format(host, other, why, where)
             return self._finding(flow, causes.NO_HANDSHAKE, direction, host, text, command, LIKELY)
         return self._open(flow, direction, where, host)
 

@@ -299,7 +299,7 @@ class Walker:
         version, mark = packet.version, mark_of(here, self.mesh, packet.version, packet.dst) if self.mesh.whole else 0
         wanted = self.mesh.device(here, there) or self._guess(here, there, packet)
         command = get_command(packet, iif, mark)
-        if iif is not None and here.forwarding.get(version) is False:
+        if iif is not None and not here.forwards(version, iif):
             text = "{0} passes nothing on: forwarding of IPv{1} is off".format(here.host, version)
             name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
             return None, Fault(causes.FORWARDING_OFF, here.host, IN, text, here.host, "sysctl " + name), ""
@@ -526,7 +526,9 @@ class Walker:
         hand = "wg show {0} endpoints".format(argument(device.name))
         where = ", ".join(place_text(*place) for place in planned[:3]) or "port {0}".format(inner.listen_port)
         text = "{0} calls {1} at {2}; it should be found at {3}".format(here.host, there.host, place_text(*peer.endpoint), where)
-        cause = causes.ENDPOINT_MOVED if behind else causes.STALE_ENDPOINT
+        # a port that nobody listens on was chosen by a translation in between
+        translated = not mine and port != inner.listen_port and port not in {place[2] for place in planned}
+        cause = causes.ENDPOINT_MOVED if behind or translated else causes.STALE_ENDPOINT
         return Fault(cause, here.host, TUNNEL, text, here.host, hand, confidence=LIKELY)
 
     # -- at the end ----------------------------------------------------------------------------------------------------
@@ -542,7 +544,7 @@ class Walker:
             return Step(there.host, DELIVERED, "target", "an address of the node itself", command, "", None), None, ""
         if found.kind == UNKNOWN:
             return None, None, "{0} decides by {1}, which asks for more than is known here".format(there.host, by_text(found))
-        if iif is not None and there.forwarding.get(version) is False:
+        if iif is not None and not there.forwards(version, iif):
             text = "{0} passes nothing on: forwarding of IPv{1} is off".format(there.host, version)
             name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
             return None, Fault(causes.FORWARDING_OFF, there.host, IN, text, there.host, "sysctl " + name), ""

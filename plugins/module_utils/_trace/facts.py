@@ -117,6 +117,7 @@ class Node(t.NamedTuple):
     sets: t.Optional[t.Mapping[int, t.Tuple[t.Tuple[int, int], ...]]]
     watcher: t.Optional[bool]
     forwarding: t.Mapping[int, bool]
+    still: t.FrozenSet[t.Tuple[int, str]]
     rp_filter: t.Mapping[str, int]
     valid_mark: bool
     pods: t.Mapping[t.Tuple[int, int], str]
@@ -125,6 +126,10 @@ class Node(t.NamedTuple):
     hooks: t.Mapping[t.Tuple[str, str, str], str]
     left_out: t.Tuple[str, ...]
     answers: t.Mapping[t.Tuple[t.Any, ...], t.Mapping[str, t.Any]] = {}
+
+    def forwards(self, version: int, iif: str) -> bool:
+        """Whether it passes on what comes in by a device: IPv4 asks the device, IPv6 the whole host; unknown counts as yes."""
+        return self.forwarding.get(version) is not False and (version, iif) not in self.still
 
 
 def _rows(value: t.Any) -> t.List[Data]:
@@ -263,6 +268,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
         parse_devices(facts.get("devices"), links, left_out),
         frozenset(own), _sets(facts.get("sets"), left_out), _watcher(facts.get("units")),
         {version: bool(forwarding[name]) for version in (4, 6) for name in (version, str(version)) if name in forwarding},
+        _still(settings.get("not_forwarding")),
         {str(name): _number(value) for name, value in mapping(settings, "rp_filter").items()},
         bool(settings.get("src_valid_mark")), _pods(facts.get("pods"), left_out), _running(facts.get("kube_proxy")),
         _listeners(facts.get("listeners"), left_out), _hooks(facts.get("tables")), tuple(sorted(set(left_out))), _answers(answers),
@@ -282,6 +288,16 @@ def _sets(rows: t.Any, left_out: t.List[str]) -> t.Optional[t.Dict[int, t.Tuple[
         version = 6 if row.get("version") == 6 else 4
         found[version] = tuple(sorted((*found.get(version, ()), *spans)))
     return found
+
+
+def _still(rows: t.Any) -> t.FrozenSet[t.Tuple[int, str]]:
+    """Devices that pass nothing on: names of IPv4's."""
+    found = set()
+    for row in rows if isinstance(rows, list) else ():
+        name = row.get("name") if isinstance(row, dict) else row
+        if isinstance(name, str) and (not isinstance(row, dict) or row.get("version", 4) == 4):
+            found.add((4, name))
+    return frozenset(found)
 
 
 def _watcher(units: t.Any) -> t.Optional[bool]:
@@ -313,7 +329,7 @@ def _listeners(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], 
     found: t.Dict[t.Tuple[int, int], t.Set[t.Tuple[str, int]]] = {}
     for row in _rows(rows):
         try:
-            place = found.setdefault(key_of(row.get("address")), set())
+            place = found.setdefault(key_of(row.get("pod") or row.get("address")), set())
         except ValueRefused:
             left_out.append("listeners")
             continue

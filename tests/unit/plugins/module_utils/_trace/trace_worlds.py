@@ -38,6 +38,10 @@ class World:
         self.closed: t.Set[str] = set()
         self.small_only: t.Set[t.Tuple[str, str]] = set()
         self.rewriting: t.Set[str] = set()
+        #: hosts whose queues into tunnels, or out of them, lose everything; pairs that have different preshared keys
+        self.stuck: t.Set[str] = set()
+        self.deaf: t.Set[str] = set()
+        self.other_psk: t.Set[t.FrozenSet[str]] = set()
         for index, (cluster, count) in enumerate(sorted(clusters.items())):
             for number in range(count):
                 host = "{0}-{1}".format(cluster, number)
@@ -226,6 +230,8 @@ class World:
         peer = self.best_peer(device, dst)
         if peer is None or not peer["endpoint"] or not device["up"]:
             return None
+        if host in self.stuck:
+            return None
         ends = self._listens(host, peer["endpoint"])
         self._count(host, device, peer["public_key"], "tx")
         if ends is None or (host, ends[0]) in self.lost or ((host, ends[0]) in self.small_only and size > 1000):
@@ -234,14 +240,19 @@ class World:
         theirs = next((one for one in inner["peers"] if one["public_key"] == device["public_key"]), None)
         if inner["public_key"] != peer["public_key"] or theirs is None:
             return None
+        session, known = ((one["handshake_age"] or 999) <= 180 for one in (peer, theirs))
+        if session and not known:
+            return None  # with keys that the other has lost
         self._count(other, inner, device["public_key"], "rx")
-        if peer["handshake_age"] is None or peer["handshake_age"] > 180:  # a new session needs an answer
+        if not session:  # a new session needs an answer
             back = self._listens(other, theirs["endpoint"])
             self._count(other, inner, device["public_key"], "tx")
+            if frozenset((host, other)) in self.other_psk:
+                return None
             if (other, host) in self.lost or (back is None and theirs["endpoint"] is None):
                 return None
             self._count(host, device, peer["public_key"], "rx")
-        if self.best_peer(inner, src) is not theirs:
+        if self.best_peer(inner, src) is not theirs or other in self.deaf:
             return None
         return other, inner["name"]
 
