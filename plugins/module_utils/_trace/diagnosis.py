@@ -171,7 +171,8 @@ class Judge:
                 return self._of(flow, fault, direction, LIKELY)
             if self._agrees(flow, fault, direction, hosts, last):
                 # what diverts it comes before what rewrites it on the way out
-                return (rewritten if fault.stage != IN else None) or self._of(flow, fault, direction, fault.confidence if last is not None or fault.host not in self.seen.armed else LIKELY)
+                sure = last is not None or fault.host not in self.seen.armed
+                return (rewritten if fault.stage != IN else None) or self._of(flow, fault, direction, fault.confidence if sure else LIKELY)
         if rewritten is not None:
             return rewritten
         if last is None:

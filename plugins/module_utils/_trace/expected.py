@@ -450,8 +450,7 @@ class Walker:
         for key, who in ((inner.public_key, there), (device.public_key, here)):
             shared = self._shared(key)
             if shared:
-                text = "{0} have one key, {1}: WireGuard knows only one of them".format(" and ".join(map(printable, shared)), printable(key))
-                return None, Fault(causes.KEYS_SHARED, here.host, TUNNEL, text, who.host, show)
+                return None, self._one_key(here, shared, key, who, show)
         if peer is None or peer.public_key != inner.public_key:
             return None, self._wrong_peer(here, device, there, packet, peer)
         other = inner.peer(device.public_key)
@@ -472,10 +471,18 @@ class Walker:
         text = "peer {0} at {1}, {2}".format(printable(peer.public_key), place, age)
         return Step(here.host, TUNNEL, "tunnel", text, show, "Node annotations of {0}".format(there.host), device.name), None
 
+    def _one_key(self, here: Node, shared: t.Sequence[str], key: str, who: Node, hand: str) -> Fault:
+        """Several nodes have one key."""
+        text = "{0} have one key, {1}: WireGuard knows only one of them".format(" and ".join(map(printable, shared)), printable(key))
+        return Fault(causes.KEYS_SHARED, here.host, TUNNEL, text, who.host, hand)
+
     def _wrong_peer(self, here: Node, device: Device, there: Node, packet: Packet, peer: t.Optional[Peer]) -> Fault:
         """Why no packet for the target goes to the node that has it."""
         target, hand = place_text(packet.version, packet.dst), "wg show {0} allowed-ips".format(argument(device.name))
         inner = self._device_of(there, here, device)
+        shared = self._shared(inner.public_key) if inner is not None else ()
+        if inner is not None and shared:
+            return self._one_key(here, shared, inner.public_key, there, hand)
         right = device.peer(inner.public_key) if inner is not None else None
         if right is not None:
             to = "to no peer" if peer is None else "to the peer " + printable(peer.public_key)

@@ -297,7 +297,7 @@ def ends_of(world: World, draw: t.Any) -> t.Tuple[str, str]:
     return src, draw(st.sampled_from(others))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_consistent_facts_lead_from_every_pod_to_every_pod(data: t.Any) -> None:
     world = data.draw(worlds())
@@ -315,7 +315,7 @@ def test_consistent_facts_lead_from_every_pod_to_every_pod(data: t.Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BREAKS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_a_break_has_its_own_word(name: str, data: t.Any) -> None:
     world = data.draw(worlds())
@@ -335,7 +335,7 @@ def test_a_break_has_its_own_word(name: str, data: t.Any) -> None:
     assert found["where"] in where(src, dst), found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> None:
     """Never a third one, and never one that does no harm."""
@@ -361,7 +361,7 @@ def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> Non
     assert {row["cause"] for row in built["findings"]} <= right, (chosen, built["table"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_without_a_recorder_the_facts_alone_name_the_cause_or_nothing(data: t.Any) -> None:
     world = data.draw(worlds())
