@@ -19,7 +19,7 @@ import time
 
 import pytest
 import trace_breaks as lab
-from service_lab import LABEL, SERVER, client, pod_address, running, until
+from service_lab import LABEL, SERVER, client, pod_address, until
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "3")), int(os.environ.get("MCN_SEED", "20"))
@@ -46,6 +46,22 @@ def make_pod(fabric, name, pod):
     api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
 
 
+@contextlib.contextmanager
+def served(fabric, pod):
+    """A small HTTP server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
+    leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
+    process = subprocess.Popen(
+        ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
+         "--wd", "/usr/bin/python3", "-c", SERVER, pod],
+        stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=10)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
     fabric.kubectl("gcp", "create", "namespace", "sys-log")
@@ -60,7 +76,7 @@ def ready(fabric):
     fabric.lab("kube-proxy-start", lab.A)
     with contextlib.ExitStack() as stack:
         for pod in PODS.values():
-            stack.enter_context(running(fabric, "pod-exec", pod, "--", "/usr/bin/python3", "-c", SERVER, pod))
+            stack.enter_context(served(fabric, pod))
         yield
         fabric.lab("kube-proxy-stop", lab.A)
 

@@ -134,8 +134,10 @@ def wrong_key_here(fabric):
 
 @breaks("stale_endpoint", mend="mesh")
 def stale_endpoint(fabric):
-    """The other node had this address before, and does not call by itself."""
-    wg(fabric, B, "peer", peer(fabric, B, A)[0], "persistent-keepalive", "0")
+    """The other node had this address before; it has none for us, so it cannot call."""
+    key, row = peer(fabric, B, A)
+    wg(fabric, B, "peer", key, "remove")
+    wg(fabric, B, "peer", key, "allowed-ips", ",".join(row["allowed_ips"]))
     wg(fabric, A, "peer", peer(fabric, A, B)[0], "endpoint", "10.22.22.99:51821")
     yield
 
