@@ -42,7 +42,9 @@ def mesh_report(
     missing = [str(name) for name in on if name not in noted["capabilities"] and name != evidence.MESH]
     facts = {
         "mesh": mesh,
-        "found": collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
+        "found": collected.traced(
+            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]), hostvars, [*clusters, *nodes]
+        ),
         "declared": nodes,
         "capabilities": noted["capabilities"] if limit else noted["capabilities"] + missing,
         "plans": collected.plans(hostvars, nodes or list(hosts), clusters),

@@ -9,16 +9,23 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """``hosts`` and ``mesh``, where the task does not give them."""
+    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """``hosts`` and ``mesh``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
         if "hosts" not in options:
             nodes = self.definition()["nodes"]
             options["hosts"] = {host: {"cluster": str(row["multicluster_cluster"]), "node": str(row.get("node_name", host))} for host, row in nodes.items()}
         if "mesh" not in options:
             options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))
+        if not options.get("failing"):
+            return None
+        found = collected.verifications(self.hostvars, list(options["hosts"]))
+        options["pairs"] = pairs.failing({host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}, int(options["failing"]))
+        self.only = ()  # what is to be followed is known: no cluster is asked
+        return None if options["pairs"] else "nobody failed to reach anybody"

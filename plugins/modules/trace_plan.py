@@ -34,16 +34,14 @@ options:
     type: dict
     default: {}
   source:
-    description: A pod as C(cluster/namespace/pod), a node as C(cluster/node), or V(any), which is one pod of each node.
+    description: A pod as C(cluster/namespace/pod), a node as C(cluster/node), or V(any), which is one pod of each node. Needed but with O(pairs).
     type: str
-    required: true
   target:
     description:
       - A pod or Service as C(cluster/namespace/name), one of them as C(cluster/namespace/kind/name) with C(pod), C(service) or C(serviceimport),
         a node as C(cluster/node), an address, a DNS name as the source would ask it, or V(any).
       - A Service of another cluster is dialled by its mirror, or by its ServiceImport.
     type: str
-    required: true
   port:
     description: The port. Behind an address or a name it may also stand there. The default of a Service is its first port.
     type: int
@@ -59,6 +57,17 @@ options:
   number:
     description: Source port or ICMP identifier of the first flow, from 61000 to 64999. The default is chosen at random.
     type: int
+  pairs:
+    description: Pairs of pods instead of O(source) and O(target), each with C(host), C(address), C(target_host) and C(target). No cluster is read then.
+    type: list
+    elements: dict
+    default: []
+  failing:
+    description:
+      - Take O(pairs) from the pings that a verification found silent, the first of each pair of nodes, at most so many. In a play without any, the
+        task is skipped.
+    type: int
+    default: 0
   mirror_namespace:
     description: Namespace of mirrored Services.
     type: str
@@ -141,12 +150,14 @@ def main() -> None:
             "fabric": {"type": "str", "required": True},
             "mesh": {"type": "dict", "default": {}},
             "hosts": {"type": "dict", "default": {}},
-            "source": {"type": "str", "required": True},
-            "target": {"type": "str", "required": True},
+            "source": {"type": "str"},
+            "target": {"type": "str"},
             "port": {"type": "int"},
             "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
             "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},
             "number": {"type": "int"},
+            "pairs": {"type": "list", "elements": "dict", "default": []},
+            "failing": {"type": "int", "default": 0},
             "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
             "prefixes": {"type": "dict", "default": {}},
             "cluster_domain": {"type": "str", "default": "cluster.local"},

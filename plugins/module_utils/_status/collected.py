@@ -72,6 +72,30 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
     return found
 
 
+def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
+    """``found`` of verifications, where the pings that a trace followed have its finding as ``why``."""
+    given = next((hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None)
+    if given is None:
+        return {host: dict(row) for host, row in found.items()}
+    flows = {str(flow["id"]): flow for flow in (given["__trace_r_plan"].get("trace") or {}).get("flows") or ()}
+    whys: t.Dict[t.Tuple[str, str], str] = {}
+    for row in given["__trace_r"].get("findings") or ():
+        flow = flows.get(str(row.get("flow")))
+        if flow:
+            text = "{message} [{cause}, {confidence}]; mend: {mend}".format(**row)
+            whys.setdefault((str(flow["source"]["address"]), str(flow["target"]["address"])), text)
+    return {host: _explained(row, whys) for host, row in found.items()}
+
+
+def _explained(row: t.Mapping[str, t.Any], whys: t.Mapping[t.Tuple[str, str], str]) -> Data:
+    probe = row.get("probe") or {}
+    if not probe.get("pings"):
+        return dict(row)
+    pings = [dict(ping, why=whys[ping["source"], ping["target"]]) if not ping["ok"] and (ping["source"], ping["target"]) in whys else ping
+             for ping in probe["pings"]]  # fmt: skip
+    return dict(row, probe=dict(probe, pings=pings))
+
+
 def why_none(result: t.Mapping[str, t.Any]) -> str:
     """Why a result is none: what the connection or the module said."""
     if not (result.get("unreachable") or result.get("failed")):

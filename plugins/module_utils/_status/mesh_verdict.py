@@ -199,7 +199,9 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
 
 
 def ping_lines(probe: Facts) -> t.List[str]:
-    return ["pod {source} does not reach pod {target} of {node}".format(**ping) for ping in probe.get("pings") or () if not ping["ok"]]
+    """Pods that did not answer, each with what a trace found, where there was one."""
+    rows = [ping for ping in probe.get("pings") or () if not ping["ok"]]
+    return ["pod {source} does not reach pod {target} of {node}".format(**ping) + (": " + ping["why"] if ping.get("why") else "") for ping in rows]
 
 
 def unit_lines(probe: Facts) -> t.List[str]:

@@ -53,10 +53,10 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     }),
     "service_imports": ("mcs", {}),
     "support_bundle": ("support_bundle", {}),
-    "trace_node": ("trace", {"host": (), "id": (), "flows": ()}),
+    "trace_node": ("trace", {"id": (), "flows": (), "wait_seconds": ()}),
     "trace_plan": ("trace", {
         "source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": (), "mirror_namespace": (), "prefixes": (),
-        "cluster_domain": (), "coredns_namespace": (), "coredns_configmap": (),
+        "cluster_domain": (), "coredns_namespace": (), "coredns_configmap": (), "pairs": (), "failing": ("verify_traces",),
     }),
     "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
 }  # fmt: skip

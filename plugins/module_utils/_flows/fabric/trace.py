@@ -15,7 +15,7 @@ from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._linux.files import FileState, make_folder, write_state
 from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
-from ..._trace import ends, page, report
+from ..._trace import ends, page, pairs, report
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import NUMBERS, Resolver, hosts_of, mesh_part
@@ -36,8 +36,11 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     """The result of trace_plan: {changed: False, trace, failures, refused, stats}. Raises ValueRefused.
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
-    protocol, family, number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap}.
+    protocol, family, number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap, pairs: those of a verification that are
+    followed instead of source and target, which takes no cluster}.
     """
+    if request.get("pairs"):
+        return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
     question = ends.parse_question(request["source"], request["target"], request.get("port"), request.get("protocol"), request.get("family"))
     hosts = _hosts(request.get("hosts"))
     number = request.get("number")
@@ -67,6 +70,16 @@ def resolved(
         "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": str(question.source), "target": str(question.target), "flows": flows,
         "nodes": hosts_of(flows), "names": resolver.steps, "findings": [found.row() for found in resolver.found], "hosts": dict(hosts),
         "mesh": mesh_part(request.get("mesh") or {}),
+    }  # fmt: skip
+
+
+def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
+    """The trace of pairs of pods that a verification found silent: their addresses and hosts are known."""
+    hosts, number = _hosts(request.get("hosts")), random.randrange(NUMBERS[0], NUMBERS[1] - 1500)
+    flows = pairs.flows(request["pairs"], hosts, number)
+    return {
+        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": "", "target": "", "flows": flows, "nodes": hosts_of(flows), "names": [],
+        "findings": [], "hosts": hosts, "mesh": mesh_part(request.get("mesh") or {}),
     }  # fmt: skip
 
 
