@@ -34,13 +34,16 @@ options:
     type: dict
     default: {}
   source:
-    description: A pod as C(cluster/namespace/pod), a node as C(cluster/node), or V(any), which is one pod of each node. Needed but with O(pairs).
+    description:
+      - A pod as C(cluster/namespace/pod), a node as C(cluster/node), or V(any), which is one pod of each node.
+      - Needed unless there are O(questions) or O(pairs).
     type: str
   target:
     description:
       - A pod or Service as C(cluster/namespace/name), one of them as C(cluster/namespace/kind/name) with C(pod), C(service) or C(serviceimport),
         a node as C(cluster/node), an address, a DNS name as the source would ask it, or V(any).
       - A Service of another cluster is dialled by its mirror, or by its ServiceImport.
+      - Needed unless there are O(questions).
     type: str
   port:
     description: The port. Behind an address or a name it may also stand there. The default of a Service is its first port.
@@ -68,6 +71,13 @@ options:
         task is skipped.
     type: int
     default: 0
+  questions:
+    description:
+      - Many traces at once, each with C(source), C(target), C(port), C(protocol) and C(family) as the options of these names.
+      - At most 2000 flows become of them; findings name the question by its place in the list.
+    type: list
+    elements: dict
+    default: []
   mirror_namespace:
     description: Namespace of mirrored Services.
     type: str
@@ -152,6 +162,7 @@ def main() -> None:
             "hosts": {"type": "dict", "default": {}},
             "source": {"type": "str"},
             "target": {"type": "str"},
+            "questions": {"type": "list", "elements": "dict", "default": []},
             "port": {"type": "int"},
             "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
             "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},

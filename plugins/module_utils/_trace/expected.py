@@ -263,6 +263,18 @@ class Walker:
         steps += [step] if step else []
         return Walk(tuple(steps), fault is None and not unknown, fault, unknown)
 
+    def proxied(self, packet: Packet, start: str, dialled: t.Optional[int]) -> t.Optional[Fault]:
+        """Why the address of a Service does not become that of an endpoint: who would do it does not run."""
+        here = self.nodes.get(start)
+        if here is None or dialled is None or dialled == packet.dst or here.kube_proxy is not False:
+            return None
+        found = decide(here, packet.version, dialled, packet.src, self._way_in(here, packet), 0)
+        text = "no kube-proxy runs on {0}, and nothing else turns {1} into {2}".format(
+            start, place_text(packet.version, dialled), place_text(packet.version, packet.dst)
+        )
+        dev = found.dev if found.kind == LEAVES else None
+        return Fault(causes.KUBE_PROXY_OFF, start, IN, text, start, "nft list ruleset", dev, LIKELY)
+
     def _why(self, host: str) -> str:
         return ": " + printable(self.silent[host]) if self.silent.get(host) else ""
 
@@ -463,6 +475,10 @@ class Walker:
                 "{0} takes {1} from the peer {2} alone".format(there.host, place_text(version, packet.src), printable(taken.public_key))
             )
             return None, Fault(causes.ALLOWED_IPS_LACK_SOURCE, here.host, TUNNEL, text, there.host, hand)
+        if peer.preshared is not None and other.preshared is not None and peer.preshared != other.preshared:
+            one, two = (here.host, there.host) if peer.preshared else (there.host, here.host)
+            text = "{0} has a preshared key for {1}, which has none for it: they get no session".format(one, two)
+            return None, Fault(causes.NO_HANDSHAKE, here.host, TUNNEL, text, here.host, show)
         fault = self._endpoint(here, device, there, inner, peer, other)
         if fault is not None:
             return None, fault

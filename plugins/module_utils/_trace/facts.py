@@ -64,6 +64,7 @@ class Peer(t.NamedTuple):
     age: t.Optional[float]
     rx: int
     tx: int
+    preshared: t.Optional[bool] = None
 
 
 class Device(t.NamedTuple):
@@ -203,7 +204,7 @@ def _peer(row: Data) -> Peer:
     age = row.get("handshake_age")
     return Peer(
         str(row.get("public_key")), parse_endpoint_key(row.get("endpoint")), allowed, float(age) if isinstance(age, (int, float)) else None,
-        _number(row.get("rx")), _number(row.get("tx")),
+        _number(row.get("rx")), _number(row.get("tx")), row["preshared"] if isinstance(row.get("preshared"), bool) else None,
     )  # fmt: skip
 
 

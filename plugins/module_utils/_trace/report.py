@@ -17,6 +17,8 @@ from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
 from .observed import Passage, Sent, parse_events, parse_sent, passage
 
 Data = t.Dict[str, t.Any]
+#: How CNIs call the chains by which they enforce policies.
+_POLICY_WORDS = ("cali-", "KUBE-NWPLCY", "cilium")
 #: Hops and findings that a result shows; a batch of many flows shows the failed ones first.
 SHOWN = 400
 
@@ -113,13 +115,16 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
             continue
         flow = _chosen(flow, row, observed.seen)
         there = walker.walk(flow.packet, flow.start, flow.end, flow.from_pod)
+        proxied = walker.proxied(flow.packet, flow.start, _dialled(row))
+        if proxied is not None and flow.packet.dst not in observed.seen.passage(flow.id, flow.start, FORWARD).targets:
+            there = there._replace(steps=(), arrived=False, fault=proxied)
         back = walker.walk(flow.packet.back(), flow.end, flow.start, flow.to_pod, BACK)
         verdict, finding = judge.judge(flow, there, back)
         agrees = there.fault is None and back.fault is None if verdict == ARRIVES else there.fault is not None or back.fault is not None
         verdicts.append({"flow": flow.id, "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": agrees,
                          "cause": finding.cause if finding else ""})  # fmt: skip
         if finding is not None:
-            findings.append(finding)
+            findings.append(_by_policy(finding, str(mapping(trace, "policies").get(flow.id) or "")))
         if finding is not None or len(hops) < SHOWN:
             hops += _hops(flow, there, FORWARD, observed.seen, finding) + _hops(flow, back, BACK, observed.seen, finding)
     found = [_row(finding) for finding in findings]
@@ -135,6 +140,14 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     }  # fmt: skip
 
 
+def _dialled(row: t.Mapping[str, t.Any]) -> t.Optional[int]:
+    """The address that the source uses."""
+    try:
+        return address_number(mapping(row, "target").get("address"))[1]
+    except ValueRefused:
+        return None
+
+
 def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
     """The flow with the backend that the packets really went to, where there are several."""
     for backend in mapping(row, "target").get("backends") or ():
@@ -147,6 +160,18 @@ def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
                 port = backend.get("port")
                 return flow._replace(packet=flow.packet._replace(dst=number, port=port if isinstance(port, int) else None), end=str(backend["host"]))
     return flow
+
+
+def _by_policy(finding: Finding, says: str) -> Finding:
+    """What a target did not answer may be the doing of a policy that does not let the source in: nobody sees that from outside of the CNI."""
+    if not says or finding.direction != FORWARD or finding.cause not in (causes.TARGET_SILENT, causes.FORWARD_DROPPED):
+        return finding
+    if finding.cause == causes.FORWARD_DROPPED and not any(word in finding.text for word in _POLICY_WORDS):
+        return finding
+    return finding._replace(
+        cause=causes.POLICY_LACKS_SOURCE, text="{0}; {1}".format(finding.text, says), mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
+        confidence=causes.LIKELY,
+    )  # fmt: skip
 
 
 def _row(finding: Finding) -> Data:
@@ -182,7 +207,7 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optiona
     hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
     rows = [_hop(flow, step, direction, seen, hosts) for step in walk.steps]
     fault = walk.fault
-    if fault is not None:
+    if fault is not None and (finding is not None or not seen.sent.get(flow.id)):  # what arrives has no fault, whatever the facts say
         mine = finding is not None and (finding.cause, finding.where, finding.direction) == (fault.cause, fault.at, direction)
         rows.append({
             "flow": flow.id, "direction": direction, "where": fault.at, "what": fault.cause, "expected": fault.text,

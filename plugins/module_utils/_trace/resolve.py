@@ -14,11 +14,14 @@ from .causes import place_text
 from .ends import End, Question
 from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat
+from .policies import lacks_source
 
 Data = t.Dict[str, t.Any]
 #: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
 NUMBERS = (61000, 64999)
 MOST_FLOWS = 2000
+#: Seconds after which an echo goes back: sooner it would teach the other end where to call, and mend what is to be found.
+DELAY = 1.2
 #: Endpoints of one Service that a trace names.
 MOST_BACKENDS = 32
 
@@ -30,11 +33,13 @@ class Found(t.NamedTuple):
     where: str
     message: str
     command: str = ""
+    question: t.Optional[int] = None
 
     def row(self) -> Data:
-        """As trace_report takes it."""
+        """As trace_report takes it. ``question``: which of several it is about."""
         mend = causes.MENDS[self.cause].format(host=self.where)
-        return {"cause": self.cause, "where": self.where, "message": self.message, "mend": mend, "command": self.command, "confidence": causes.PROVEN}
+        more = {} if self.question is None else {"question": self.question}
+        return {**more, "cause": self.cause, "where": self.where, "message": self.message, "mend": mend, "command": self.command, "confidence": causes.PROVEN}
 
 
 class Place(t.NamedTuple):
@@ -69,8 +74,11 @@ class Resolver:
         self.clusters = clusters
         self.names = names or Names(clusters)
         self.found: t.List[Found] = []
+        self.asked: t.Optional[int] = None
+        self.policies: t.Dict[str, str] = {}
         self.steps: t.List[Data] = []
         self._owners: t.Dict[Address, t.Tuple[str, str]] = {}
+        self._pods: t.Dict[Address, Pod] = {}
         for cluster in clusters.values():
             for seat in cluster.seats.values():
                 for address in seat.addresses:
@@ -79,6 +87,7 @@ class Resolver:
                 if pod.own:
                     seat_of = cluster.seats.get(pod.node)
                     for address in pod.addresses:
+                        self._pods[address] = pod
                         self._owners[address] = (cluster.name, seat_of.host if seat_of else "")
 
     def owner(self, address: Address) -> t.Tuple[str, str]:
@@ -89,7 +98,9 @@ class Resolver:
 
     def unknown(self, variable: str, end: End, why: str) -> None:
         """An end that does not exist."""
-        self.found.append(Found(causes.NAME_UNKNOWN, end.cluster or variable, "{0} {1}: {2}".format(variable, end, why)))
+        one = Found(causes.NAME_UNKNOWN, end.cluster or variable, "{0} {1}: {2}".format(variable, end, why), question=self.asked)
+        if one not in self.found:
+            self.found.append(one)
 
     def _cluster(self, variable: str, end: End) -> t.Optional[Cluster]:
         cluster = self.clusters.get(end.cluster)
@@ -179,7 +190,7 @@ class Resolver:
         """What a name, Service or address leads to."""
         self.steps += [dict(step) for step in answer.steps if dict(step) not in self.steps]
         for cause, where, message in answer.faults:
-            one = Found(cause, where, message)
+            one = Found(cause, where, message, question=self.asked)
             if one not in self.found:
                 self.found.append(one)
         if answer.faults or not answer.dials:
@@ -192,10 +203,16 @@ class Resolver:
 
     # -- flows ---------------------------------------------------------------------------------------------------------
 
-    def flows(self, question: Question, number: int, back: bool = True) -> t.List[Data]:
-        """The flows of a question. back: also those by which one direction of a tunnel is told from the other."""
+    def flows(self, questions: t.Sequence[Question], number: int) -> t.List[Data]:
+        """The flows of all questions; one alone also gets those by which one direction of a tunnel is told from the other."""
         found: t.List[Data] = []
         numbers = itertools.count(number)
+        for index, question in enumerate(questions):
+            self.asked = index if len(questions) > 1 else None
+            self._flows(question, found, numbers, len(questions) == 1)
+        return found
+
+    def _flows(self, question: Question, found: t.List[Data], numbers: t.Iterator[int], back: bool) -> None:
         for source in self.sources(question):
             for target in self.targets(question, source):
                 made = False
@@ -206,11 +223,11 @@ class Resolver:
                         continue
                     made = True
                     found.append(self._flow(len(found), next(numbers), question, source, target, src, dst))
+                    self._policy(found[-1], source, target)
                     reverse = self._reverse(found[-1], next(numbers)) if back and question.source.kind != ends.ANY else None
                     found += [reverse] if reverse else []
                 if not made and question.target.kind != ends.ANY and len(found) < MOST_FLOWS:
                     self.unknown(ends.TO, question.target, "it and {0} have no address of one family".format(source.label))
-        return found
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address
@@ -226,6 +243,20 @@ class Resolver:
             },
         }  # fmt: skip
 
+    def _policy(self, flow: Data, source: Place, target: Target) -> None:
+        """What the policies that select the target say, where none of them lets the source in."""
+        for address, dummy, name, dummy_host in target.backends:
+            cluster = self.clusters.get(name)
+            pod = self._pods.get(address)
+            src = next((one for one in source.addresses if one[0] == address[0]), None)
+            if cluster is None or pod is None or src is None:
+                continue
+            mine = (source.namespace, source.labels) if source.cluster == name else None
+            text = lacks_source(cluster.policies, pod.namespace, pod.labels, src, mine)
+            if text:
+                self.policies[flow["id"]] = text
+                return
+
     def _reverse(self, flow: Data, number: int) -> t.Optional[Data]:
         """An echo from the target's own network namespace, which shows whether its node can send into the tunnel at all."""
         backend = next((row for row in flow["target"]["backends"] if row["host"] and row["host"] != flow["source"]["host"]), None)
@@ -234,7 +265,7 @@ class Resolver:
         source = flow["source"]
         kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
         return {
-            "id": flow["id"] + "r", "about": flow["id"], "number": number, "protocol": ends.ICMP, "version": flow["version"],
+            "id": flow["id"] + "r", "about": flow["id"], "delay": DELAY, "number": number, "protocol": ends.ICMP, "version": flow["version"],
             "source": {"kind": kind, "name": flow["target"]["name"], "cluster": backend["cluster"], "host": backend["host"], "address": backend["address"]},
             "target": {
                 "kind": source["kind"], "name": source["name"], "cluster": source["cluster"], "address": source["address"], "port": None,

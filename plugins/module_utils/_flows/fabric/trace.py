@@ -29,19 +29,21 @@ Data = t.Dict[str, t.Any]
 COREDNS = ("kube-system", "coredns", "Corefile")
 #: Kinds that are read for ends that are nodes or pods alone, and for all others.
 _ALWAYS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
-_SERVICES = {"services": "/api/v1/services", "endpoints": "/api/v1/endpoints", "policies": "/apis/networking.k8s.io/v1/networkpolicies"}
+_SERVICES = {"services": "/api/v1/services", "endpoints": "/api/v1/endpoints"}
+POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
 
 
 def plan(request: t.Mapping[str, t.Any]) -> Data:
     """The result of trace_plan: {changed: False, trace, failures, refused, stats}. Raises ValueRefused.
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
-    protocol, family, number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap, pairs: those of a verification that are
-    followed instead of source and target, which takes no cluster}.
+    protocol, family or questions: [the same of each], number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap,
+    pairs: those of a verification that are followed instead of source and target, which takes no cluster}.
     """
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
-    question = ends.parse_question(request["source"], request["target"], request.get("port"), request.get("protocol"), request.get("family"))
+    rows = request.get("questions") or [request]
+    questions = [ends.parse_question(row.get("source"), row.get("target"), row.get("port"), row.get("protocol"), row.get("family")) for row in rows]
     hosts = _hosts(request.get("hosts"))
     number = request.get("number")
     number = random.randrange(NUMBERS[0], NUMBERS[1] - 1500) if number is None else int(number)
@@ -49,27 +51,28 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
         raise ValueRefused("value_range", "number is {0} and should be between {1} and {2}".format(number, *NUMBERS))
     clusters = Clusters(request["clusters"], seconds_of(request))
     with gc_paused():
-        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, question, _corefile_place(request)))
+        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, questions, _corefile_place(request)))
         seats = {(row["cluster"], row["node"]): host for host, row in hosts.items()}
         objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
-        trace = resolved(question, objects, hosts, number, request)
+        trace = resolved(questions, objects, hosts, number, request)
     return {"changed": False, "trace": trace, "failures": clusters.failures, "refused": [], "stats": clusters.stats()}
 
 
 def resolved(
-    question: ends.Question, objects: t.Mapping[str, Cluster], hosts: t.Mapping[str, t.Mapping[str, str]], number: int, request: t.Mapping[str, t.Any]
-) -> Data:
-    """The trace of a question over the objects of clusters."""
+    questions: t.Sequence[ends.Question], objects: t.Mapping[str, Cluster], hosts: t.Mapping[str, t.Mapping[str, str]], number: int,
+    request: t.Mapping[str, t.Any],
+) -> Data:  # fmt: skip
+    """The trace of questions over the objects of clusters."""
     settings = Settings(
         request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain
     )
     resolver = Resolver(objects, Names(objects, settings))
-    flows = resolver.flows(question, number)
-    flows = [flow for flow in flows if flow["number"] <= NUMBERS[1]]
+    flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
+    first = questions[0]
     return {
-        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": str(question.source), "target": str(question.target), "flows": flows,
+        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": str(first.source), "target": str(first.target), "flows": flows,
         "nodes": hosts_of(flows), "names": resolver.steps, "findings": [found.row() for found in resolver.found], "hosts": dict(hosts),
-        "mesh": mesh_part(request.get("mesh") or {}),
+        "mesh": mesh_part(request.get("mesh") or {}), "policies": resolver.policies,
     }  # fmt: skip
 
 
@@ -95,11 +98,14 @@ def _corefile_place(request: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
     return request.get("coredns_namespace") or COREDNS[0], request.get("coredns_configmap") or COREDNS[1], COREDNS[2]
 
 
-def read_cluster(client: Client, question: ends.Question, corefile: t.Tuple[str, str, str]) -> Data:
+def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile: t.Tuple[str, str, str]) -> Data:
     """What one cluster says, as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
     read: Data = {"unread": []}
     kinds = dict(_ALWAYS)
-    if question.target.kind not in (ends.NODE, ends.POD, ends.ANY):
+    asked = {question.target.kind for question in questions}
+    if asked - {ends.NODE, ends.ANY}:
+        kinds["policies"] = POLICIES
+    if asked - {ends.NODE, ends.POD, ends.ANY}:
         kinds.update(_SERVICES)
         discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
         if discovery is not None:
@@ -114,7 +120,7 @@ def read_cluster(client: Client, question: ends.Question, corefile: t.Tuple[str,
             if error.status not in (403, 404) or kind == "nodes":
                 raise
             read["unread"].append({"slices": "endpointslices", "imports": "serviceimports"}.get(kind, kind))
-    if question.target.kind == ends.NAME:
+    if ends.NAME in asked:
         try:
             found = client.get("/api/v1/namespaces/{0}/configmaps/{1}".format(*corefile[:2]))
             read["corefile"] = mapping(found, "data").get(corefile[2])
@@ -135,6 +141,10 @@ def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     silent.update({host: "it is outside of --limit" for host in request.get("outside") or () if host not in silent})
     with gc_paused():
         built = report.build(trace, request.get("nodes") or {}, silent)
+    if check and trace.get("flows"):
+        built["table"].append("no packet was sent: this is what the facts say")
+    if request.get("outside"):
+        built["table"].append("outside of --limit: {0}".format(", ".join(sorted(map(str, request["outside"])))))
     shown = dict(trace, flows=[flow for flow in trace.get("flows") or () if not flow.get("about")])
     document = {"fabric": request["fabric"], "generated": moment(time.time()), "trace": shown, **built}
     files = {}
