@@ -18,7 +18,7 @@ from ..._status.model import moment
 from ..._trace import ends, page, pairs, report
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
-from ..._trace.resolve import NUMBERS, Resolver, hosts_of, mesh_part
+from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from ..._values.text import mapping
@@ -46,7 +46,7 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     questions = [ends.parse_question(row.get("source"), row.get("target"), row.get("port"), row.get("protocol"), row.get("family")) for row in rows]
     hosts = _hosts(request.get("hosts"))
     number = request.get("number")
-    number = random.randrange(NUMBERS[0], NUMBERS[1] - 1500) if number is None else int(number)
+    number = random.randrange(NUMBERS[0], NUMBERS[1] - MOST_FLOWS) if number is None else int(number)
     if not NUMBERS[0] <= number <= NUMBERS[1]:
         raise ValueRefused("value_range", "number is {0} and should be between {1} and {2}".format(number, *NUMBERS))
     clusters = Clusters(request["clusters"], seconds_of(request))
