@@ -9,9 +9,9 @@ import struct
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import links, messages as netlink, routes, rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import links, messages as netlink, routes, rules, sockets
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import attribute
-from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import codec as nft_codec, rules as nft_rules
+from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import codec as nft_codec, rules as nft_rules, trace as nft_trace
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
 from hypothesis import given, strategies as st
 
@@ -27,6 +27,9 @@ DECODERS = {
     "a route": lambda body: routes.decode_route(body, {}),
     "a rule": rules.decode_rule,
     "a link": links.decode_link,
+    "a link's counters": links.decode_counters,
+    "a socket": sockets.decode_socket,
+    "a trace": nft_trace.decode_event,
     "an address": links.decode_address,
     "WireGuard": lambda body: wg_netlink.decode_dump([body]),
     "WireGuard's secrets": lambda body: wg_netlink.decode_secrets([body]),
