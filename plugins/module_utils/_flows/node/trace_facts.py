@@ -110,7 +110,7 @@ def read_devices() -> t.List[Data]:
         peers = [{
             "public_key": key, "endpoint": peer.endpoint, "allowed_ips": sorted(peer.allowed_ips),
             "handshake_age": max(0, int(moment - peer.last_handshake)) if peer.last_handshake else None, "rx": peer.rx_bytes, "tx": peer.tx_bytes,
-            "keepalive": peer.keepalive,
+            "keepalive": peer.keepalive, "preshared": peer.preshared_key is not None,
         } for key, peer in sorted(dump.peers.items())]  # fmt: skip
         found.append({
             "name": entry["name"], "public_key": dump.public_key, "listen_port": dump.listen_port, "fwmark": dump.fwmark,

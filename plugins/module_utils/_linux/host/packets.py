@@ -36,7 +36,10 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM
 
 
 class Job(t.NamedTuple):
-    """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP."""
+    """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP.
+
+    delay: seconds that pass before it is sent; one that waits is sent small and no more.
+    """
 
     flow: str
     netns: t.Optional[str]
@@ -46,6 +49,7 @@ class Job(t.NamedTuple):
     target: str
     port: int
     number: int
+    delay: float = 0.0
 
 
 class Outcome(t.NamedTuple):
@@ -81,7 +85,8 @@ def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.L
     """A small packet for each job, then for each one that was not turned down those sizes. wait: seconds for an answer, each time."""
     found = _send_all([(job, 0) for job in jobs], wait)
     silent_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
-    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)}
+    late = {job.flow for job in jobs if job.delay}
+    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)} - late
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
         for _turn in range(_SMALLER):
@@ -125,24 +130,23 @@ def _make_sockets(probes: t.Sequence["_Probe"]) -> None:
 def _run(probes: t.Sequence["_Probe"], wait: float) -> None:
     poller = select.poll()
     by_file: t.Dict[int, _Probe] = {}
-    for probe in probes:
-        if probe.done is None:
-            probe.begin()
-        if probe.done is None:
-            by_file[probe.fileno()] = probe
-            poller.register(probe.fileno(), probe.events)
-    started = again = time.monotonic()
-    while by_file:
+    started = time.monotonic()
+    waiting = sorted((probe for probe in probes if probe.done is None), key=lambda probe: probe.job.delay, reverse=True)
+    while waiting or by_file:
         now = time.monotonic()
-        if now - started >= wait:
-            return
-        if now - again >= _AGAIN:
-            again = now
-            for probe in by_file.values():
-                probe.again()
-        for number, _event in poller.poll(max(1, int(1000 * min(wait - (now - started), _AGAIN - (now - again))))):
+        while waiting and now - started >= waiting[-1].job.delay:
+            probe = waiting.pop()
+            probe.begin()
+            if probe.done is None:
+                by_file[probe.fileno()] = probe
+                poller.register(probe.fileno(), probe.events)
+        next_times = [started + waiting[-1].job.delay] if waiting else []
+        for probe in by_file.values():
+            next_times.append(min(probe.on_time(now), probe.began + wait))
+        for number, _event in poller.poll(max(1, int(1000 * (min(next_times) - now)) + 1)) if next_times else ():
             by_file[number].ready()
-        for number in [number for number, probe in by_file.items() if probe.done is not None]:
+        over = time.monotonic() - wait
+        for number in [number for number, probe in by_file.items() if probe.done is not None or probe.began <= over]:
             poller.unregister(number)
             del by_file[number]
 
@@ -155,7 +159,7 @@ class _Probe:
         self.done: t.Optional[Outcome] = None
         self.events = select.POLLIN
         self._socket: t.Optional[socket.socket] = None
-        self._started = 0.0
+        self.began = self._last = 0.0
         self._connects = job.protocol == "tcp" and not size
 
     # --- before ---
@@ -190,7 +194,7 @@ class _Probe:
             self.fail("failed", what)
 
     def begin(self) -> None:
-        self._started = time.monotonic()
+        self.began = self._last = time.monotonic()
         job, made = self.job, self._made()
         number = made.connect_ex((job.target, job.port if made.type != socket.SOCK_RAW else 0))
         if number == errno.EINPROGRESS:
@@ -201,6 +205,13 @@ class _Probe:
             self._answered()
         else:
             self.again()
+
+    def on_time(self, now: float) -> float:
+        """Repeat what got no answer for a while; when that is due the next time."""
+        if self.done is None and now - self._last >= _AGAIN:
+            self._last = now
+            self.again()
+        return self._last + _AGAIN
 
     def again(self) -> None:
         """Send, or send once more; the kernel repeats a SYN by itself."""
@@ -342,7 +353,7 @@ class _Probe:
         self._end("refused", "connection refused" if self.job.protocol == "tcp" else "port unreachable")
 
     def _end(self, outcome: str, detail: str, failure: t.Optional[_Failure] = None) -> None:
-        took = round((time.monotonic() - self._started) * 1000, 2)
+        took = round((time.monotonic() - self.began) * 1000, 2)
         self.done = Outcome(
             self.job.flow, self.size, outcome, detail, took, failure.word if failure else None, failure.sender if failure else None,
             (failure.mtu or None) if failure else None,
