@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -617,6 +618,31 @@ def test_flows_that_make_no_sense_are_refused_and_the_others_go_on(router, chang
 def test_a_name_that_is_none_is_refused(router, flow_failed):
     with pytest.raises(flow_failed, match="small letters"):
         ask(router, "armed", [flow()], trace="../x")
+
+
+def test_as_ansible_runs_it(router, tmp_path):
+    """Ansible packs the module, runs it and takes it away again; the recorder goes on without it, and nobody waits for its end."""
+    root = next(path for path in sys.path if path and (pathlib.Path(path) / "ansible_collections" / "multicluster").exists())
+    program = shutil.which("ansible") or pytest.fail("ansible is not there")
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=root, ANSIBLE_REMOTE_TMP=str(tmp_path), ANSIBLE_LOCAL_TEMP=str(tmp_path / "local"),
+                       HOME=str(tmp_path))  # fmt: skip
+
+    def run(state, **more):
+        arguments = json.dumps(dict(more, state=state, id="t1", flows=[flow()], lifetime=60))
+        words = [program, "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable, "localhost",
+                 "-m", "multicluster.network.trace_node", "-a", arguments]  # fmt: skip
+        done = subprocess.run(router.node.command(*words), capture_output=True, text=True, check=False, timeout=50, env=environment)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return json.loads(done.stdout[done.stdout.index("{") :])
+
+    before = router.ruleset()
+    armed = run("armed")
+    assert armed["armed"] is True and armed["changed"] is False and armed["facts"]["errors"] == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and "trace" in path.name], "the module is gone"
+    assert run("sent", sizes=[1400])["sent"][1]["outcome"] == "answered"
+    collected = run("collected")
+    assert collected["collected"] and places(collected) == PASSES and router.ruleset() == before
+    assert router.remains() == {"sockets": [], "processes": []}
 
 
 # --- samples --------------------------------------------------------------------------------------------------------
