@@ -69,14 +69,16 @@ options:
     default: 2
 attributes:
   check_mode:
-    description: Reads and answers, but starts no recorder and sends no packet.
+    description: Reads the node and asks its kernel.
     support: partial
+    details: V(armed) starts no recorder, V(sent) sends no packet.
   diff_mode:
     description: Nothing that stays is changed, so there is no diff.
     support: none
   idempotent:
-    description: Never reports a change. V(sent) sends its packets each time; V(armed) refuses an O(id) that is being recorded.
+    description: Never reports a change.
     support: partial
+    details: V(sent) sends its packets each time; V(armed) starts nothing for an O(id) that is being recorded.
 """
 
 EXAMPLES = r"""

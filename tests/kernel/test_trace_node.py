@@ -403,6 +403,17 @@ def test_what_the_node_says_of_itself(router):
     ask(router, "collected")
 
 
+def test_questions_that_make_no_sense_get_their_answer(router):
+    questions = [{"dst": SERVER[4], "number": 0}, {"dst": "x"}, {"dst": SERVER[4], "src": "::1"}, {"dst": SERVER[4], "iif": "gone0"}, {"src": "1.2.3.4"},
+                 {"dst": SERVER[4], "mark": "a"}, {"dst": SERVER[6], "answer": "x"}]  # fmt: skip
+    armed = ask(router, "armed", questions=questions)
+    said = [row["answer"] for row in armed["answers"]]
+    assert said[0]["dev"] == said[6]["dev"] == "veth-server" and said[0]["error"] is said[6]["error"] is None
+    for answer, words in zip(said[1:6], ("'x'", "not of one family", "no device 'gone0'", "address", "invalid literal")):
+        assert words in answer["error"]
+    assert not armed["armed"] and armed["reason"] == "no flow is to be traced" and armed["facts"]["errors"] == []
+
+
 def test_check_mode_records_and_sends_nothing(router):
     before = router.ruleset()
     request = {"fabric": "demo", "id": "t1", "flows": [flow()], "lifetime": 30, "events": 400, "sizes": [], "wait_seconds": 1, "questions": []}

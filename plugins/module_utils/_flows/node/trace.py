@@ -26,10 +26,13 @@ Data = t.Dict[str, t.Any]
 _ID = re.compile(r"[a-z0-9]{1,24}\Z", re.ASCII)
 #: Signs of a rule's text that people are shown.
 _RULE_LENGTH = 300
-#: So many chains are listed for the texts of their rules, since one of them may have thousands.
-_MOST_CHAINS = 60
+#: So many chains are listed for the texts of their rules, and for so long, since one of them may have thousands.
+_MOST_CHAINS, _TEXT_SECONDS = 60, 2.0
+#: What ends a packet is told in any case; what lets it pass, where there is time.
+_ENDS = ("drop", "accept", "queue", "stolen")
 _LIFETIME = (1, 600)
 _SIZES = (68, 65535)
+_MOST_WAIT = 30
 
 
 def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
@@ -113,8 +116,9 @@ def _arm(name: str, flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], che
         # before anything else: threads of what follows do not go along
         reason = detached.start(name, lifetime, lambda: _Recorder(name, flows, int(request["events"])))
     facts = trace_facts.read_facts(request["fabric"], flows)
-    found: Data = {"armed": reason is None, "reason": reason, "facts": facts, "answers": []}
-    read_sections([("answers", lambda: found.update(answers=trace_facts.read_answers(flows, request.get("questions") or ())))], {"errors": facts["errors"]})
+    found: Data = {"armed": reason is None, "reason": reason, "facts": facts, "answers": [], "errors": facts["errors"]}
+    read_sections([("answers", lambda: trace_facts.read_answers(flows, request.get("questions") or ()))], found)
+    del found["errors"]
     return found
 
 
@@ -135,7 +139,7 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
             jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number, flow.delay))
         else:
             rows.append(packets.Outcome(flow.id, 0, "failed", "no network namespace of this node has the address {0}".format(flow.source)))
-    rows += packets.send(jobs, float(request["wait_seconds"]), sizes)
+    rows += packets.send(jobs, min(max(int(request["wait_seconds"]), 1), _MOST_WAIT), sizes)
     return {"sent": [row._asdict() for row in rows]}
 
 
@@ -173,7 +177,8 @@ def _add_texts(events: t.Sequence[Data]) -> None:
     for table in nft.list_base_chains():
         places.update({(table["family"], clean(table["name"]), clean(chain["name"])): chain for chain in table["chains"]})
     texts: t.Dict[t.Tuple[str, str, str], t.Dict[int, str]] = {}
-    for row in events:
+    started = time.monotonic()
+    for row in sorted(events, key=lambda row: _ENDS.index(row["verdict"]) if row["verdict"] in _ENDS else len(_ENDS)):
         key = (row["family"], row["table"], row["chain"])
         place = places.get(key)
         if place:
@@ -182,7 +187,8 @@ def _add_texts(events: t.Sequence[Data]) -> None:
             continue
         if key not in texts:
             try:
-                texts[key] = text.list_rules(*key) if len(texts) < _MOST_CHAINS else {}
+                late = len(texts) >= _MOST_CHAINS or time.monotonic() - started > _TEXT_SECONDS
+                texts[key] = {} if late else text.list_rules(*key)
             except LinuxError:
                 texts[key] = {}
         rule = texts[key].get(row["handle"])

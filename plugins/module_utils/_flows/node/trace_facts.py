@@ -13,6 +13,7 @@ from ..._linux.nftables import table as nft
 from ..._linux.stats import now
 from ..._linux.wireguard.device import read_device
 from ..._values.addresses import parse_address
+from ..._values.refused import ValueRefused
 from . import persistence
 from .guard import FORWARDING
 from .status import read_sections
@@ -173,13 +174,29 @@ def read_counters() -> Data:
 
 def read_answers(flows: t.Sequence[Flow], questions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[Data]:
     """The kernel's answer to each question, and to those that the flows' ends on this node raise: the question with ``answer``."""
-    asked = [_question(raw) for raw in questions] + _own_questions(flows)
-    return [dict(question, answer=answer) for question, answer in zip(asked, routes.look_up(asked))]
+    there = links.link_names()
+    rows = [_question(raw, there) for raw in questions] + _own_questions(flows)
+    asked = [row for row in rows if "answer" not in row]
+    for row, answer in zip(asked, routes.look_up(asked)):
+        row["answer"] = answer
+    return rows
 
 
-def _question(raw: t.Mapping[str, t.Any]) -> Data:
-    names = {"dst": raw.get("dst"), "src": raw.get("src") or None, "iif": raw.get("iif") or None, "mark": int(raw.get("mark") or 0)}
-    return dict(raw, **names, version=parse_address(raw.get("dst")).version)
+def _question(raw: t.Mapping[str, t.Any], there: t.Container[str]) -> Data:
+    """The question, with an answer at once where it is none for the kernel."""
+    row: Data = dict(raw, dst=raw.get("dst"), src=raw.get("src") or None, iif=raw.get("iif") or None, mark=0, version=None)
+    row.pop("answer", None)
+    try:
+        row["mark"] = int(raw.get("mark") or 0) & 0xFFFFFFFF
+        row["version"] = parse_address(row["dst"]).version
+        if row["src"] is not None and parse_address(row["src"]).version != row["version"]:
+            raise ValueRefused("bad_address", "{0} and {1} are not of one family".format(row["src"], row["dst"]))
+        if row["iif"] is not None and row["iif"] not in there:
+            raise ValueRefused("bad_device", "there is no device {0!r}".format(row["iif"]))
+        row.update({name: str(parse_address(row[name])) for name in ("dst", "src") if row[name] is not None})
+    except (ValueError, TypeError) as error:
+        row["answer"] = {"error": str(error)[:300]}
+    return row
 
 
 def _own_questions(flows: t.Sequence[Flow]) -> t.List[Data]:

@@ -14,10 +14,12 @@ from .processes import stat_fields
 #: Programs by the kernel's name of their processes (15 signs); all of them are in the host's network namespace.
 _PROGRAMS = {
     "kube-proxy": "kube-proxy", "cilium-agent": "Cilium", "k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "rke2", "k0s": "k0s",
-    "kube-router": "kube-router", "antrea-agent": "Antrea", "kubelite": "MicroK8s",
+    "kube-router": "kube-router", "antrea-agent": "Antrea", "kubelite": "MicroK8s", "ovnkube": "OVN-Kubernetes", "hyperkube": "hyperkube",
 }  # fmt: skip
 #: Devices that some leave behind when they end.
-_DEVICES = {"kube-ipvs0": "kube-proxy with IPVS", "cilium_host": "Cilium"}
+_DEVICES = {
+    "kube-ipvs0": "kube-proxy with IPVS", "cilium_host": "Cilium", "bpfin.cali": "Calico's eBPF", "ovn-k8s-mp0": "OVN-Kubernetes", "antrea-gw0": "Antrea",
+}  # fmt: skip
 
 
 def read() -> t.Dict[str, t.Any]:

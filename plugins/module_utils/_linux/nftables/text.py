@@ -20,6 +20,8 @@ from .codec import FAMILIES, SET_TYPES
 Listing = t.Dict[str, t.List[str]]
 
 _TIMEOUT = 120
+#: For what people only look at.
+_SHORT_TIMEOUT = 5
 _LIST = ("-s", "-n", "-t", "list", "table")
 #: Fed on standard input, in a fresh namespace; the words after it are nft's path, a family and a table.
 _TRY = '"$1" -f - && exec "$1" -s -n list table "$2" "$3"'
@@ -39,7 +41,8 @@ def list_rules(family: str, table: str, chain: str) -> t.Dict[int, str]:
     """Handle to text of the rules of one chain, whoever made it; empty for a name that nft could take for something else. Raises LinuxError."""
     if family not in FAMILIES or not _NAME.match(table) or not _NAME.match(chain):
         return {}
-    listing = _run([_nft(), "-a", "-n", "-s", "-t", "list", "chain", family, table, chain], "list nftables chain", "{0} {1} {2}".format(family, table, chain))
+    words = [_nft(), "-a", "-n", "-s", "-t", "list", "chain", family, table, chain]
+    listing = _run(words, "list nftables chain", "{0} {1} {2}".format(family, table, chain), seconds=_SHORT_TIMEOUT)
     found: t.Dict[int, str] = {}
     begun = ""
     for line in listing.splitlines():
@@ -144,13 +147,13 @@ def _nft() -> str:
 
 
 def _run(
-    words: t.Sequence[str], operation: str, obj: str, lines: t.Sequence[str] = (), names: t.Sequence[str] = ()
+    words: t.Sequence[str], operation: str, obj: str, lines: t.Sequence[str] = (), names: t.Sequence[str] = (), seconds: float = _TIMEOUT
 ) -> str:
     """Output of a command. names: of the things on each line of its input, for messages."""
     try:
         done = run(
             words,
-            _TIMEOUT,
+            seconds,
             input="".join(line + "\n" for line in lines).encode("utf-8"),
             env={"LC_ALL": "C", "PATH": "/usr/sbin:/sbin:/usr/bin:/bin"},
         )
