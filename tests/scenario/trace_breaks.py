@@ -162,7 +162,7 @@ def endpoint_moved(fabric):
     yield
 
 
-@breaks("keys_shared", mend=None)
+@breaks("keys_shared", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/other"})
 def keys_shared(fabric):
     """An image of one node became another one."""
     folder = fabric.sh(B, "sh", "-c", "grep -rl . /var/lib/semaphore-wireguard | head -n 1").strip()
@@ -302,14 +302,22 @@ def answer_another_way(fabric):
 
 @breaks("reverse_path_filter")
 def reverse_path_filter(fabric):
-    """Strict, and the way back to one node's pods is another one."""
-    name = "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))
-    before = settings(fabric, B, name)
-    change(fabric, B, {name: "1"})
+    """Strict (of the device's value and that of all, the larger counts), and the way back to one node's pods is another one."""
+    names = ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))]
+    before = settings(fabric, B, *names)
+    change(fabric, B, dict.fromkeys(names, "1"))
     fabric.sh(B, "ip", "route", "add", PODS[A], *uplink_route(fabric, B))
     yield
     fabric.sh(B, "ip", "route", "del", PODS[A])
     change(fabric, B, before)
+
+
+@breaks("reverse_path_filter", name="reverse_path_filter_that_is_loose")
+def reverse_path_filter_loose(fabric):
+    """On a device without an address it takes no other way back either."""
+    fabric.sh(B, "ip", "route", "add", PODS[A], *uplink_route(fabric, B))
+    yield
+    fabric.sh(B, "ip", "route", "del", PODS[A])
 
 
 def settings(fabric, node, *names):
