@@ -169,6 +169,45 @@ if WHOLE:
         assert_arrives(fabric, **lab.PING)
 
 
+#: How many random questions, and in how many at once.
+TUPLES, BATCH = int(os.environ.get("MCN_TRACE_TUPLES", "10000" if WHOLE else "200")), 500
+
+
+def right(question):
+    """(verdict, cause) that a question has in a lab where nothing is broken."""
+    if question["target"] == lab.SERVICE:
+        return ("arrives", "") if question["port"] == lab.PORT else ("does not arrive", "port_not_in_service")
+    return ("arrives", "") if question["port"] in (None, lab.PORT) else ("does not arrive", "port_closed")
+
+
+def test_random_questions_have_the_answers_that_they_should(fabric):
+    generator, counted, began = random.Random(SEED), {}, time.monotonic()
+    for node in (lab.A2, lab.B, lab.B2):
+        fabric.lab("kube-proxy-start", node)
+    try:
+        for start in range(0, TUPLES, BATCH):
+            asked = []
+            for dummy in range(min(BATCH, TUPLES - start)):
+                source = generator.choice(sorted(PODS))
+                target = generator.choice([name for name in [*sorted(PODS), lab.SERVICE] if name != source])
+                port = generator.choice([None, lab.PORT, lab.PORT, lab.CLOSED, generator.randrange(1, 60000)] if target in PODS else [lab.PORT, lab.PORT, 80])
+                asked.append({"source": source, "target": target, "port": port})
+            dummy, document = trace(fabric, trace_questions=asked, trace_lifetime=120)
+            early = {row["question"]: row["cause"] for row in document["findings"] if "question" in row}
+            followed = [question for number, question in enumerate(asked) if number not in early]
+            assert len(followed) == len(document["flows"]), told(document)
+            wrong = [(asked[number], cause) for number, cause in early.items() if right(asked[number])[1] != cause]
+            wrong += [(question, row) for question, row in zip(followed, document["flows"]) if right(question) != (row["verdict"], row["cause"])]
+            assert not wrong, wrong[:5]
+            for question in asked:
+                counted[right(question)] = counted.get(right(question), 0) + 1
+        fabric.ran("{0} questions, all as expected, in {1:.0f} s: {2}".format(sum(counted.values()), time.monotonic() - began, counted))
+        assert sum(counted.values()) == TUPLES
+    finally:
+        for node in (lab.A2, lab.B, lab.B2):
+            fabric.lab("kube-proxy-stop", node)
+
+
 def test_check_mode_reads_only(fabric):
     before = fabric.snapshot(*fabric.nodes)
     with fabric.witness() as writes:
