@@ -26,7 +26,7 @@ KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "3")), in
 ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
 #: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
-PODS = {
+ENDS = {
     "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
     "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
 }  # fmt: skip
@@ -65,7 +65,7 @@ def served(fabric, pod):
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
     fabric.kubectl("gcp", "create", "namespace", "sys-log")
-    for name, pod in PODS.items():
+    for name, pod in ENDS.items():
         make_pod(fabric, name, pod)
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
                "spec": {"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": lab.PORT}]}}  # fmt: skip
@@ -75,7 +75,7 @@ def ready(fabric):
     fabric.all_reach()
     fabric.lab("kube-proxy-start", lab.A)
     with contextlib.ExitStack() as stack:
-        for pod in PODS.values():
+        for pod in ENDS.values():
             stack.enter_context(served(fabric, pod))
         yield
         fabric.lab("kube-proxy-stop", lab.A)
@@ -188,9 +188,9 @@ def test_random_questions_have_the_answers_that_they_should(fabric):
         for start in range(0, TUPLES, BATCH):
             asked = []
             for dummy in range(min(BATCH, TUPLES - start)):
-                source = generator.choice(sorted(PODS))
-                target = generator.choice([name for name in [*sorted(PODS), lab.SERVICE] if name != source])
-                port = generator.choice([None, lab.PORT, lab.PORT, lab.CLOSED, generator.randrange(1, 60000)] if target in PODS else [lab.PORT, lab.PORT, 80])
+                source = generator.choice(sorted(ENDS))
+                target = generator.choice([name for name in [*sorted(ENDS), lab.SERVICE] if name != source])
+                port = generator.choice([None, lab.PORT, lab.PORT, lab.CLOSED, generator.randrange(1, 60000)] if target in ENDS else [lab.PORT, lab.PORT, 80])
                 asked.append({"source": source, "target": target, "port": port})
             dummy, document = trace(fabric, trace_questions=asked, trace_lifetime=120)
             early = {row["question"]: row["cause"] for row in document["findings"] if "question" in row}
