@@ -35,7 +35,7 @@ for kind, port in ((socket.SOCK_STREAM, 8080), (socket.SOCK_DGRAM, 8081), (socke
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(("::", port))
     if kind == socket.SOCK_STREAM:
-        made.listen(16)
+        made.listen(2000)
     opened.append(made)
 inside = socket.create_server(("127.0.0.1", 8090))
 six = socket.create_server(("::", 8091), family=socket.AF_INET6)
@@ -470,6 +470,18 @@ def test_many_events_are_counted_and_few_are_kept(router):
     collected = ask(router, "collected")
     assert len(collected["events"]) == 20 and collected["counts"]["0"] == 5 * 2 * len(PASSES)
     assert collected["events"][0]["chain"] == "prerouting_first" and collected["events"][-1]["chain"] == "postrouting_last"
+
+
+def test_a_thousand_flows_at_once(router):
+    kinds = (("tcp", 8080), ("udp", 8081), ("icmp", 0))
+    flows = [flow(*kinds[number % 3][:1], version=4 + 2 * (number % 2), port=kinds[number % 3][1], number=20000 + number, name=str(number))
+             for number in range(1000)]  # fmt: skip
+    _armed, sent, collected = traced(router, *flows)
+    assert {row["outcome"] for row in sent} == {"answered"} and len(sent) == 1000
+    assert set(collected["counts"]) == {str(number) for number in range(1000)}
+    for name in ("0", "1", "2", "997", "998", "999"):
+        assert places(collected, name=name) == PASSES
+    assert len(collected["events"]) <= 20000
 
 
 HOSTILE = ("x; flush ruleset", "a\nb", "$(touch /tmp/owned)", "{{ lookup('env','HOME') }}", "\x1b[31mred", "<script>", "-f")

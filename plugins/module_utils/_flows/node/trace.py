@@ -33,6 +33,8 @@ _ENDS = ("drop", "accept", "queue", "stolen")
 _LIFETIME = (1, 600)
 _SIZES = (68, 65535)
 _MOST_WAIT = 30
+#: So long a question may wait for events that were there before it.
+_CATCH_UP = 10.0
 
 
 def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
@@ -76,29 +78,29 @@ class _Recorder:
         except LinuxError:
             self._table.close()
             raise
-        self._names: t.Dict[int, str] = {}
-        self._record = Record(flows, name, self._table.quotes, most, self._device)
+        self._record = Record(flows, name, self._table.quotes, most, lambda index: link_name(index) or "index {0}".format(index))
         self._started = time.monotonic()
-
-    def _device(self, index: int) -> str:
-        if index not in self._names:
-            self._names[index] = link_name(index) or "index {0}".format(index)
-        return self._names[index]
 
     def fileno(self) -> int:
         return self._events.fileno()
 
     def read(self) -> None:
+        self._take()
+
+    def _take(self) -> int:
         events = self._events.read()
         seen = int((time.monotonic() - self._started) * 1_000_000)
         for event in events:
             self._record.take(event, seen)
+        return len(events)
 
     def answer(self, request: str) -> t.Tuple[Data, bool]:
         """``events`` as often as somebody asks, ``end`` gives nothing and is the last."""
         if request == "end":
             return {"last": True}, True
-        self.read()
+        asked = time.monotonic()
+        while self._take() and time.monotonic() - asked < _CATCH_UP:  # all that came before the question
+            continue
         return dict(self._record.result(), lost=self._events.lost, unreadable=self._events.unreadable, last=False), False
 
     def close(self) -> None:

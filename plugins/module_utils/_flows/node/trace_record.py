@@ -78,6 +78,12 @@ class _Packet(t.NamedTuple):
     oif: int
 
 
+class _Kept(t.NamedTuple):
+    packet: _Packet
+    event: Event
+    seen: int
+
+
 class Record:
     """Takes events, gives rows. quotes: as TraceTable has them. device: a name of an index."""
 
@@ -85,8 +91,9 @@ class Record:
         self._flows, self._table, self._quotes, self._device = flows, table, quotes, device
         each = max(2, min(most, MOST_EVENTS // max(1, len(flows))))
         #: The first ones and the last ones: the way in, and the end.
-        self._first: t.Dict[int, t.List[Data]] = {}
-        self._last: t.Dict[int, t.Deque[Data]] = {}
+        self._first: t.Dict[int, t.List[_Kept]] = {}
+        self._last: t.Dict[int, t.Deque[_Kept]] = {}
+        self._names: t.Dict[int, str] = {}
         self._half = each // 2
         self._counts: t.Dict[int, int] = {}
         self._others = 0
@@ -107,7 +114,7 @@ class Record:
             return
         if event.table == self._table and event.kind != "policy":
             return
-        self._keep(packet.flow, self._row(packet, event, seen))
+        self._keep(packet.flow, _Kept(packet, event, seen))
 
     def _packet(self, event: Event) -> t.Optional[_Packet]:
         """What is known of the event's packet; the kernel shows its headers at the beginning of each hook."""
@@ -118,6 +125,9 @@ class Record:
         index, direction = self._whose(headers, event, before)
         if index is not None:
             self._learn(index, headers)
+        for device in (event.iif, event.oif):
+            if device and device not in self._names:  # at once: devices come and go
+                self._names[device] = self._device(device)
         packet = _Packet(headers, index, direction, event.iif, event.oif)
         self._packets[event.packet] = packet
         self._packets.move_to_end(event.packet)
@@ -176,22 +186,22 @@ class Record:
             self._given[index] += len(new)
             self._known[index] |= new
 
-    def _row(self, packet: _Packet, event: Event, seen: int) -> Data:
+    def _row(self, kept: _Kept) -> Data:
+        packet, event, seen = kept
         headers = packet.headers
         iif, oif = (event.iif, event.oif) if event.network is not None else (packet.iif, packet.oif)
-        row: Data = {
+        return {
             "flow": self._flows[packet.flow or 0].id, "packet": event.packet, "seen": seen, "table": clean(event.table), "family": event.family,
             "chain": clean(event.chain), "handle": event.handle, "rule": None, "type": event.kind, "verdict": event.verdict,
             "to": clean(event.target) if event.target else None, "ours": event.table == self._table,
             "hook": event.chain.partition("_")[0] if event.table == self._table else None, "priority": None,
-            "iif": self._device(iif) if iif else None, "oif": self._device(oif) if oif else None, "mark": event.mark,
+            "iif": self._names.get(iif), "oif": self._names.get(oif), "mark": event.mark,
             "src": headers.src, "dst": headers.dst, "proto": PROTOCOL_NAMES.get(headers.protocol, str(headers.protocol)), "sport": headers.sport,
             "dport": headers.dport, "length": headers.length, "ttl": headers.ttl, "flags": list(headers.flags), "error": headers.error,
             "mtu": headers.mtu, "direction": packet.direction,
         }  # fmt: skip
-        return row
 
-    def _keep(self, index: int, row: Data) -> None:
+    def _keep(self, index: int, row: _Kept) -> None:
         self._counts[index] = self._counts.get(index, 0) + 1
         first = self._first.setdefault(index, [])
         if len(first) < self._half:
@@ -201,12 +211,14 @@ class Record:
 
     def result(self) -> Data:
         """{events, counts: {flow: all that there were}, others: packets with our numbers that were not ours}."""
-        rows = [row for index in self._first for row in (*self._first[index], *self._last.get(index, ()))]
+        rows = [self._row(kept) for index in self._first for kept in (*self._first[index], *self._last.get(index, ()))]
         counts = {self._flows[index].id: count for index, count in self._counts.items()}
         return {"events": sorted(rows, key=lambda row: t.cast(int, row["seen"])), "counts": counts, "others": self._others}
 
 
 def clean(text: str, length: int = _NAME_LENGTH) -> str:
     """What somebody else wrote, for people: one line of plain signs, not too long."""
-    shown = "".join(sign if sign.isprintable() else "?" for sign in text[:length])
+    shown = text[:length]
+    if not shown.isprintable():
+        shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
     return shown + "..." if len(text) > length else shown

@@ -36,7 +36,7 @@ _CONTROL = {-1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 _FAMILY_NAMES = {number: name for name, number in codec.FAMILIES.items()}
 _ADD_MEMBERSHIP, _SOL_NETLINK, _SO_RCVBUFFORCE = 1, 270, 33
 #: The kernel keeps so many bytes of events for us while we are busy.
-_EVENT_BUFFER = 8 << 20
+_EVENT_BUFFER = 32 << 20
 #: Datagrams of one read, so that whoever asks the recorder is answered meanwhile.
 _MOST_DATAGRAMS = 256
 
@@ -95,16 +95,17 @@ def decode_event(body: bytes) -> Event:
     if len(body) < 4:
         raise ValueError("{0} bytes".format(len(body)))
     found = dict(attributes(body[4:]))
-    kind = _KINDS.get(codec.read_u32(found[_TYPE]), "other")
+    read = codec.read_u32
+    kind = _KINDS.get(read(found[_TYPE]), "other")
     if kind == "rule" and _HANDLE not in found:  # some kernels say so of the end of a chain
         kind = "return"
     verdict, target = "", None
     if kind == "policy":
-        verdict = _VERDICTS.get(codec.read_u32(found[_POLICY]), "other") if _POLICY in found else ""
+        verdict = _VERDICTS.get(read(found[_POLICY]), "other") if _POLICY in found else ""
     elif _VERDICT in found:
         verdict, target = _verdict(found[_VERDICT])
     return Event(
-        codec.read_u32(found[_ID]), _FAMILY_NAMES.get(body[0], str(body[0])), codec.read_text(found.get(_TABLE, b"")),
+        read(found[_ID]), _FAMILY_NAMES.get(body[0], str(body[0])), codec.read_text(found.get(_TABLE, b"")),
         codec.read_text(found.get(_CHAIN, b"")), int.from_bytes(found[_HANDLE], "big") if _HANDLE in found else None, kind, verdict, target,
         _number(found, _MARK), _number(found, _IIF), _number(found, _OIF), found.get(_NETWORK), found.get(_TRANSPORT, b""),
     )  # fmt: skip

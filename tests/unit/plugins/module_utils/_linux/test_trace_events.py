@@ -207,7 +207,7 @@ def test_a_flow_that_makes_no_sense(change):
 def test_no_name_of_others_is_read_by_nft(name, monkeypatch):
     from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import text
 
-    monkeypatch.setattr(text, "_run", lambda *unused: pytest.fail("nft was asked"))
+    monkeypatch.setattr(text, "_run", lambda *unused, **named: pytest.fail("nft was asked"))
     assert text.list_rules("ip", name, "chain") == {} == text.list_rules("ip", "filter", name) == text.list_rules(name, "filter", "chain")
 
 
@@ -223,7 +223,7 @@ def test_texts_of_rules_by_their_handles(monkeypatch):
 \t}
 }
 """
-    monkeypatch.setattr(text, "_run", lambda *unused: listing)
+    monkeypatch.setattr(text, "_run", lambda *unused, **named: listing)
     assert text.list_rules("ip", "filter", "FORWARD") == {
         4: "ip daddr { 10.0.0.1, 10.0.0.2, 10.0.0.3 } drop", 5: 'counter accept comment "all # handle 9"',
     }  # fmt: skip
