@@ -78,6 +78,16 @@ options:
     type: list
     elements: dict
     default: []
+  planned:
+    description:
+      - Send nothing, and say by O(mesh) alone which nodes could not talk once it is applied. RV(trace) has C(reach) then.
+    type: bool
+    default: false
+  away:
+    description: Hosts of the inventory and clusters that are taken for gone. Implies O(planned), and names the Services that would keep no endpoint.
+    type: list
+    elements: str
+    default: []
   mirror_namespace:
     description: Namespace of mirrored Services.
     type: str
@@ -163,6 +173,8 @@ def main() -> None:
             "source": {"type": "str"},
             "target": {"type": "str"},
             "questions": {"type": "list", "elements": "dict", "default": []},
+            "planned": {"type": "bool", "default": False},
+            "away": {"type": "list", "elements": "str", "default": []},
             "port": {"type": "int"},
             "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
             "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},

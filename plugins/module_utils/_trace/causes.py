@@ -54,7 +54,6 @@ MENDS = {
     WATCHER_STOPPED: "systemctl start the mesh's watcher on {host}",
     WRONG_KEY: "run the mesh again on {host}, so that it learns the other's present key",
 }
-CAUSES = tuple(sorted(MENDS))
 
 PROVEN, LIKELY, UNEXPLAINED = "proven", "likely", "not explained"
 FORWARD, BACK = "forward", "back"

@@ -18,8 +18,6 @@ from .facts import Device, Node, Peer, Route, Rule
 LOCAL, LEAVES, BLOCKED, NOWHERE, UNKNOWN = "local", "leaves", "blocked", "nowhere", "unknown"
 #: A session that is older than this is none (WireGuard's REJECT_AFTER_TIME), in seconds.
 SESSION = 180
-#: Nodes that a packet may pass before it counts as going round in circles.
-MOST_NODES = 8
 
 
 class Packet(t.NamedTuple):

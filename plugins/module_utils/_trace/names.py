@@ -174,7 +174,7 @@ class Names:
         ready = behind_port(behind, port)
         of = of or self._source_of(cluster, service)
         if of is not None:
-            stale = self._stale(label, ready, of, port, question)
+            stale = self._stale(label, ready, of, port)
             if stale is not None:
                 return self._none(causes.MIRROR_STALE, cluster.name, stale)
         if not ready:
@@ -192,12 +192,10 @@ class Names:
         rows = tuple((one.address, one.port) for one in ready)
         return Answer(ends.SERVICE, cluster.name, found, number, protocol, rows, tuple(self._steps), ())
 
-    def _stale(
-        self, label: str, ready: t.Sequence[Backend], of: t.Tuple[Cluster, Service], port: Port, question: Question
-    ) -> t.Optional[str]:
+    def _stale(self, label: str, ready: t.Sequence[Backend], of: t.Tuple[Cluster, Service], port: Port) -> t.Optional[str]:
         """How a mirror differs from its source so that packets may go where nobody is."""
         cluster, service = of
-        theirs = chosen_port(question._replace(port=port.port), service)
+        theirs = next((one for one in service.ports if (one.port, one.protocol) == (port.port, port.protocol)), None)
         if theirs is None:
             return "Service {0} has port {1}, which {2}/{3} of cluster {4} has not any more".format(
                 label, port.port, service.namespace, service.name, cluster.name

@@ -12,15 +12,13 @@ import typing as t
 from .._values.addresses import address_number
 from .._values.refused import ValueRefused
 from .causes import BACK, FORWARD, IN, OUT, printable
-from .facts import Data, Device, Node
+from .facts import Device, Node
 
 PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING = "prerouting", "input", "forward", "output", "postrouting"
 HOOKS = ("ingress", PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING)
 #: Events of one node that are looked at; the recorder keeps fewer.
 MOST = 100_000
 _REWRITES = ("masquerade", "snat")
-#: How tables of the programs that rewrite sources call their chains, where a rule has no text.
-_NAT_TABLE = "nat"
 
 
 class Event(t.NamedTuple):
@@ -157,8 +155,3 @@ def parse_sent(rows: t.Any, flow: str) -> t.List[Sent]:
         if isinstance(row, dict) and str(row.get("flow")) == flow
     ]
     return sorted(found, key=lambda sent: sent.size)
-
-
-def after(rows: Data) -> t.Any:
-    """The devices of a collected result, as facts have them."""
-    return rows.get("devices") if isinstance(rows, dict) else None

@@ -130,7 +130,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     found = [_row(finding) for finding in findings]
     if early:
         found = [*early, *(row for row in found if row["cause"] != causes.NOT_EXPLAINED)]
-    verdict = _verdict(verdicts, early)
+    verdict = _verdict(verdicts, early, mapping(trace, "reach"))
     shown = hops[:SHOWN]
     return {
         "verdict": verdict, "findings": found[:SHOWN], "hops": shown, "flows": verdicts,
@@ -195,7 +195,9 @@ def _end(row: t.Mapping[str, t.Any], which: str) -> str:
     return printable(end.get("name") or end.get("address") or "?")
 
 
-def _verdict(verdicts: t.Sequence[Data], early: t.Sequence[t.Any]) -> str:
+def _verdict(verdicts: t.Sequence[Data], early: t.Sequence[t.Any], reach: t.Mapping[str, t.Any]) -> str:
+    if reach:
+        return FAILS if early or reach.get("cut") or reach.get("asked") or reach.get("alone") else OPEN if reach.get("unread") else ARRIVES
     found = [row["verdict"] for row in verdicts]
     if FAILS in found or (early and not found):
         return FAILS
@@ -249,6 +251,17 @@ def _observed(found: Passage, host: str, seen: Seen) -> str:
     return ", ".join(words)
 
 
+def _reach(reach: t.Mapping[str, t.Any]) -> t.List[str]:
+    """What the plan says of all pairs."""
+    if not reach:
+        return []
+    lines = ["by the plan alone: {pairs} ordered pairs of {nodes} nodes, {reachable} could talk, of {unread} nobody knows".format(**reach)]
+    lines += ["away: " + ", ".join(map(printable, reach["away"][:20]))] if reach.get("away") else []
+    lines += ["{0} to {1} on {2}: {3}".format(*(printable(row.get(k)) for k in ("source", "target", "host", "cause"))) for row in reach["asked"][:40]]
+    alone = [printable("{cluster}/{namespace}/{name}".format(**row)) for row in reach["alone"]]
+    return lines + (["Services without an endpoint then: {0}".format(", ".join(alone[:40]))] if alone else [])
+
+
 def table(
     trace: t.Mapping[str, t.Any], verdict: str, verdicts: t.Sequence[Data], hops: t.Sequence[Data], findings: t.Sequence[Data], errors: t.Sequence[str]
 ) -> t.List[str]:
@@ -258,6 +271,7 @@ def table(
         lines.append("{0} flows, {1} arrive, expected and observed agree in {2}".format(
             len(verdicts), sum(row["verdict"] == ARRIVES for row in verdicts), sum(row["agrees"] for row in verdicts)
         ))  # fmt: skip
+    lines += _reach(mapping(trace, "reach"))
     for row in trace.get("names") or ():
         if isinstance(row, dict):
             lines.append("  {0}: {1}".format(printable(row.get("what") or ""), printable(row.get("text") or "", 500)))

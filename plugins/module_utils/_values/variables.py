@@ -57,7 +57,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "trace_plan": ("trace", {
         "source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": (), "mirror_namespace": (), "prefixes": (),
         "cluster_domain": (), "coredns_namespace": (), "coredns_configmap": (), "pairs": (), "failing": ("verify_traces",),
-        "questions": ("trace_questions",),
+        "questions": ("trace_questions",), "planned": ("trace_plan",),
     }),
     "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
 }  # fmt: skip

@@ -16,11 +16,12 @@ from ..._linux.files import FileState, make_folder, write_state
 from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
 from ..._trace import ends, page, pairs, report
+from ..._trace.classes import Pairs, left_alone
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
 from ..._values.gc_pause import gc_paused
-from ..._values.refused import ValueRefused
+from ..._values.refused import ValueRefused, quoted
 from ..._values.text import mapping
 from .status import DISCOVERY
 
@@ -38,7 +39,7 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
     protocol, family or questions: [the same of each], number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap,
-    pairs: those of a verification that are followed instead of source and target, which takes no cluster}.
+    planned, away: [hosts and clusters], pairs: those of a verification that are followed instead of source and target, which takes no cluster}.
     """
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
@@ -51,10 +52,13 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
         raise ValueRefused("value_range", "number is {0} and should be between {1} and {2}".format(number, *NUMBERS))
     clusters = Clusters(request["clusters"], seconds_of(request))
     with gc_paused():
-        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, questions, _corefile_place(request)))
+        place, services = _corefile_place(request), bool(request.get("away"))
+        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, questions, place, services))
         seats = {(row["cluster"], row["node"]): host for host, row in hosts.items()}
         objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
         trace = resolved(questions, objects, hosts, number, request)
+        if request.get("planned") or request.get("away"):
+            trace = planned(trace, objects, request)
     return {"changed": False, "trace": trace, "failures": clusters.failures, "refused": [], "stats": clusters.stats()}
 
 
@@ -74,6 +78,25 @@ def resolved(
         "nodes": hosts_of(flows), "names": resolver.steps, "findings": [found.row() for found in resolver.found], "hosts": dict(hosts),
         "mesh": mesh_part(request.get("mesh") or {}), "policies": resolver.policies,
     }  # fmt: skip
+
+
+def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[str, t.Any]) -> Data:
+    """The same by the mesh's plan alone: nothing is sent, and ``reach`` says which nodes could not talk, with some of them away."""
+    away = [str(name) for name in request.get("away") or ()]
+    pairs_of = Pairs(request.get("mesh") or {}, away)
+    strange = [name for name in away if name not in pairs_of.seats and name not in pairs_of.clusters]
+    if strange:
+        raise ValueRefused("name_unknown", "away names {0}, which is no host and no cluster of the mesh".format(", ".join(map(quoted, strange))))
+    alone = left_alone(objects, away) if away else []
+    found = [dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="") for row in pairs_of.summary()["cut"]]
+    asked = [(flow, row["host"]) for flow in trace["flows"] if not flow.get("about") for row in flow["target"]["backends"]]
+    ends_of = [
+        {"source": flow["source"]["name"], "target": flow["target"]["name"], "host": host, "cause": pairs_of.verdict(flow["source"]["host"], host)}
+        for flow, host in asked
+        if flow["source"]["host"] in pairs_of.seats and host in pairs_of.seats
+    ]
+    reach = dict(pairs_of.summary(), alone=alone, asked=[row for row in ends_of if row["cause"]])
+    return dict(trace, flows=[], nodes=[], reach=reach, findings=[*trace["findings"], *found])
 
 
 def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
@@ -98,14 +121,14 @@ def _corefile_place(request: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
     return request.get("coredns_namespace") or COREDNS[0], request.get("coredns_configmap") or COREDNS[1], COREDNS[2]
 
 
-def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile: t.Tuple[str, str, str]) -> Data:
-    """What one cluster says, as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
+def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile: t.Tuple[str, str, str], services: bool = False) -> Data:
+    """What one cluster says (services: in any case with its Services), as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
     read: Data = {"unread": []}
     kinds = dict(_ALWAYS)
     asked = {question.target.kind for question in questions}
     if asked - {ends.NODE, ends.ANY}:
         kinds["policies"] = POLICIES
-    if asked - {ends.NODE, ends.POD, ends.ANY}:
+    if services or asked - {ends.NODE, ends.POD, ends.ANY}:
         kinds.update(_SERVICES)
         discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
         if discovery is not None:
