@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.prefix_sets import address_text
+from .._values.text import is_alnum
 
 ALLOWED_IPS_LACK_SOURCE, ALLOWED_IPS_LACK_TARGET = "allowed_ips_lack_source", "allowed_ips_lack_target"
 ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = "answer_another_way", "device_down", "device_missing", "endpoint_moved"
@@ -42,7 +43,7 @@ MENDS = {
     POLICY_LACKS_SOURCE: "run network_sets again, or let the policy select the set of the source's cluster",
     PORT_CLOSED: "start what listens on the port, or ask another port with trace_port",
     PORT_NOT_IN_SERVICE: "ask one of its ports with trace_port, or add the port to the Service",
-    REVERSE_PATH_FILTER: "sysctl net.ipv4.conf.DEVICE.rp_filter=2 on {host} (all and the device: the larger counts), or mend the way back",
+    REVERSE_PATH_FILTER: "mend the way back on {host}, or net.ipv4.conf.DEVICE.rp_filter=0 there (for all and the device: the larger counts)",
     REWRITE_MISSING: "run coredns_rewrite in the source's cluster",
     ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster",
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
@@ -90,7 +91,7 @@ def argument(text: t.Any) -> str:
     """The same as one word of a command that somebody may paste."""
     shown = printable(text)
     plain = shown.replace(".", "").replace("-", "").replace("_", "").replace(":", "").replace("/", "").replace("@", "")
-    return shown if plain.isalnum() else "'{0}'".format(shown.replace("'", "?"))
+    return shown if is_alnum(plain) else "'{0}'".format(shown.replace("'", "?"))
 
 
 def place_text(version: int, number: int, port: t.Optional[int] = None) -> str:

@@ -11,7 +11,7 @@ import typing as t
 
 from .._values.addresses import Address, parse_address, parse_endpoint
 from .._values.refused import ValueRefused, quoted
-from .._values.text import lower, parse_cluster_name, parse_port, parse_subdomain
+from .._values.text import is_alnum, is_digits, lower, parse_cluster_name, parse_port, parse_subdomain
 
 FROM, TO = "trace_from", "trace_to"
 ANY, NODE, POD, SERVICE, IMPORT, OBJECT, ADDRESS, NAME = "any", "node", "pod", "service", "serviceimport", "object", "address", "name"
@@ -19,6 +19,8 @@ ANY, NODE, POD, SERVICE, IMPORT, OBJECT, ADDRESS, NAME = "any", "node", "pod", "
 KINDS = {"pod": POD, "pods": POD, "service": SERVICE, "services": SERVICE, "svc": SERVICE, "serviceimport": IMPORT, "serviceimports": IMPORT}
 TCP, UDP, ICMP = "tcp", "udp", "icmp"
 PROTOCOLS = (TCP, UDP, ICMP)
+#: As objects of Kubernetes call them.
+UPPER = {TCP: "TCP", UDP: "UDP", ICMP: "ICMP"}
 REASON = "trace_end_invalid"
 _LONGEST = 300
 _FORMS = {
@@ -105,10 +107,10 @@ def _place(text: str) -> End:
     except ValueRefused:
         pass
     name = lower(host)
-    if name.replace(".", "").isdigit():
+    if is_digits(name.replace(".", "")):
         raise ValueRefused(REASON, "it looks like an address and is none")
     for label in (name[:-1] if name.endswith(".") else name).split("."):
-        if not 1 <= len(label) <= 63 or not label.isascii() or not label.replace("-", "").replace("_", "").isalnum():
+        if not 1 <= len(label) <= 63 or not is_alnum(label.replace("-", "").replace("_", "")):
             raise ValueRefused(REASON, "it is no DNS name")
     return End(NAME, name=name, port=number)
 

@@ -295,11 +295,17 @@ class Walker:
             return None
         mark = mark_of(node, self.mesh, 4, packet.src) if node.valid_mark else mark
         found = decide(node, 4, packet.src, packet.dst, None, mark)
-        if found.kind == UNKNOWN or (found.kind == LEAVES and (level == 2 or found.dev == iif)):
+        link = node.links.get(iif)
+        # a device without an address of its own is as strict when it should be loose
+        loose = level == 2 and (link is None or link.numbered)
+        if found.kind == UNKNOWN or (found.kind == LEAVES and (loose or found.dev == iif)):
             return None
         text = "{0} takes nothing from {1} by {2}: its way back is {3}, and the reverse-path filter of {2} is {4}".format(
             node.host, place_text(4, packet.src), printable(iif), by_text(found), "strict" if level == 1 else "loose"
         )
+        if iif in node.devices and self._own_route(node, 4, iif, packet.back(), self.mesh.whole)[0] is None:
+            text += "; a route to it by {0} is missing".format(printable(iif))
+            return Fault(causes.ROUTE_MISSING, node.host, IN, text, node.host, get_command(packet.back(), None, mark))
         return Fault(causes.REVERSE_PATH_FILTER, node.host, IN, text, node.host, "sysctl net.ipv4.conf.{0}.rp_filter".format(argument(iif)))
 
     def _leave(

@@ -99,6 +99,8 @@ class Link(t.NamedTuple):
     up: bool
     mtu: int
     ours: bool
+    #: Whether it has an IPv4 address.
+    numbered: bool = False
 
 
 class Node(t.NamedTuple):
@@ -231,17 +233,20 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
     facts = facts if isinstance(facts, dict) else {}
     left_out = [str(row.get("section")) for row in _rows(facts.get("errors"))]
     links = {}
-    own = set()
+    own: t.Set[t.Tuple[int, int]] = set()
     for row in _rows(facts.get("links")):
         name = _word(row.get("name"))
         if name is None:
             continue
-        links[name] = Link(name, str(row.get("kind") or ""), row.get("up") is True, _number(row.get("mtu")), row.get("ours") is True)
+        mine = set()
         for text in row.get("addresses") or ():
             try:
-                own.add(key_of(str(text).partition("/")[0]))
+                mine.add(key_of(str(text).partition("/")[0]))
             except ValueRefused:
                 left_out.append("links")
+        own |= mine
+        numbered = any(version == 4 for version, dummy in mine)
+        links[name] = Link(name, str(row.get("kind") or ""), row.get("up") is True, _number(row.get("mtu")), row.get("ours") is True, numbered)
     routes: t.Dict[t.Tuple[int, int], t.List[Route]] = {}
     for row in _rows(facts.get("routes")):
         try:

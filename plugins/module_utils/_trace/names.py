@@ -168,7 +168,9 @@ class Names:
         port = chosen_port(question, service)
         if port is None:
             have = ", ".join("{0}/{1}".format(one.port, one.protocol) for one in service.ports) or "none"
-            asked = "port {0}/{1}".format(question.port, question.protocol.upper()) if question.port is not None else "a port for {0}".format(question.protocol)
+            asked = "port for {0}".format(question.protocol)
+            if question.port is not None:
+                asked = "port {0}/{1}".format(question.port, ends.UPPER[question.protocol])
             return self._none(causes.PORT_NOT_IN_SERVICE, cluster.name, "Service {0} has no {1}; it has {2}".format(label, asked, printable(have)))
         behind = cluster.behind.get((service.namespace, service.name), ())
         ready = behind_port(behind, port)
@@ -320,9 +322,9 @@ class Names:
 def chosen_port(question: Question, service: Service) -> t.Optional[Port]:
     """The port of a Service that is asked for; its first where none is."""
     if question.port is None:
-        rows = [one for one in service.ports if not question.given or one.protocol == question.protocol.upper()]
+        rows = [one for one in service.ports if not question.given or one.protocol == ends.UPPER[question.protocol]]
         return rows[0] if rows else None
-    return next((one for one in service.ports if one.port == question.port and one.protocol == question.protocol.upper()), None)
+    return next((one for one in service.ports if one.port == question.port and one.protocol == ends.UPPER[question.protocol]), None)
 
 
 def behind_port(behind: t.Sequence[Backend], port: Port) -> t.List[Backend]:

@@ -173,6 +173,20 @@ def reverse_path_filter(world, src, dst):
     world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 254, "192.168.255.1"))
 
 
+@breaks("target", "reverse_path_filter")
+def loose_filter_of_a_device_without_an_address(world, src, dst):
+    if not world.kubespan:
+        world.nodes[dst]["settings"]["rp_filter"]["all"] = 2
+    world.nodes[dst]["settings"]["rp_filter"][world.device(dst, src)] = 2
+    world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 254, "192.168.255.1"))
+
+
+@breaks("target", "route_missing", "reverse_path_filter")
+def route_missing_under_a_loose_filter(world, src, dst):
+    route_missing_back(world, src, dst)
+    world.nodes[dst]["settings"]["rp_filter"][world.device(dst, src)] = 2
+
+
 @breaks("source", "forwarding_off")
 def forwarding_off_here(world, src, dst):
     world.nodes[src]["settings"]["forwarding"]["4"] = False

@@ -215,7 +215,8 @@ class World:
         if not level:
             return True
         found = self.look_up(host, src, dst, None, 0)
-        return found is not None and found["type"] == "unicast" and (level == 2 or found["dev"] == iif)
+        numbered = any("." in text for link in self.nodes[host]["links"] if link["name"] == iif for text in link["addresses"])
+        return found is not None and found["type"] == "unicast" and ((level == 2 and numbered) or found["dev"] == iif)
 
     def _listens(self, caller: str, endpoint: t.Optional[str]) -> t.Optional[t.Tuple[str, t.Dict[str, t.Any]]]:
         """Who has a socket at an endpoint."""
