@@ -443,6 +443,15 @@ def test_two_traces_at_once_do_not_disturb_each_other(router):
     assert router.ruleset() == before and router.remains() == {"sockets": [], "processes": []}
 
 
+def test_a_flush_by_others_does_not_end_it(router):
+    router.nft(FORWARD.format(0, "drop"))
+    ask(router, "armed", [flow()])
+    router.node.run("nft", "flush", "ruleset")
+    assert ask(router, "sent", [flow()])["sent"][0]["outcome"] == "answered"
+    assert places(ask(router, "collected")) == PASSES
+    assert router.ruleset() == ""
+
+
 def test_flows_may_share_a_number(router):
     flows = [flow(name="tcp"), flow("udp", port=8081, name="udp"), flow("icmp", name="icmp"), flow(version=6, name="six"),
              flow("udp", port=9, name="closed", version=6)]  # fmt: skip
