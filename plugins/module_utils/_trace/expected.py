@@ -217,8 +217,8 @@ def our_rule(node: Node, mesh: Mesh, version: int) -> t.Optional[Rule]:
 class Walker:
     """Ways through the facts of nodes, with what the mesh's plan says of them."""
 
-    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, silent: t.Mapping[str, str] = {}) -> None:
-        self.nodes, self.mesh, self.silent = nodes, mesh, silent
+    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, silent: t.Optional[t.Mapping[str, str]] = None) -> None:
+        self.nodes, self.mesh, self.silent = nodes, mesh, silent or {}
         self._holders: t.Dict[str, t.List[str]] = {}
         for host in sorted(nodes):
             for device in nodes[host].devices.values():
@@ -519,7 +519,7 @@ class Walker:
 
     def _at_endpoint(self, device: Device, there: Node) -> t.Optional[Peer]:
         """A peer with a key that nobody has, where the node should be found."""
-        places = {(version, number) for version, number in there.own} | {place[:2] for place in self.mesh.endpoints.get(there.host, ())}
+        places = set(there.own) | {place[:2] for place in self.mesh.endpoints.get(there.host, ())}
         for peer in device.peers:
             if peer.endpoint is not None and peer.endpoint[:2] in places and not self._holders.get(peer.public_key):
                 return peer

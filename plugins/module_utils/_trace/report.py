@@ -26,7 +26,8 @@ SHOWN = 400
 def parse_flow(row: t.Mapping[str, t.Any]) -> t.Optional[Flow]:
     """A flow of trace_plan; None for one without two known ends."""
     source, target = mapping(row, "source"), mapping(row, "target")
-    backend = next((one for one in target.get("backends") or () if isinstance(one, dict) and one.get("address")), None)
+    rows = [one for one in target.get("backends") or () if isinstance(one, dict) and one.get("address")]
+    backend = next((one for one in rows if one.get("host")), rows[0] if rows else None)
     try:
         version, src = address_number(source.get("address"))
         other, dst = address_number((backend or target).get("address"))
@@ -111,6 +112,11 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     verdicts: t.List[Data] = []
     for row in rows:
         flow = flows[str(row.get("id"))]
+        if flow is None and not row.get("about"):
+            verdict, finding = _unknown_end(row, observed.seen)
+            findings += [finding] if finding else []
+            verdicts.append({"flow": str(row.get("id")), "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": False,
+                             "cause": finding.cause if finding else ""})  # fmt: skip
         if flow is None or flow.about:
             continue
         flow = _chosen(flow, row, observed.seen)
@@ -138,6 +144,19 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         "table": table(trace, verdict, verdicts, shown, found, observed.errors), "errors": observed.errors[:SHOWN],
         "names": [row for row in trace.get("names") or () if isinstance(row, dict)],
     }  # fmt: skip
+
+
+def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> t.Tuple[str, t.Optional[Finding]]:
+    """Of a flow to what is no node or pod of the fabric: only its answer is known."""
+    ident = str(row.get("id"))
+    sent = seen.sent.get(ident) or ()
+    if sent and sent[0].outcome in ("answered", "refused"):
+        return ARRIVES, None
+    host = str(mapping(row, "source").get("host"))
+    last = seen.passage(ident, host, FORWARD)
+    where = "last seen as it left {0} by {1}".format(host, ", ".join(map(printable, last.outs))) if last.outs else "nothing tells where it went"
+    text = "{0} is no node and no pod of a host of the inventory: {1}".format(_end(row, "target"), where)
+    return OPEN, Finding(ident, causes.NOT_EXPLAINED, FORWARD, host, text, causes.MENDS[causes.NOT_EXPLAINED], "", causes.UNEXPLAINED)
 
 
 def _dialled(row: t.Mapping[str, t.Any]) -> t.Optional[int]:

@@ -418,3 +418,48 @@ def test_hostile_facts_and_events_are_left_out() -> None:
     text = "\n".join(built["table"])
     assert "\x1b" not in text and "reboot)\n" not in text
     assert [row["cause"] for row in built["findings"]] == ["forward_dropped"]
+
+
+def test_a_target_outside_of_the_fabric_has_only_its_answer() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    for outcome, verdict in (("answered", "arrives"), ("silent", "not explained")):
+        plan, results = world.trace("aws-0", "gcp-0", reverse=False)
+        plan["flows"][0]["target"].update(address="198.51.100.7", backends=[{"address": "198.51.100.7", "port": None, "cluster": "", "host": ""}])
+        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": outcome}]
+        built = report.build(plan, results, {})
+        assert (built["verdict"], [row["cause"] for row in built["findings"]]) == (verdict, ["not_explained"] if verdict != "arrives" else [])
+
+
+def test_a_service_needs_who_turns_its_address() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    for running, expected in ((False, ["kube_proxy_off"]), (None, ["not_explained"])):
+        plan, results = world.trace("aws-0", "gcp-0", "tcp", reverse=False)
+        world.nodes["aws-0"]["kube_proxy"] = {"running": running, "how": ""}
+        plan["flows"][0]["target"].update(kind="service", address="10.3.0.9")
+        for host, row in results.items():
+            events = [event for event in row["collected"]["events"] if event["direction"] == "forward"]
+            events = [dict(event, dst="10.3.0.9", oif="eth0" if event["oif"] else "") for event in events]
+            row["collected"] = {"events": events if host == "aws-0" else [], "devices": []}
+        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "silent"}]
+        assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == expected
+
+
+def test_a_policy_that_lacks_the_source_is_what_a_silent_target_may_be() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.mute.add("gcp-0")
+    plan, results = world.trace("aws-0", "gcp-0")
+    plan["policies"] = {"0": "NetworkPolicy default/known selects it and names 10.10.0.7 in no rule"}
+    found = report.build(plan, results, {})["findings"]
+    assert [(row["cause"], row["confidence"]) for row in found] == [("policy_lacks_source", "likely")]
+    world.mute.clear()
+    world.drops["gcp-0"] = "forward"
+    plan, results = world.trace("aws-0", "gcp-0")
+    plan["policies"] = {"0": "a policy"}
+    assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["forward_dropped"]
+
+
+def test_a_trace_by_the_plan_alone_says_how_many_could_talk() -> None:
+    reach = {"pairs": 6, "nodes": 3, "reachable": 4, "unread": 0, "away": [], "asked": [], "alone": [], "cut": [{"pairs": 2}]}
+    built = report.build({"id": "x", "flows": [], "findings": [], "reach": reach}, {}, {})
+    assert built["verdict"] == "does not arrive" and any("6 ordered pairs of 3 nodes, 4 could talk" in line for line in built["table"])
+    assert report.build({"id": "x", "flows": [], "findings": [], "reach": dict(reach, cut=[])}, {}, {})["verdict"] == "arrives"

@@ -53,14 +53,14 @@ class World:
             self.nodes[host] = self._facts(host)
         self.after: t.Dict[str, t.Any] = {}
 
-    def device(self, host: str, other: str) -> str:
-        return "kubespan" if self.kubespan else "wireguard." + self.seats[other][0]
+    def device(self, here: str, there: str) -> str:
+        return "kubespan" if self.kubespan else "wireguard." + self.seats[there][0]
 
-    def own_key(self, host: str, other: str) -> str:
-        return key_of(host) if self.kubespan else key_of(host, self.seats[other][0])
+    def own_key(self, here: str, there: str) -> str:
+        return key_of(here) if self.kubespan else key_of(here, self.seats[there][0])
 
-    def port(self, host: str, other: str) -> int:
-        return 51820 if self.kubespan else 51820 + sorted(self.clusters).index(self.seats[other][0])
+    def port(self, here: str, there: str) -> int:
+        return 51820 if self.kubespan else 51820 + sorted(self.clusters).index(self.seats[there][0])
 
     def _subnet(self, host: str) -> str:
         return str(ipaddress.ip_network(self.pods[host] + "/24", strict=False))
