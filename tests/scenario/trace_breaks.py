@@ -473,10 +473,10 @@ def policy_lacks_source(fabric):
             "spec": {"podSelector": {"matchLabels": {"app": "fluentd"}}, "policyTypes": ["Ingress"],
                      "ingress": [{"from": [{"ipBlock": {"cidr": "10.4.0.0/16"}}]}]}}  # fmt: skip
     client(fabric, "gcp").create("/apis/networking.k8s.io/v1/namespaces/sys-log/networkpolicies", body, "test")
-    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "add table inet policy; add chain inet policy in { type filter hook input priority 0; }; "
-               "add rule inet policy in ip saddr != 10.4.0.0/16 drop")  # fmt: skip
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "add table inet cni; add chain inet cni in { type filter hook input priority 0; }; "
+               "add rule inet cni in ip saddr != 10.4.0.0/16 drop")  # fmt: skip
     yield
-    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet policy")
+    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet cni")
     fabric.kubectl("gcp", "-n", "sys-log", "delete", "networkpolicy", "known")
 
 
@@ -485,19 +485,20 @@ def policy_lacks_source(fabric):
 
 @breaks("not_explained", into=OTHERS)
 def lost_before_the_tunnel(fabric):
-    """A queue of the device loses everything: no rule, no route."""
-    fabric.sh(A, "tc", "qdisc", "replace", "dev", DEVICE[A], "root", "netem", "loss", "100%")
+    """A filter behind every hook that a trace sees."""
+    nft(fabric, A, "add table netdev odd; add chain netdev odd out {{ type filter hook egress device {0} priority 0; }}".format(DEVICE[A]))
+    nft(fabric, A, "add rule netdev odd out ip daddr {0} drop".format(PODS[B]))
     yield
-    fabric.sh(A, "tc", "qdisc", "del", "dev", DEVICE[A], "root")
+    nft(fabric, A, "delete table netdev odd")
 
 
 @breaks("not_explained", into=OTHERS)
 def lost_behind_the_tunnel(fabric):
-    """A filter at the way in, before every hook."""
-    fabric.sh(B, "tc", "qdisc", "add", "dev", DEVICE[B], "clsact")
-    fabric.sh(B, "tc", "filter", "add", "dev", DEVICE[B], "ingress", "matchall", "action", "drop")
+    """A filter before every hook that a trace sees."""
+    nft(fabric, B, "add table netdev odd; add chain netdev odd in {{ type filter hook ingress device {0} priority 0; }}".format(DEVICE[B]))
+    nft(fabric, B, "add rule netdev odd in ip saddr {0} drop".format(PODS[A]))
     yield
-    fabric.sh(B, "tc", "qdisc", "del", "dev", DEVICE[B], "clsact")
+    nft(fabric, B, "delete table netdev odd")
 
 
 @breaks("not_explained target_silent", into=OTHERS)
