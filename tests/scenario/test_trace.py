@@ -22,7 +22,7 @@ import trace_breaks as lab
 from service_lab import LABEL, SERVER, client, pod_address, until
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
-KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "3")), int(os.environ.get("MCN_SEED", "20"))
+KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "2")), int(os.environ.get("MCN_SEED", "20"))
 ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
 #: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
@@ -182,7 +182,7 @@ if WHOLE:
 
 
 #: How many random questions, and in how many at once.
-TUPLES, BATCH = int(os.environ.get("MCN_TRACE_TUPLES", "10000" if WHOLE else "200")), 500
+TUPLES, BATCH = int(os.environ.get("MCN_TRACE_TUPLES", "10000" if WHOLE else "60")), 500
 
 
 def right(question):

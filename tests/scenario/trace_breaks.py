@@ -510,7 +510,7 @@ def wrong_hardware_address(fabric):
     fabric.sh(B, "ip", "neigh", "del", pod_of(fabric, B), "dev", row["dev"])
 
 
-@breaks("forward_dropped not_explained", into=OTHERS)
+@breaks("reverse_path_filter route_shadowed not_explained", into=OTHERS)
 def blackhole(fabric):
     fabric.sh(B, "ip", "route", "add", "prohibit", "10.2.3.0/25")
     yield

@@ -201,7 +201,9 @@ def _row(finding: Finding) -> Data:
 
 def _given(row: t.Mapping[str, t.Any]) -> Data:
     cause = str(row.get("cause"))
+    question = {"question": row["question"]} if isinstance(row.get("question"), int) else {}
     return {
+        **question,
         "flow": str(row.get("flow") or ""), "cause": cause, "direction": FORWARD, "where": printable(row.get("where") or ""),
         "message": printable(row.get("message") or "", 500),
         "mend": str(row.get("mend") or causes.MENDS.get(cause, "")), "command": str(row.get("command") or ""),
