@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words for why a packet does not arrive, what a fault is, and how hosts' texts are shown. Pure."""
+"""The words for why a packet does not arrive, what a step and a fault are, and how hosts' texts are shown. Pure."""
 
 from __future__ import annotations
 
@@ -60,6 +60,18 @@ PROVEN, LIKELY, UNEXPLAINED = "proven", "likely", "not explained"
 FORWARD, BACK = "forward", "back"
 #: Places on a node, in the order in which a packet comes by them.
 IN, OUT, TUNNEL, DELIVERED = 0, 1, 2, 3
+
+
+class Step(t.NamedTuple):
+    """One thing that decides. ``dev``: by which the packet leaves there, if it is about that."""
+
+    host: str
+    stage: int
+    what: str
+    text: str
+    command: str
+    source: str
+    dev: t.Optional[str] = None
 
 
 class Fault(t.NamedTuple):

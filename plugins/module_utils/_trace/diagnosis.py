@@ -11,9 +11,12 @@ import typing as t
 
 from . import causes
 from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, place_text, printable
-from .expected import SESSION, Mesh, Packet, Walk
+from .expected import Walk
 from .facts import Device, Node
+from .mesh import Mesh
 from .observed import INPUT, Counted, Passage, Sent, counted
+from .routing import Packet
+from .tunnels import SESSION
 
 ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
 ANSWERED, REFUSED = "answered", "refused"

@@ -10,11 +10,13 @@ from .._values.addresses import address_number
 from .._values.refused import ValueRefused
 from .._values.text import mapping
 from . import causes
-from .causes import BACK, FORWARD, OUT, TUNNEL, printable
+from .causes import BACK, FORWARD, OUT, TUNNEL, Step, printable
 from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
-from .expected import Mesh, Packet, Step, Walk, Walker
+from .expected import Walk, Walker
 from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
+from .mesh import Mesh
 from .observed import Passage, Sent, parse_events, parse_sent, passage
+from .routing import Packet
 
 Data = t.Dict[str, t.Any]
 #: How CNIs call the chains by which they enforce policies.
