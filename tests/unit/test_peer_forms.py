@@ -22,7 +22,7 @@ FORM = {"_dataplane/peer_spec.py", "_dataplane/journal.py"}
 #: The KubeSpan mesh's peers with several endpoints, in the state file.
 MESH_FORM = {"_mesh/kubespan/peers.py"}
 #: What shows peers of nodes to people and to the controller.
-SHOWN = {"_flows/node/probe.py", "_flows/node/status.py"}
+SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace_facts.py"}
 
 
 def naming(key: str, *rooms: str) -> t.Set[str]:

@@ -238,8 +238,9 @@ def test_what_is_not_ours_stays() -> None:
     assert not writes, "what nobody wants any more and is not ours is not deleted"
 
 
-#: Roles that write nothing into clusters or on nodes of the fabric, or, control_plane_address, have a lock of their own.
-QUIET = {"preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address"}
+#: Roles that write nothing into clusters or on nodes of the fabric (of a trace nothing outlives its process), or, control_plane_address, have a lock
+#: of their own.
+QUIET = {"preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address", "trace"}
 
 
 def _books(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
@@ -278,7 +279,7 @@ def test_every_playbook_that_writes_takes_the_lock(path: t.Any) -> None:
     steps = list(_books(path))
     first = next((number for number, (role, task) in enumerate(steps) if _is_write(role, task)), None)
     if first is None:
-        assert path.name.split(".")[0] in ("validate", "verify", "status", "preflight", "support_bundle", "reconciler", "control_plane_address", "awx_survey")
+        assert path.name.split(".")[0] in ("validate", "verify", "status", "preflight", "support_bundle", "reconciler", "control_plane_address", "awx_survey", "trace")
         return
     assert steps[first][0] == "capability" or any(role == "run_lock" for role, _task in steps[:first]), path.name
     taken = yaml.safe_load((TESTS.parent / "roles" / "capability" / "tasks" / "main.yml").read_text("utf-8"))[0]
