@@ -30,6 +30,12 @@ options:
     description: Host to the result of M(multicluster.network.node_probe). Without pings a mesh is not proven.
     type: dict
     default: {}
+  trace:
+    description:
+      - C(flows), C(findings) and C(hops) of M(multicluster.network.trace_report), of packets that were followed since pods did not reach each other.
+      - The page has a picture of each way.
+    type: dict
+    default: {}
   silent:
     description: Host that did not answer to what its connection said.
     type: dict
@@ -164,6 +170,7 @@ def main() -> None:
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
             "probes": {"type": "dict", "default": {}},
+            "trace": {"type": "dict", "default": {}},
             "silent": {"type": "dict", "default": {}},
             "capabilities": {"type": "list", "elements": "str", "default": []},
             "limit": {"type": "str", "default": ""},

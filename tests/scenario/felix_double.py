@@ -10,7 +10,11 @@ says anything else is an error, so that nothing is let through or held back by b
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
+
+from service_lab import until
 
 TABLE = "felix_double"
 _TERM = re.compile(r"([A-Za-z0-9./_-]+) == '([^']*)'\Z")
@@ -46,7 +50,7 @@ def ruleset(policy, sets, pods):
     if set(spec) - {"selector", "types", "ingress", "order"} or spec["types"] != ["Ingress"]:
         raise ValueError("the double knows only Ingress")
     lines = ["table inet {0}".format(TABLE), "delete table inet {0}".format(TABLE), "table inet {0} {{".format(TABLE),
-             "  chain forward {", "    type filter hook forward priority 10; policy accept;", "    ct state established,related accept"]  # fmt: skip
+             "  chain cali-tw {", "    ct state established,related accept"]  # fmt: skip
     for address in sorted(address for address, labels in pods if selects(spec["selector"], labels)):
         for rule in spec["ingress"]:
             if (rule["action"], rule["protocol"], set(rule) - {"action", "protocol", "source", "destination"}) != ("Allow", "TCP", set()):
@@ -55,4 +59,51 @@ def ruleset(policy, sets, pods):
             if sources:
                 lines.append("    ip daddr {0} ip saddr {{ {1} }} tcp dport {{ {2} }} counter accept".format(address, sources, ports))
         lines.append("    ip daddr {0} counter drop".format(address))
-    return "\n".join(lines + ["  }", "}", ""])
+    lines += ["  }", "  chain forward {", "    type filter hook forward priority 10; policy accept;", "    jump cali-tw", "  }", "}", ""]
+    return "\n".join(lines)
+
+
+def define(api, plural, kind, scope):
+    """One of Calico's kinds, with any content."""
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": plural + ".crd.projectcalico.org"},
+        "spec": {"group": "crd.projectcalico.org", "scope": scope,
+                 "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": kind + "List"},
+                 "versions": [{"name": "v1", "served": True, "storage": True,
+                               "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]},
+    }  # fmt: skip
+    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, "calico")
+    until(lambda: api.resource("crd.projectcalico.org/v1", kind, refresh=True) is not None)
+
+
+def enforce(fabric, api, node, namespace):
+    """What Felix would do: read, and write the rules of the node."""
+    group = "/apis/crd.projectcalico.org/v1"
+    (policy,) = api.list("{0}/namespaces/{1}/networkpolicies".format(group, namespace)).items
+    pods = [(pod["status"]["podIP"], pod["metadata"]["labels"]) for pod in api.list("/api/v1/namespaces/{0}/pods".format(namespace)).items]
+    text = ruleset(policy, api.list(group + "/globalnetworksets").items, pods)
+    fabric.sh(node, "sh", "-c", 'printf %s "$0" | nft -f -', text)
+
+
+@contextlib.contextmanager
+def enforced(fabric, api, node, namespace):
+    """The rules follow the sets meanwhile, and are gone afterwards."""
+    stop, path = threading.Event(), "/apis/crd.projectcalico.org/v1/globalnetworksets"
+
+    def follow():
+        seen = None
+        while not stop.wait(0.5):
+            found = [item["metadata"]["resourceVersion"] for item in api.list(path).items]
+            if found != seen:
+                enforce(fabric, api, node, namespace)
+                seen = found
+
+    enforce(fabric, api, node, namespace)
+    worker = threading.Thread(target=follow)
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join()
+        fabric.sh(node, "nft", "delete", "table", "inet", TABLE)

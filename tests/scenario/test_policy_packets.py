@@ -45,18 +45,6 @@ def the_guides_policy():
     return policy
 
 
-def define(api, plural, kind, scope):
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": plural + ".crd.projectcalico.org"},
-        "spec": {"group": "crd.projectcalico.org", "scope": scope,
-                 "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": kind + "List"},
-                 "versions": [{"name": "v1", "served": True, "storage": True,
-                               "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]},
-    }  # fmt: skip
-    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, "calico")
-    until(lambda: api.resource("crd.projectcalico.org/v1", kind, refresh=True) is not None)
-
-
 def make_pod(fabric, cluster, name, pod, labels):
     """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "sys-log", "labels": labels},
@@ -68,12 +56,7 @@ def make_pod(fabric, cluster, name, pod, labels):
 
 
 def enforce(fabric):
-    """What Felix would do: read, and write the rules of the node."""
-    api = client(fabric, "aws")
-    (policy,) = api.list(POLICIES).items
-    pods = [(pod["status"]["podIP"], pod["metadata"]["labels"]) for pod in api.list(PODS).items]
-    text = felix.ruleset(policy, api.list(SETS).items, pods)
-    fabric.sh(NODE, "sh", "-c", 'printf %s "$0" | nft -f -', text)
+    felix.enforce(fabric, client(fabric, "aws"), NODE, "sys-log")
 
 
 def dropped(fabric):
@@ -98,9 +81,9 @@ def held_back(fabric, pod, port=ALLOWED):
 def ready(fabric):
     fabric.play("mesh").ok()
     for cluster in fabric.clusters:
-        define(client(fabric, cluster), "globalnetworksets", "GlobalNetworkSet", "Cluster")
+        felix.define(client(fabric, cluster), "globalnetworksets", "GlobalNetworkSet", "Cluster")
         fabric.kubectl(cluster, "create", "namespace", "sys-log")
-    define(client(fabric, "aws"), "networkpolicies", "NetworkPolicy", "Namespaced")
+    felix.define(client(fabric, "aws"), "networkpolicies", "NetworkPolicy", "Namespaced")
     STATE["fluentd"] = make_pod(fabric, "aws", "fluentd", FLUENTD, {"app": "fluentd"})
     STATE["forwarder"] = make_pod(fabric, "gcp", "forwarder", FORWARDER, {LABEL: "forwarder"})
     STATE["stranger"] = make_pod(fabric, "gcp", "stranger", STRANGER, {"app": "other"})

@@ -13,13 +13,15 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
 
 import pytest
 import trace_breaks as lab
-from service_lab import LABEL, SERVER, client, pod_address, until
+from service_lab import LABEL, client, until
+from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "2")), int(os.environ.get("MCN_SEED", "20"))
@@ -31,35 +33,6 @@ ENDS = {
     "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
 }  # fmt: skip
 STATE = {}
-
-
-def make_pod(fabric, name, pod):
-    """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
-    cluster, namespace, short = name.split("/")
-    api, base = client(fabric, cluster), "/api/v1/namespaces/{0}/pods".format(namespace)
-    until(lambda: "default" in fabric.kubectl(cluster, "-n", namespace, "get", "serviceaccounts", "-o", "name"))
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": short, "namespace": namespace, "labels": {"app": short.rpartition("-")[0] or short}},
-            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
-    api.create(base, body, "kubelet")
-    address = pod_address(fabric, pod)
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]}
-    api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
-
-
-@contextlib.contextmanager
-def served(fabric, pod):
-    """A small HTTP server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
-    leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
-    process = subprocess.Popen(
-        ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
-         "--wd", "/usr/bin/python3", "-c", SERVER, pod],
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=10)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,44 +52,6 @@ def ready(fabric):
             stack.enter_context(served(fabric, pod))
         yield
         fabric.lab("kube-proxy-stop", lab.A)
-
-
-def trace(fabric, *arguments, **variables):
-    """(run, document) of a trace."""
-    path = fabric.state / "trace.json"
-    path.unlink(missing_ok=True)
-    run = fabric.play("trace", *arguments, variables=dict(variables, trace_document=str(path)))
-    assert run.rc == 0, run.out[-6000:]
-    return run, json.loads(path.read_text("utf-8"))
-
-
-def standing(value):
-    """A snapshot without what packets count in other people's rules."""
-    if isinstance(value, dict):
-        return {key: standing(inner) for key, inner in value.items() if key not in ("packets", "bytes")}
-    return [standing(inner) for inner in value] if isinstance(value, list) else value
-
-
-def nodes_now(fabric):
-    """Everything that a trace could leave on a node."""
-    return standing(fabric.snapshot(*fabric.nodes))
-
-
-def told(document):
-    """What was found, for people."""
-    rows = [*document["findings"], *document.get("table", ())]
-    return json.dumps(rows, indent=1)
-
-
-def assert_arrives(fabric, within=20.0, **variables):
-    """A new peer needs a handshake first."""
-    deadline = time.monotonic() + within
-    while True:
-        run, document = trace(fabric, **variables)
-        if document["verdict"] == "arrives" and not document["findings"]:
-            return run, document
-        assert time.monotonic() < deadline, told(document)
-        time.sleep(1)
 
 
 @pytest.mark.parametrize("question", [lab.PING, lab.BACKWARDS, lab.TCP, lab.MIRRORED], ids=["ping", "backwards", "port", "service"])
@@ -179,6 +114,27 @@ if WHOLE:
                 assert trace(fabric, **lab.PING)[1]["findings"][0]["cause"] == "route_shadowed"
             assert trace(fabric, **lab.PING)[1]["findings"][0]["cause"] == "forward_dropped"
         assert_arrives(fabric, **lab.PING)
+
+    def test_verify_and_status_follow_what_does_not_arrive(fabric):
+        """At most so many pairs of nodes. What was found stands where the pair is named, and the page has a picture of its way."""
+        folder, said = fabric.state / "followed", re.compile(r'pod [0-9.]+ does not reach pod [0-9.]+ of [^"\n]*')
+        with next(one for one in lab.BREAKS if one.name == "forward_dropped_by_policy").broken(fabric):
+            broken = nodes_now(fabric)
+            for most in (1, 0):
+                run = fabric.play("verify", variables=dict(ON, verify_traces=most))
+                lines = set(said.findall(run.out))
+                explained = [line for line in lines if "[forward_dropped, proven]; mend: " in line and "table ip docker chain FORWARD" in line]
+                assert run.rc != 0 and len(lines) >= 4 and len(explained) == most, run.out[-6000:]
+            run = fabric.play("status", variables=dict(ON, status_folder=str(folder)))
+            document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())
+            assert document["verdict"]["value"] == "broken"
+            assert [row["cause"] for row in document["traces"]["findings"]] == ["forward_dropped"] * 2, "of each pair of nodes one"
+            assert page.count('<div class="map way">') == 2 and "Packets that were followed" in page and "chain FORWARD" in page
+            assert nodes_now(fabric) == broken
+        run = fabric.play("status", variables=dict(ON, status_folder=str(folder))).ok()
+        document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())
+        assert document["verdict"]["value"] == "proven" and document["traces"] == {"flows": [], "findings": [], "hops": []}
+        assert '<div class="map way">' not in page and "Packets that were followed" not in page
 
 
 #: How many random questions, and in how many at once.

@@ -15,6 +15,8 @@ import subprocess
 import time
 import typing as t
 
+import felix_double as felix
+from ansible_collections.multicluster.network.plugins.filter.policy_selector import policy_selector
 from service_lab import client
 
 A, A2, B, B2 = "aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2"
@@ -24,6 +26,16 @@ ADDRESS = {A: "10.66.23.31", A2: "10.66.23.32", B: "10.22.22.27", B2: "10.22.22.
 PODS = {A: "10.2.3.0/24", A2: "10.2.4.0/24", B: "10.4.7.0/24", B2: "10.4.8.0/24"}
 PORT, CLOSED = 8888, 8889
 FROM, TO, SERVICE = "aws/default/web", "gcp/sys-log/fluentd-a", "gcp/sys-log/service/fluentd"
+#: As kubeadm writes it, in short.
+COREFILE = """.:53 {
+    errors
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+    }
+    forward . /etc/resolv.conf
+    cache 30
+}
+"""
 PING = {"trace_from": FROM, "trace_to": TO}
 BACKWARDS = {"trace_from": TO, "trace_to": FROM}
 TCP = dict(PING, trace_port=PORT)
@@ -457,7 +469,18 @@ def kube_proxy_off(fabric):
     fabric.lab("kube-proxy-start", A)
 
 
-NAMED = {"trace_from": FROM, "trace_to": "fluentd.sys-log.gcp.", "trace_port": PORT}
+NAMED = {"trace_from": FROM, "trace_to": "fluentd.sys-log.svc.cluster.gcp", "trace_port": PORT}
+
+
+@breaks("rewrite_missing", asks=NAMED, mend="coredns_rewrite")
+def rewrite_missing(fabric):
+    """The Corefile as kubeadm writes it."""
+    folder = "/api/v1/namespaces/kube-system/configmaps"
+    client(fabric, "aws").apply(
+        folder + "/coredns", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}, "kubeadm", force=True
+    )
+    yield
+    HEALS.append(NAMED)
 
 
 @breaks("name_unknown", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/nobody"}, quick=True)
@@ -478,6 +501,31 @@ def policy_lacks_source(fabric):
     yield
     fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet cni")
     fabric.kubectl("gcp", "-n", "sys-log", "delete", "networkpolicy", "known")
+
+
+def set_label(fabric, value):
+    """The label by which network_sets knows a pod."""
+    body = {"metadata": {"labels": {"policy.semaphore.uw.io/name": value}}}
+    client(fabric, "aws").merge_patch("/api/v1/namespaces/default/pods/web", body, "test")
+
+
+@breaks("policy_lacks_source", asks=TCP, mend="network_sets", name="policy_whose_set_lacks_the_source")
+def policy_whose_set_lacks_the_source(fabric):
+    """A policy of Calico that names a set of ours, and the set was made before the pod. The double enforces as Felix would."""
+    api = client(fabric, "gcp")
+    for plural, kind, scope in (("globalnetworksets", "GlobalNetworkSet", "Cluster"), ("networkpolicies", "NetworkPolicy", "Namespaced")):
+        felix.define(api, plural, kind, scope)
+    policy = {"apiVersion": "crd.projectcalico.org/v1", "kind": "NetworkPolicy", "metadata": {"name": "from-web", "namespace": "sys-log"},
+              "spec": {"selector": "app == 'fluentd'", "types": ["Ingress"], "ingress": [
+                  {"action": "Allow", "protocol": "TCP", "source": policy_selector("web", "aws", "default"), "destination": {"ports": [PORT]}}]}}  # fmt: skip
+    folder = "/apis/crd.projectcalico.org/v1/namespaces/sys-log/networkpolicies"
+    api.create(folder, policy, "test")
+    set_label(fabric, "web")
+    with felix.enforced(fabric, api, B, "sys-log"):
+        yield
+        api.delete(folder + "/from-web")
+    set_label(fabric, None)
+    fabric.play("network_sets").ok()
 
 
 # --- what is in no list ---------------------------------------------------------------------------------------------

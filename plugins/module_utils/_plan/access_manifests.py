@@ -114,7 +114,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("", "configmaps", "get", "coredns"),
         _rule("discovery.k8s.io", "endpointslices", "list"),
         _rule("networking.k8s.io", "networkpolicies", "list"),
-        _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets", "list"),
+        _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets,globalnetworkpolicies,networkpolicies", "list"),
         _rule("cilium.io", "ciliumcidrgroups", "list"),
         _rule(_MULTICLUSTER, "serviceimports,serviceexports", "list"),
     ),

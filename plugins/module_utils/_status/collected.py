@@ -74,17 +74,24 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
 
 def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
     """``found`` of verifications, where the pings that a trace followed have its finding as ``why``."""
-    given = next((hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None)
-    if given is None:
-        return {host: dict(row) for host, row in found.items()}
-    flows = {str(flow["id"]): flow for flow in (given["__trace_r_plan"].get("trace") or {}).get("flows") or ()}
+    followed = trace(hostvars, hosts)
+    flows = {str(flow["id"]): flow for flow in followed.get("flows") or ()}
     whys: t.Dict[t.Tuple[str, str], str] = {}
-    for row in given["__trace_r"].get("findings") or ():
+    for row in followed.get("findings") or ():
         flow = flows.get(str(row.get("flow")))
         if flow:
             text = "{message} [{cause}, {confidence}]; mend: {mend}".format(**row)
             whys.setdefault((str(flow["source"]["address"]), str(flow["target"]["address"])), text)
     return {host: _explained(row, whys) for host, row in found.items()}
+
+
+def trace(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
+    """What became of the packets that were followed: {flows, findings, hops}, as its page takes it; empty where none were."""
+    given = next((hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None)
+    if given is None:
+        return {}
+    flows = [flow for flow in (given["__trace_r_plan"].get("trace") or {}).get("flows") or () if not flow.get("about")]
+    return {"flows": flows, "findings": given["__trace_r"].get("findings") or [], "hops": given["__trace_r"].get("hops") or []}
 
 
 def _explained(row: t.Mapping[str, t.Any], whys: t.Mapping[t.Tuple[str, str], str]) -> Data:
@@ -152,7 +159,7 @@ def status(
     hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Sequence[str], register: str, on: t.Sequence[str] = (), limit: str = "",
     asked: t.Iterable[str] = (),
 ) -> Data:  # fmt: skip
-    """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, silent, limit, outside, unasked}.
+    """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, silent, limit, outside, unasked}.
 
     hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
     a limit, as outside of it. register: the variable with the result of node_info. on: the capabilities that the inventory asks for;
@@ -175,7 +182,8 @@ def status(
             found["node_plans"][str(host)] = part(converge)
     nodes = list(found["nodes"])
     found["mesh"] = mesh(hostvars, nodes)
-    found["probes"] = {host: row["probe"] for host, row in verifications(hostvars, nodes).items() if "probe" in row}
+    found["probes"] = {host: row["probe"] for host, row in traced(verifications(hostvars, nodes), hostvars, [*clusters, *nodes]).items() if "probe" in row}
+    found["trace"] = trace(hostvars, [*clusters, *nodes])
     found["plans"] = plans(hostvars, nodes, clusters)
     if limit and not set(asked).intersection(clusters):
         found["unasked"] = [name for name in on if name not in found["plans"]]

@@ -32,7 +32,7 @@ def build(facts: Facts) -> Data:
     """The document.
 
     facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_info, or None}, ``probes`` {host:
-    of node_probe}, ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
+    of node_probe}, ``trace`` (of collected.trace), ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
     ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
     ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
@@ -74,6 +74,7 @@ def build(facts: Facts) -> Data:
         "addresses": _addresses(facts, nodes, facts.get("plans") or {}),
         "kilo_peers": _all(facts, "kilo_peers"),
         "tenants": _tenants(facts.get("tenants")),
+        "traces": _traces(facts.get("trace") or {}),
         "refused": sorted(refused, key=operator.itemgetter("where", "object", "reason", "message")),
         "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
     }
@@ -88,6 +89,11 @@ def build(facts: Facts) -> Data:
     }  # fmt: skip
     document["history"] = remember(facts.get("previous"), document)
     return document
+
+
+def _traces(trace: t.Mapping[str, t.Any]) -> Data:
+    """What became of the packets that were followed, of pairs that failed."""
+    return {name: list(trace.get(name) or ()) for name in ("flows", "findings", "hops")}
 
 
 def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:

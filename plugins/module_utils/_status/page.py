@@ -13,6 +13,7 @@ from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grad
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
 from .parts import Cell, moment, number, number_cell as _num, pill as _pill, shown_time as _time, table as _table, text_cell as _text, whole
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
+from .ways import STYLE, pictures
 
 Data = t.Mapping[str, t.Any]
 #: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
@@ -25,7 +26,7 @@ NAMED = 6
 
 def render(document: Data) -> str:
     sections = [
-        _why(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
+        _why(document), _traces(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
         _imports(document), _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
     ]  # fmt: skip
     css, text = verdict(document)
@@ -33,7 +34,7 @@ def render(document: Data) -> str:
     return whole(document["fabric"] + ": fabric status", "Fabric " + document["fabric"], under, (css, text), "".join([
         '<p class="scope">{0}</p>\n'.format(escape(scope_line(document["scope"]))) if document["scope"]["limit"] else "",
         _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
-    ]), "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.")  # fmt: skip
+    ]), "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.", STYLE)  # fmt: skip
 
 
 def verdict(document: Data) -> t.Tuple[str, str]:
@@ -50,6 +51,20 @@ def _why(document: Data) -> str:
     parts = ", ".join("{0}: {1}".format(name, part["value"]) for name, part in given["parts"].items())
     columns = "Verdict|Reason"
     return _table("Why", "why", columns, rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
+
+
+def _traces(document: Data) -> str:
+    """Where the packets went of pairs that do not reach each other: a picture of each, and the first thing that is wrong."""
+    given = document["traces"]
+    flows = {str(flow["id"]): flow for flow in given["flows"]}
+    rows = [
+        [_pill(BAD, r["cause"]), _text(r["where"], "name"), _text(r["message"], "long"), _text(r["mend"], "long"), _text(r["command"], "mono"),
+         _text(r["confidence"])]
+        for r in given["findings"]
+    ]  # fmt: skip
+    return _table("Packets that were followed", "traces", "Cause|Where|What was found|Mend|See it by hand|Confidence", rows[:ROWS], len(rows)) + pictures(
+        given, flows
+    )
 
 
 def _history(document: Data) -> str:

@@ -37,7 +37,7 @@ MENDS = {
     MTU_BLACK_HOLE: "lower wireguard_mtu to what the way between the nodes carries, less 80",
     NAME_UNKNOWN: "correct trace_from or trace_to",
     NO_ENDPOINTS: "look at the pods of the Service: none is ready",
-    NO_HANDSHAKE: "look whether UDP between the nodes passes; wg show on both",
+    NO_HANDSHAKE: "run the mesh again on {host} and on the other; look whether UDP between them passes (wg show on both)",
     NOT_EXPLAINED: "look at what stands between the place where it was last seen and the next one",
     PEER_MISSING: "run the mesh again on {host}; refused peers are named by mesh_plan",
     POLICY_LACKS_SOURCE: "run network_sets again, or let the policy select the set of the source's cluster",

@@ -12,6 +12,7 @@ from .._values.addresses import address_number
 from .._values.refused import ValueRefused
 from .._values.text import mapping
 from .facts import Data
+from .policies import Calico
 
 Address = t.Tuple[int, int]
 #: (namespace, name)
@@ -85,6 +86,7 @@ class Cluster(t.NamedTuple):
     corefile: t.Optional[str]
     unread: t.FrozenSet[str]
     policies: t.Tuple[Data, ...] = ()
+    calico: Calico = Calico()
 
 
 def _meta(obj: t.Any) -> t.Tuple[str, str]:
@@ -112,7 +114,8 @@ def _rows(value: t.Any) -> t.List[t.Any]:
 
 
 def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[t.Tuple[str, str], str]) -> Cluster:
-    """``read``: {nodes, pods, services, endpoints, slices, imports, policies: [objects], corefile, unread}; hosts: {(cluster, node): inventory host}."""
+    """``read``: {nodes, pods, services, endpoints, slices, imports, policies, calico, sets: [objects], corefile, unread};
+    hosts: {(cluster, node): inventory host}."""
     seats = {}
     for obj in _rows(read.get("nodes")):
         node = _meta(obj)[1]
@@ -126,6 +129,7 @@ def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[t.Tup
     return Cluster(
         name, seats, pods, services, _behind(read.get("endpoints"), read.get("slices")), imports, corefile if isinstance(corefile, str) else None,
         frozenset(read.get("unread") or ()), tuple(_rows(read.get("policies"))),
+        Calico(tuple(_rows(read.get("calico"))), tuple(_rows(read.get("sets")))),
     )  # fmt: skip
 
 

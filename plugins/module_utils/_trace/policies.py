@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.addresses import network_span
 from .._values.refused import ValueRefused
-from .._values.text import mapping
+from .._values.text import is_alnum, mapping
 from .causes import place_text, printable
 from .facts import Data
 
@@ -38,6 +38,88 @@ def lacks_source(
     if not names:
         return None
     return "NetworkPolicy {0} selects it and names {1} in no rule".format(", ".join(sorted(names)), place_text(*address))
+
+
+class Calico(t.NamedTuple):
+    """Calico's own policies of a cluster, and the global sets that they may name."""
+
+    policies: t.Tuple[Data, ...] = ()
+    sets: t.Tuple[Data, ...] = ()
+
+
+def lacks_set(calico: Calico, namespace: str, labels: t.Mapping[str, str], address: Address, source: Source = None) -> t.Optional[str]:
+    """Which of Calico's policies select a pod and let an address in by none of their rules, nor by the sets that these name; None as above."""
+    names, lacking = [], set()
+    for obj in calico.policies:
+        spec, where = mapping(obj, "spec"), mapping(obj, "metadata").get("namespace")
+        types = spec.get("types")
+        inside = where == namespace if where else not spec.get("namespaceSelector")
+        if not inside or not _fits(spec.get("selector") or "all()", labels) or isinstance(types, list) and types and "Ingress" not in types:
+            continue
+        for rule in _list(spec.get("ingress")):
+            reach = _sets_of(rule, calico.sets, address, source, bool(where))
+            if reach is None:
+                return None
+            lacking |= reach
+        names.append(printable("/".join(str(part) for part in (where, mapping(obj, "metadata").get("name")) if part)))
+    if not names:
+        return None
+    text = "Calico's policy {0} selects it and lets {1} in by no rule".format(", ".join(sorted(names)), place_text(*address))
+    if any(rule.get("source") for obj in calico.policies for rule in _list(mapping(obj, "spec").get("ingress")) if isinstance(rule, dict)):
+        text += "; the sets that it names are {0}".format(", ".join(map(printable, sorted(lacking))) if lacking else "not there")
+    return text
+
+
+def _list(value: t.Any) -> t.List[t.Any]:
+    return value if isinstance(value, list) else []
+
+
+def _sets_of(rule: t.Any, sets: t.Iterable[Data], address: Address, source: Source, namespaced: bool) -> t.Optional[t.Set[str]]:
+    """The sets that a rule names and that lack the address; None where it lets it in, or says what cannot be decided here."""
+    if not isinstance(rule, dict):
+        return None
+    if str(rule.get("action")) in ("Deny", "Log"):
+        return set()
+    given = rule.get("source")
+    if source is not None or not isinstance(given, dict) or set(given) - {"selector", "namespaceSelector", "nets"}:
+        return None
+    nets, selector = given.get("nets"), given.get("selector")
+    if isinstance(nets, list) and nets and not any(_inside(text, address) for text in nets):
+        return set()
+    if not selector:
+        return None if not given.get("namespaceSelector") else set()
+    if namespaced and given.get("namespaceSelector") != "global()":
+        return set()  # pods of its own cluster alone
+    found = set()
+    for one in sets:
+        labels = mapping(mapping(one, "metadata"), "labels")
+        if _fits(selector, {str(key): str(value) for key, value in labels.items()}, True):
+            inside = mapping(one, "spec").get("nets")
+            if not isinstance(inside, list) or any(_inside(text, address) for text in inside):
+                return None
+            found.add(str(mapping(one, "metadata").get("name")))
+    return None if _terms(selector) is None else found
+
+
+def _terms(selector: t.Any) -> t.Optional[t.Dict[str, str]]:
+    """``{label: value}`` of ``a == 'b' && c == 'd'``, which is all of Calico's language that is read here; None for the rest of it."""
+    found = {}
+    if selector == "all()":
+        return {}
+    for part in selector.split("&&") if isinstance(selector, str) else [""]:
+        label, sign, value = part.strip().partition(" == ")
+        plain = label.replace("/", "").replace(".", "").replace("-", "").replace("_", "")
+        quotes = value[:1] + value[-1:]
+        if not sign or not is_alnum(plain) or len(value) < 2 or quotes not in ("''", '""') or quotes[0] in value[1:-1]:
+            return None
+        found[label] = value[1:-1]
+    return found
+
+
+def _fits(selector: t.Any, labels: t.Mapping[str, str], unknown: bool = False) -> bool:
+    """Whether a selector of Calico takes these labels; ``unknown`` for one that is not understood."""
+    terms = _terms(selector)
+    return unknown if terms is None else all(labels.get(label) == value for label, value in terms.items())
 
 
 def _selects(selector: t.Any, labels: t.Mapping[str, str]) -> bool:

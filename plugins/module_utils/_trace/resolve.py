@@ -14,14 +14,12 @@ from .causes import place_text
 from .ends import End, Question
 from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat
-from .policies import lacks_source
+from .policies import lacks_set, lacks_source
 
 Data = t.Dict[str, t.Any]
 #: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
 NUMBERS = (61000, 64999)
 MOST_FLOWS = 2000
-#: Seconds after which an echo goes back: sooner it would teach the other end where to call, and mend what is to be found.
-DELAY = 1.2
 #: Endpoints of one Service that a trace names.
 MOST_BACKENDS = 32
 
@@ -253,6 +251,7 @@ class Resolver:
                 continue
             mine = (source.namespace, source.labels) if source.cluster == name else None
             text = lacks_source(cluster.policies, pod.namespace, pod.labels, src, mine)
+            text = text or lacks_set(cluster.calico, pod.namespace, pod.labels, src, mine)
             if text:
                 self.policies[flow["id"]] = text
                 return
@@ -265,7 +264,7 @@ class Resolver:
         source = flow["source"]
         kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
         return {
-            "id": flow["id"] + "r", "about": flow["id"], "delay": DELAY, "number": number, "protocol": ends.ICMP, "version": flow["version"],
+            "id": flow["id"] + "r", "about": flow["id"], "number": number, "protocol": ends.ICMP, "version": flow["version"],
             "source": {"kind": kind, "name": flow["target"]["name"], "cluster": backend["cluster"], "host": backend["host"], "address": backend["address"]},
             "target": {
                 "kind": source["kind"], "name": source["name"], "cluster": source["cluster"], "address": source["address"], "port": None,

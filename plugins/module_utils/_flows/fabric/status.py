@@ -98,6 +98,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         "mesh": mesh,
         "nodes": nodes,
         "probes": request.get("probes") or {},
+        "trace": request.get("trace") or {},
         "node_plans": node_plans,
         "plans": plans,
         "silent": request.get("silent") or {},

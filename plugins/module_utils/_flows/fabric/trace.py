@@ -32,6 +32,8 @@ COREDNS = ("kube-system", "coredns", "Corefile")
 _ALWAYS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
 _SERVICES = {"services": "/api/v1/services", "endpoints": "/api/v1/endpoints"}
 POLICIES = "/apis/networking.k8s.io/v1/networkpolicies"
+#: Calico's own kinds, by either of its ways; the first that is served.
+_CALICO = ("projectcalico.org/v3", "crd.projectcalico.org/v1")
 
 
 def plan(request: t.Mapping[str, t.Any]) -> Data:
@@ -136,6 +138,7 @@ def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile:
         version = next((one for one in VERSIONS if client.serves(one, IMPORT)), None)
         if version is not None:
             kinds["imports"] = "/apis/{0}/serviceimports".format(version)
+    calico = _calico(client) if "policies" in kinds else {}
     for kind, path in kinds.items():
         try:
             read[kind] = client.list(path).items
@@ -143,6 +146,15 @@ def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile:
             if error.status not in (403, 404) or kind == "nodes":
                 raise
             read["unread"].append({"slices": "endpointslices", "imports": "serviceimports"}.get(kind, kind))
+    for kind, paths in calico.items():
+        try:
+            read[kind] = [obj for path in paths for obj in client.list(path).items]
+        except KubeError as error:
+            if error.status not in (403, 404):
+                raise
+            read["unread"].append(kind)
+    if "sets" in read["unread"]:
+        read.pop("calico", None)  # without the sets nobody can say whom they let in
     if ends.NAME in asked:
         try:
             found = client.get("/api/v1/namespaces/{0}/configmaps/{1}".format(*corefile[:2]))
@@ -152,6 +164,16 @@ def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile:
         except (Forbidden, ValueError):
             read["unread"].append("configmaps")
     return read
+
+
+def _calico(client: Client) -> t.Dict[str, t.List[str]]:
+    """Paths of Calico's policies and of the sets that they name, where the cluster has them: {calico, sets}."""
+    for version in _CALICO:
+        if client.serves(version, "GlobalNetworkSet"):
+            plurals = {"NetworkPolicy": "networkpolicies", "GlobalNetworkPolicy": "globalnetworkpolicies"}
+            paths = ["/apis/{0}/{1}".format(version, plural) for kind, plural in plurals.items() if client.serves(version, kind)]
+            return {"calico": paths, "sets": ["/apis/{0}/globalnetworksets".format(version)]} if paths else {}
+    return {}
 
 
 def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:

@@ -10,6 +10,7 @@ import json
 import pathlib
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._status import ways
 from ansible_collections.multicluster.network.plugins.module_utils._trace import page
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))
@@ -91,7 +92,7 @@ def test_many_ways_are_counted_and_those_with_a_finding_are_drawn_first():
     given["findings"][0]["flow"] = "19"
     text = page.render(given)
     assert "Trace from 20 places to gcp/sys-log/fluentd" in text
-    assert text.count('<div class="map way">') == page.DRAWN
+    assert text.count('<div class="map way">') == ways.DRAWN
     assert text.index("aws/default/web-19 (10.2.3.9) to") < text.index("aws/default/web-0 (10.2.3.9) to")
 
 

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What scenarios of traces have in common: pods that answer, a trace's document, what a node is before and after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+from service_lab import SERVER, client, until
+
+
+def make_pod(fabric, name, pod):
+    """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
+    cluster, namespace, short = name.split("/")
+    api, base = client(fabric, cluster), "/api/v1/namespaces/{0}/pods".format(namespace)
+    until(lambda: "default" in fabric.kubectl(cluster, "-n", namespace, "get", "serviceaccounts", "-o", "name"))
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": short, "namespace": namespace, "labels": {"app": short.rpartition("-")[0] or short}},
+            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    api.create(base, body, "kubelet")
+    links = json.loads(fabric.lab("pod-exec", pod, "--", "ip", "-j", "address", "show", "eth0").stdout)
+    found = [row["local"] for row in links[0]["addr_info"] if row["scope"] == "global"]
+    status = {"phase": "Running", "podIP": found[0], "podIPs": [{"ip": address} for address in found], "conditions": [{"type": "Ready", "status": "True"}]}
+    api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
+
+
+@contextlib.contextmanager
+def served(fabric, pod):
+    """A small HTTP server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
+    leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
+    process = subprocess.Popen(
+        ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
+         "--wd", "/usr/bin/python3", "-c", SERVER, pod],
+        stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=10)
+
+
+def trace(fabric, *arguments, **variables):
+    """(run, document) of a trace."""
+    path = fabric.state / "trace.json"
+    path.unlink(missing_ok=True)
+    run = fabric.play("trace", *arguments, variables=dict(variables, trace_document=str(path)))
+    assert run.rc == 0, run.out[-6000:]
+    return run, json.loads(path.read_text("utf-8"))
+
+
+def standing(value):
+    """A snapshot without what packets count in other people's rules."""
+    if isinstance(value, dict):
+        return {key: standing(inner) for key, inner in value.items() if key not in ("packets", "bytes")}
+    return [standing(inner) for inner in value] if isinstance(value, list) else value
+
+
+def nodes_now(fabric):
+    """Everything that a trace could leave on a node."""
+    return standing(fabric.snapshot(*fabric.nodes))
+
+
+def told(document):
+    """What was found, for people."""
+    rows = [*document["findings"], *document.get("table", ())]
+    return json.dumps(rows, indent=1)
+
+
+def assert_arrives(fabric, within=20.0, **variables):
+    """A new peer needs a handshake first."""
+    deadline = time.monotonic() + within
+    while True:
+        run, document = trace(fabric, **variables)
+        if document["verdict"] == "arrives" and not document["findings"]:
+            return run, document
+        assert time.monotonic() < deadline, told(document)
+        time.sleep(1)

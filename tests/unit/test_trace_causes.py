@@ -1,0 +1,47 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each word for why a packet does not arrive has a row in the guide, and something in the lab that is broken so."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import MENDS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_trace.rst").read_text("utf-8")
+SCENARIOS = [ROOT / "tests" / "scenario" / name for name in ("trace_breaks.py", "test_trace_kubespan.py")]
+
+
+def rows():
+    """The words of the table's first column."""
+    table = GUIDE[GUIDE.index("\nThe causes\n"):GUIDE.index("\nFive of them")]
+    return [word for line in re.findall(r"(?m)^   \* - (``.*)$", table) for word in re.findall(r"``([a-z_]+)``", line)]
+
+
+def broken():
+    """The words that breakers say first."""
+    found = set()
+    for path in SCENARIOS:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                calls = [one for one in node.decorator_list if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "breaks"]
+                found.update(word for call in calls for word in call.args[0].value.split())
+    return found
+
+
+def test_each_word_has_one_row_in_the_guide():
+    assert sorted(rows()) == sorted(MENDS)
+
+
+def test_each_word_is_broken_in_the_lab():
+    assert broken() == set(MENDS)
+
+
+def test_the_examples_of_the_guide_are_of_five_words():
+    shown = re.findall(r"(?m)^    ([a-z_]+) on [a-z0-9-]+ \((?:proven|likely)\): ", GUIDE[GUIDE.index("\nFive of them"):])
+    assert len(set(shown)) == 5 and set(shown) <= set(MENDS)
