@@ -21,7 +21,7 @@ import fabrics  # noqa: E402  # pylint: disable=wrong-import-position
 
 HOSTILE = json.loads((TESTS / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))
 TAGS = frozenset(
-    "html head meta title link style body header h1 p time span main div b small svg g circle path rect text ul li i details summary h2 table thead "
+    "html head meta title link style body header h1 h3 p time span main div b small svg g circle path rect text ul li i details summary h2 table thead "
     "tr th tbody td footer script a".split()
 )
 VOID = ("meta", "link")
@@ -74,6 +74,12 @@ def hostile_facts(word):
     facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
     facts["failures"] = [{"cluster": word, "operation": word, "reason": word, "message": word}]
     facts["tenants"] = {"interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), word)], "counts": {"orphans": 1}}
+    end = {"kind": word, "name": word, "address": word, "host": word, "port": word}
+    facts["trace"] = {
+        "flows": [{"id": "0", "number": 61000, "protocol": word, "version": word, "source": end, "target": end}],
+        "findings": [dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), word), flow="0")],
+        "hops": [dict(dict.fromkeys(("direction", "where", "what", "expected", "observed", "verdict", "command", "source"), word), flow="0")],
+    }
     facts["mesh"]["nodes"][word] = {"cluster": word, "node_name": word}
     facts["nodes"][word] = facts["nodes"]["aws-node-1"]
     facts["clusters"][word] = facts["clusters"]["aws"]
