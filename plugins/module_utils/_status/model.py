@@ -32,8 +32,9 @@ def build(facts: Facts) -> Data:
     """The document.
 
     facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_info, or None}, ``probes`` {host:
-    of node_probe}, ``trace`` (of collected.trace), ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection said}, ``plans`` and
-    ``capabilities`` (see evidence.judge), ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
+    of node_probe}, ``trace`` (of collected.trace), ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection
+    said}, ``plans`` and ``capabilities`` (see evidence.judge),
+    ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
     ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """

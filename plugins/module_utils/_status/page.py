@@ -26,8 +26,9 @@ NAMED = 6
 
 def render(document: Data) -> str:
     sections = [
-        _why(document), _traces(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document), _tunnels(document), _services(document),
-        _imports(document), _sets(document), _addresses(document), _kilo(document), _tenants(document), _history(document),
+        _why(document), _traces(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document),
+        _tunnels(document), _services(document), _imports(document), _sets(document), _addresses(document), _kilo(document),
+        _tenants(document), _history(document),
     ]  # fmt: skip
     css, text = verdict(document)
     under = "{0}, as of {1}".format(escape(document["mode"]), moment(document["generated"]))

@@ -81,9 +81,10 @@ def test_a_source_of_the_same_cluster_is_not_judged():
     assert ask([policy(SOURCE)], source=("default", {})) is None
 
 
+WORDS, FIELDS = ["global()", "all()", "app == 'fluentd'", "10.0.0.0/8", "Ingress", "Deny"], ["selector", "namespaceSelector", "nets", "action", "source"]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.sampled_from(["global()", "all()", "app == 'fluentd'", "10.0.0.0/8", "Ingress", "Deny"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["selector", "namespaceSelector", "nets", "action", "source"]), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 POLICY = st.fixed_dictionaries({"metadata": st.sampled_from([{}, None, {"namespace": "sys-log"}]), "spec": JSON | st.fixed_dictionaries(
