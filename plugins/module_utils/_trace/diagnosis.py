@@ -14,14 +14,12 @@ from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, 
 from .expected import Walk
 from .facts import Device, Node
 from .mesh import Mesh
-from .observed import INPUT, Counted, Passage, Sent, counted
+from .observed import INPUT, LARGE, Counted, Passage, Sent, counted
 from .routing import Packet
 from .tunnels import SESSION
 
 ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
 ANSWERED, REFUSED = "answered", "refused"
-#: A packet that is larger than this is one of those that find black holes.
-LARGE = 1000
 NOTHING = Passage("", "", frozenset(), "", (), frozenset(), frozenset(), None, None, 0)
 
 
@@ -86,7 +84,7 @@ class Judge:
         first = sent[0].outcome if sent else ""
         if first == ANSWERED:
             lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
-            return (ARRIVES, None) if lost is None else (FAILS, self._black_hole(flow, lost))
+            return (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
         dropped = self._dropped(flow)
         if dropped is not None:
             return FAILS, dropped
@@ -100,13 +98,21 @@ class Judge:
         found = self._silent(flow) or self._one_way(flow, back, BACK)
         if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
             return OPEN, None
-        found = found or self._open(flow, FORWARD, "the facts lead to {0} and back, and no answer came".format(flow.end), flow.end)
+        found = found or self._no_answer(flow)
         return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
 
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
         return Finding(flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED)
+
+    def _no_answer(self, flow: Flow) -> Finding:
+        """Everything leads there and back."""
+        outs = self.seen.passage(flow.id, flow.start, BACK).outs
+        if outs:
+            text = "the answer was last seen as {0} handed it back by {1}, and its sender did not take it".format(flow.start, ", ".join(map(printable, outs)))
+            return self._open(flow, BACK, text, flow.start)
+        return self._open(flow, FORWARD, "the facts lead to {0} and back, and no answer came".format(flow.end), flow.end)
 
     def _of(self, flow: Flow, fault: Fault, direction: str, confidence: str) -> Finding:
         if fault.cause == causes.NOT_EXPLAINED:
@@ -121,13 +127,15 @@ class Judge:
         command = "ip route get {0}".format(place_text(flow.packet.version, flow.packet.dst))
         return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, command)
 
-    def _dropped(self, flow: Flow) -> t.Optional[Finding]:
-        """The first rule on the way that dropped it, whosever it is."""
+    def _dropped(self, flow: Flow, large: bool = False) -> t.Optional[Finding]:
+        """The first rule on the way that dropped it, whosever it is; large: where small packets are let through."""
         for direction, hosts in ((FORWARD, (flow.start, flow.end)), (BACK, (flow.end, flow.start))):
             for host in dict.fromkeys(hosts):
-                event = self.seen.passage(flow.id, host, direction).drop
+                found = self.seen.passage(flow.id, host, direction)
+                event = found.large_drop if large else found.drop
                 if event is not None:
-                    text = "{0} drops it in the hook {1}: {2}".format(host, printable(event.hook or "?"), event.place)
+                    what = "packets of {0} bytes, no small ones,".format(event.length) if large else "it"
+                    text = "{0} drops {1} in the hook {2}: {3}".format(host, what, printable(event.hook or "?"), event.place)
                     command = "nft -a list chain {0} {1} {2}".format(*map(causes.argument, (event.family, event.table, event.chain)))
                     return self._finding(flow, causes.FORWARD_DROPPED, direction, host, text, command)
         return None

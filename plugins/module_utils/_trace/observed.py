@@ -11,6 +11,7 @@ import typing as t
 
 from .._values.addresses import address_number
 from .._values.refused import ValueRefused
+from .._values.text import lower
 from .causes import BACK, FORWARD, IN, OUT, printable
 from .facts import Device, Node
 
@@ -19,6 +20,9 @@ HOOKS = ("ingress", PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING)
 #: Events of one node that are looked at; the recorder keeps fewer.
 MOST = 100_000
 _REWRITES = ("masquerade", "snat")
+_CALLS = ("jump", "goto")
+#: A packet that is larger than this is one of those that find black holes.
+LARGE = 1000
 
 
 class Event(t.NamedTuple):
@@ -64,6 +68,8 @@ class Passage(t.NamedTuple):
     drop: t.Optional[Event]
     rewrite: t.Optional[Event]
     events: int
+    #: The first one dropped of those that find black holes.
+    large_drop: t.Optional[Event] = None
 
     @property
     def stage(self) -> t.Optional[int]:
@@ -115,12 +121,23 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     return Passage(
         host, direction, frozenset(event.hook for event in mine if event.hook), iif, tuple(dict.fromkeys(outs)),
         frozenset(event.src for event in mine if event.src is not None), frozenset(event.dst for event in mine if event.dst is not None),
-        drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine),
+        drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine), next((event for event in drops if event.length >= LARGE), None),
     )  # fmt: skip
 
 
 def _rewrites(event: Event) -> bool:
-    return event.hook in (POSTROUTING, "") and any(word in event.rule for word in _REWRITES)
+    """Whether a rule gives another source: by its own word, not by its comment's, a chain's or a set's."""
+    if event.hook not in (POSTROUTING, ""):
+        return False
+    words: t.List[str] = []
+    for number, part in enumerate(event.rule.split('"')):
+        if number % 2 == 0:
+            words += part.split()
+        elif words[-2:] == ["xt", "target"]:  # one of iptables, in nft's words
+            words.append(lower(part))
+        else:
+            words.append("")
+    return any(word in _REWRITES and before not in _CALLS for before, word in zip(["", *words], words))
 
 
 class Counted(t.NamedTuple):
