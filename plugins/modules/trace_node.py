@@ -140,6 +140,14 @@ sent:
   elements: dict
   returned: with O(state=sent)
   sample: [{flow: "0", size: 0, outcome: answered, detail: "", milliseconds: 0.9, error: null, sender: null, mtu: null}]
+asked:
+  description:
+    - What the DNS server said to flows whose target is a name, asked from the source's own network namespace before the packets were sent.
+      C(outcome) is answered, no_name, no_address (of the flow's family), failed or silent.
+  type: list
+  elements: dict
+  returned: with O(state=sent)
+  sample: [{flow: "0", server: 10.96.0.10, outcome: answered, name: fluentd.sys-log.svc.cluster.gcp, addresses: [10.96.3.7], detail: ""}]
 collected:
   description: Whether there was a recorder to ask.
   type: bool

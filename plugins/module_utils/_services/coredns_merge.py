@@ -20,10 +20,11 @@ _PORT = re.compile(r":([0-9]{1,5})\Z")
 
 
 class ServerBlock(t.NamedTuple):
-    """A server block as it was read: its addresses, and the directives at its first level."""
+    """A server block as it was read: its addresses, the directives at its first level, and the words of each line at any."""
 
     addresses: t.Tuple[str, ...]
     directives: t.Tuple[str, ...]
+    lines: t.Tuple[t.Tuple[str, ...], ...] = ()
 
 
 class Split(t.NamedTuple):
@@ -163,6 +164,7 @@ def server_blocks(text: str) -> t.List[ServerBlock]:
     blocks: t.List[ServerBlock] = []
     addresses: t.List[str] = []
     directives: t.List[str] = []
+    lines: t.List[t.Tuple[str, ...]] = []
     depth = 0
     for tokens in _lines(text):
         opens = tokens[-1] == "{"
@@ -171,7 +173,7 @@ def server_blocks(text: str) -> t.List[ServerBlock]:
                 continue
             addresses += [word.rstrip(",") for word in (tokens[:-1] if opens else tokens) if word.strip(",")]
             if opens:
-                depth, directives = 1, []
+                depth, directives, lines = 1, [], []
             elif not tokens[-1].endswith(","):
                 raise ValueRefused("corefile_broken", "{0} stands outside of a server block".format(quoted(" ".join(tokens))))
             continue
@@ -179,11 +181,12 @@ def server_blocks(text: str) -> t.List[ServerBlock]:
             depth -= 1
             if depth == 0:
                 if not (len(addresses) == 1 and addresses[0].startswith("(")):
-                    blocks.append(ServerBlock(tuple(addresses), tuple(directives)))
+                    blocks.append(ServerBlock(tuple(addresses), tuple(directives), tuple(lines)))
                 addresses = []
             continue
         if depth == 1:
             directives.append(tokens[0])
+        lines.append(tuple(tokens[:-1] if opens else tokens))
         if opens:
             depth += 1
     if depth or addresses:

@@ -11,6 +11,7 @@ from .._values.text import is_alnum
 
 ALLOWED_IPS_LACK_SOURCE, ALLOWED_IPS_LACK_TARGET = "allowed_ips_lack_source", "allowed_ips_lack_target"
 ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = "answer_another_way", "device_down", "device_missing", "endpoint_moved"
+DNS_DIFFERS, DNS_FAILS = "dns_differs", "dns_fails"
 FORWARD_DROPPED, FORWARDING_OFF, KEYS_SHARED, KUBE_PROXY_OFF = "forward_dropped", "forwarding_off", "keys_shared", "kube_proxy_off"
 MASQUERADED, MIRROR_MISSING, MIRROR_STALE, MTU_BLACK_HOLE = "masqueraded", "mirror_missing", "mirror_stale", "mtu_black_hole"
 NAME_UNKNOWN, NO_ENDPOINTS, NO_HANDSHAKE, NOT_EXPLAINED = "name_unknown", "no_endpoints", "no_handshake", "not_explained"
@@ -26,6 +27,8 @@ MENDS = {
     ANSWER_ANOTHER_WAY: "remove the route or rule on {host} that takes the answer, or list its range in nobody's pod_cidrs",
     DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
     DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
+    DNS_DIFFERS: "run coredns_rewrite in the source's cluster, and look whether its CoreDNS has loaded the Corefile that is there now (its log says so)",
+    DNS_FAILS: "look at the pods of the DNS server in the source's cluster, and at what lies between {host} and them",
     ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT stands in between",
     FORWARD_DROPPED: "change the rule that is named, on {host}; firewalls have to let the tunnel's devices pass",
     FORWARDING_OFF: "sysctl net.ipv4.ip_forward=1 or net.ipv6.conf.all.forwarding=1 on {host}, and what sets it at boot",

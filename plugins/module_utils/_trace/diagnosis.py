@@ -291,7 +291,10 @@ class Judge:
         called = self._sent_into(other, inner.name) and (session or not theirs_too)
         if not there.rx and here.rx:
             text = "{0} hears {1}, which hears nothing of it: UDP from {0} to {1} is lost; {2}".format(host, other, where)
-            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command)
+            # an answer that is not taken, for the sake of a preshared key, is counted as little as one that is lost
+            ends = (device.peer(inner.public_key), inner.peer(device.public_key))
+            sure = session or theirs_too or all(peer is not None and peer.preshared is False for peer in ends)
+            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command, PROVEN if sure else LIKELY)
         if not there.rx and called:
             text = "{0} and {1} both send, and neither hears the other: UDP between them is lost; {2}".format(host, other, where)
             return self._finding(flow, causes.UDP_BLOCKED, direction, host, text, command)

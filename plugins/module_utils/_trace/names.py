@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._services.coredns_merge import server_blocks
+from .._services.coredns_merge import ServerBlock, server_blocks
 from .._services.coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, rewrite_name, rewrite_rules, zone_of
 from .._services.mcs.names import derived_name
 from .._services.mirror_services import PREFIX_LABEL, is_mirror
@@ -19,6 +19,7 @@ from .._values.refused import ValueRefused
 from . import causes, ends
 from .causes import place_text, printable
 from .ends import End, Question
+from .name_servers import DNS_NAMESPACE, Server, server_of
 from .objects import Address, Backend, Cluster, Id, Port, Service
 
 #: Dots below which a pod's resolver tries its search list first, as Kubernetes sets it.
@@ -35,10 +36,14 @@ class Settings(t.NamedTuple):
     prefixes: t.Mapping[str, str] = {}
     domain: str = DEFAULT_DOMAIN
     clusterset: str = CLUSTERSET
+    dns_namespace: str = DNS_NAMESPACE
 
 
 class Answer(t.NamedTuple):
-    """``dials``: the addresses that the source uses; ``backends``: where its packets end, (address, port)."""
+    """``dials``: the addresses that the source uses; ``backends``: where its packets end, (address, port).
+
+    ``asked``: of a name, what its resolver asks up to the one that there is.
+    """
 
     kind: str
     cluster: str
@@ -48,6 +53,7 @@ class Answer(t.NamedTuple):
     backends: t.Tuple[t.Tuple[Address, t.Optional[int]], ...]
     steps: t.Tuple[t.Mapping[str, str], ...]
     faults: t.Tuple[Fault, ...]
+    asked: t.Tuple[str, ...] = ()
 
 
 class Names:
@@ -72,6 +78,11 @@ class Names:
         if end.kind == ends.IMPORT:
             return self._import(question, here, (end.namespace, end.name), str(end))
         return self._service(question, here, end)
+
+    def server(self, cluster: str) -> t.Optional[Server]:
+        """The DNS server that a cluster's pods ask; None where no Service is one."""
+        here = self.clusters.get(cluster)
+        return server_of(here, self.settings.dns_namespace) if here is not None else None
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -225,16 +236,16 @@ class Names:
         asked = [name.rstrip(".")]
         if not name.endswith("."):
             search = ["svc." + domain, domain]
-            search = ([namespace + ".svc." + domain] if namespace else []) + search if namespace else []
+            search = [namespace + ".svc." + domain, *search] if namespace else []
             more = ["{0}.{1}".format(name, suffix) for suffix in search]
             asked = more + asked if name.count(".") < NDOTS else asked + more
         first: t.Optional[Answer] = None
-        for one in asked:
+        for index, one in enumerate(asked):
             answer = self._absolute(question, here, one)
             if answer is None:
                 continue
             if not answer.faults or answer.faults[0][0] != causes.NAME_UNKNOWN:
-                return answer
+                return answer._replace(asked=tuple(asked[: index + 1]))
             first = first if first is not None and first.cluster else answer
         if first is not None:
             return first
@@ -310,13 +321,24 @@ class Names:
         except ValueRefused:
             return False
         for block in blocks:
-            zones = {address.rpartition("://")[2].partition(":")[0].rstrip(".") for address in block.addresses}
-            if zone in zones:
+            if zone in _zones_of(block):
                 return not rewrites or "rewrite" in block.directives
-        if zone == self.settings.clusterset:
-            # somebody else's block may answer it by an option of its plugin
-            return any("multicluster" in block.directives for block in blocks) or "multicluster {0}".format(zone) in here.corefile
-        return False
+        for block in blocks:
+            if "" not in _zones_of(block):
+                continue
+            if rewrites:  # by a rule of somebody's own: what it makes of a name its server says
+                return any(zone in word.replace("\\", "") for line in block.lines if "name" in line for word in line)
+            if any(line[0] == "kubernetes" and zone in {word.rstrip(".") for word in line[1:]} for line in block.lines):
+                return True
+        # somebody else's block may answer the zone of imports by an option of its plugin
+        return zone == self.settings.clusterset and any(
+            line[0] == "multicluster" and (len(line) == 1 or zone in {word.rstrip(".") for word in line[1:]}) for block in blocks for line in block.lines
+        )
+
+
+def _zones_of(block: ServerBlock) -> t.Set[str]:
+    """The zones of a server block, "" for the root."""
+    return {address.rpartition("://")[2].partition(":")[0].rstrip(".") for address in block.addresses}
 
 
 def chosen_port(question: Question, service: Service) -> t.Optional[Port]:

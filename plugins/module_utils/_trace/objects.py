@@ -29,7 +29,7 @@ class Seat(t.NamedTuple):
 
 
 class Pod(t.NamedTuple):
-    """A pod that has an address. ``own``: whether it has a network namespace of its own."""
+    """A pod that has an address. ``own``: whether it has a network namespace of its own; ``dns``: whether it asks the cluster's DNS server."""
 
     cluster: str
     namespace: str
@@ -39,6 +39,7 @@ class Pod(t.NamedTuple):
     own: bool
     ready: bool
     labels: t.Mapping[str, str]
+    dns: bool = True
 
 
 class Port(t.NamedTuple):
@@ -147,9 +148,9 @@ def _pod(cluster: str, obj: Data) -> t.Optional[Pod]:
         return None
     ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in _rows(status.get("conditions")))
     namespace, name = _meta(obj)
-    return Pod(
-        cluster, namespace, name, str(spec.get("nodeName") or ""), found, spec.get("hostNetwork") is not True, ready, _texts(obj, "metadata", "labels")
-    )
+    own = spec.get("hostNetwork") is not True
+    dns = spec.get("dnsPolicy") in ((None, "ClusterFirst", "ClusterFirstWithHostNet") if own else ("ClusterFirstWithHostNet",))
+    return Pod(cluster, namespace, name, str(spec.get("nodeName") or ""), found, own, ready, _texts(obj, "metadata", "labels"), dns)
 
 
 def _service(cluster: str, obj: Data) -> Service:

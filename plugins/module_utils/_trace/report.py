@@ -15,6 +15,7 @@ from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
 from .expected import Walk, Walker
 from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
 from .mesh import Mesh
+from .name_servers import Told, asks_of, command, fault_of, parse_told
 from .observed import Passage, Sent, parse_events, parse_sent, passage
 from .routing import Packet
 
@@ -61,6 +62,7 @@ class Observed(t.NamedTuple):
     nodes: t.Dict[str, Node]
     seen: Seen
     errors: t.List[str]
+    told: t.Dict[str, Told]
 
 
 def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> Observed:
@@ -72,6 +74,8 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
     sent: t.Dict[str, t.List[Sent]] = {}
     passages: t.Dict[t.Tuple[str, str, str], Passage] = {}
     flows = [str(row.get("id")) for row in trace.get("flows") or () if isinstance(row, dict)]
+    sources = {str(row.get("id")): str(mapping(row, "source").get("host")) for row in trace.get("flows") or () if isinstance(row, dict) and row.get("ask")}
+    told: t.Dict[str, Told] = {}
     for host in sorted(results):
         said = results[host] if isinstance(results[host], dict) else {}
         first, last = mapping(said, "armed"), mapping(said, "collected")
@@ -89,6 +93,11 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         for event in events_of if isinstance(events_of, list) else ():
             if isinstance(event, dict):
                 grouped.setdefault(str(event.get("flow")), []).append(event)
+        asked = mapping(said, "sent").get("asked")
+        for flow in [flow for flow, source in sources.items() if source == host]:
+            answer = parse_told(asked, flow)
+            if answer is not None:
+                told[flow] = answer
         for flow in flows:
             found = parse_sent(rows, flow)
             if found:
@@ -98,7 +107,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
                 one = passage(host, direction, events)
                 if one.events:
                     passages[flow, host, direction] = one
-    return Observed(nodes, Seen(frozenset(armed), passages, sent, after), errors)
+    return Observed(nodes, Seen(frozenset(armed), passages, sent, after), errors, told)
 
 
 def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
@@ -114,8 +123,11 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     verdicts: t.List[Data] = []
     for row in rows:
         flow = flows[str(row.get("id"))]
+        named, name_hops = _named(row, observed)
         if flow is None and not row.get("about"):
             verdict, finding = _unknown_end(row, observed.seen)
+            verdict, finding = (FAILS, named) if named else (verdict, finding)
+            hops += name_hops
             findings += [finding] if finding else []
             verdicts.append({"flow": str(row.get("id")), "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": False,
                              "cause": finding.cause if finding else ""})  # fmt: skip
@@ -128,13 +140,16 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
             there = there._replace(steps=(), arrived=False, fault=proxied)
         back = walker.walk(flow.packet.back(), flow.end, flow.start, flow.to_pod, BACK)
         verdict, finding = judge.judge(flow, there, back)
-        agrees = there.fault is None and back.fault is None if verdict == ARRIVES else there.fault is not None or back.fault is not None
+        verdict, finding = (FAILS, named) if named else (verdict, finding)
+        faulty = there.fault is not None or back.fault is not None
+        agrees = named is None and faulty != (verdict == ARRIVES)
         verdicts.append({"flow": flow.id, "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": agrees,
                          "cause": finding.cause if finding else ""})  # fmt: skip
         if finding is not None:
             findings.append(_by_policy(finding, str(mapping(trace, "policies").get(flow.id) or "")))
         if finding is not None or len(hops) < SHOWN:
-            hops += _hops(flow, there, FORWARD, observed.seen, finding) + _hops(flow, back, BACK, observed.seen, finding)
+            late = None if named else finding  # that of the name has its row
+            hops += name_hops + _hops(flow, there, FORWARD, observed.seen, late) + _hops(flow, back, BACK, observed.seen, late)
     found = [_row(finding) for finding in findings]
     if early:
         found = [*early, *(row for row in found if row["cause"] != causes.NOT_EXPLAINED)]
@@ -146,6 +161,27 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         "table": table(trace, verdict, verdicts, shown, found, observed.errors), "errors": observed.errors[:SHOWN],
         "names": [row for row in trace.get("names") or () if isinstance(row, dict)],
     }  # fmt: skip
+
+
+def _named(row: t.Mapping[str, t.Any], observed: Observed) -> t.Tuple[t.Optional[Finding], t.List[Data]]:
+    """What the DNS server said of a flow's target, where that is a name: it comes before any packet. (the finding, its hop)."""
+    ident, host = str(row.get("id")), str(mapping(row, "source").get("host"))
+    told = observed.told.get(ident)
+    if told is None:
+        return None, []
+    name, wanted = asks_of(row)
+    fault = fault_of(row, told, observed.nodes.get(host))
+    said = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
+    hop = {
+        "flow": ident, "direction": FORWARD, "where": host, "what": fault[0] if fault else "name",
+        "expected": "{0} is {1}".format(printable(name), ", ".join(causes.place_text(*one) for one in wanted[:5])),
+        "observed": "the DNS server {0} answers {1}".format(told.server, said), "verdict": "differs" if fault else "ok", "command": command(told),
+        "source": "Corefile of cluster {0}".format(printable(mapping(row, "source").get("cluster") or "")),
+    }  # fmt: skip
+    if fault is None:
+        return None, [hop]
+    confidence = causes.LIKELY if fault[0] == causes.KUBE_PROXY_OFF else causes.PROVEN
+    return Finding(ident, fault[0], FORWARD, host, fault[1], causes.MENDS[fault[0]].format(host=host), command(told), confidence), [hop]
 
 
 def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> t.Tuple[str, t.Optional[Finding]]:

@@ -50,6 +50,8 @@ class Place(t.NamedTuple):
     addresses: t.Tuple[Address, ...]
     namespace: str = ""
     labels: t.Mapping[str, str] = {}
+    #: Whether it asks the cluster's DNS server.
+    dns: bool = False
 
 
 class Target(t.NamedTuple):
@@ -63,6 +65,8 @@ class Target(t.NamedTuple):
     backends: t.Tuple[t.Tuple[Address, t.Optional[int], str, str], ...]
     #: Of a Service's port; empty where the question says it.
     protocol: str = ""
+    #: Of a name: what the source asks its DNS server, in this order.
+    asked: t.Tuple[str, ...] = ()
 
 
 class Resolver:
@@ -135,7 +139,7 @@ class Resolver:
         seat = self.clusters[pod.cluster].seats.get(pod.node)
         kind = ends.POD if pod.own else ends.NODE
         label = "/".join((pod.cluster, pod.namespace, pod.name))
-        return Place(kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels)
+        return Place(kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels, pod.dns)
 
     def every(self) -> t.List[Place]:
         """One place of each node of the inventory: its first ready pod, else the node itself."""
@@ -197,7 +201,7 @@ class Resolver:
         for address, port in answer.backends:
             cluster, host = self.owner(address)
             backends.append((address, port, cluster, host))
-        return [Target(answer.kind, str(question.target), answer.cluster, answer.dials, answer.port, tuple(backends), answer.protocol)]
+        return [Target(answer.kind, str(question.target), answer.cluster, answer.dials, answer.port, tuple(backends), answer.protocol, answer.asked)]
 
     # -- flows ---------------------------------------------------------------------------------------------------------
 
@@ -233,6 +237,7 @@ class Resolver:
         rows = [row for row in target.backends if row[0][0] == dst[0]][:MOST_BACKENDS]
         backends = [{"address": place_text(*address), "port": port, "cluster": cluster, "host": host} for address, port, cluster, host in rows]
         return {
+            **self._ask(source, target, dst[0]),
             "id": str(index), "number": number, "protocol": target.protocol or question.protocol, "version": dst[0],
             "source": {"kind": source.kind, "name": source.label, "cluster": source.cluster, "host": source.host, "address": place_text(*src)},
             "target": {
@@ -240,6 +245,15 @@ class Resolver:
                 "host": backends[0]["host"] if len(backends) == 1 else "", "backends": backends,
             },
         }  # fmt: skip
+
+    def _ask(self, source: Place, target: Target, version: int) -> Data:
+        """What the source asks its DNS server, and what the objects make expected of the answer."""
+        server = self.names.server(source.cluster) if target.asked and source.dns else None
+        if server is None:
+            return {}
+        dials = [place_text(*one) for one in target.dials if one[0] == version]
+        servers = [place_text(*one) for one in server.addresses]
+        return {"ask": {"names": list(target.asked), "servers": servers, "port": server.port, "expected": dials[:MOST_BACKENDS]}}
 
     def _policy(self, flow: Data, source: Place, target: Target) -> None:
         """What the policies that select the target say, where none of them lets the source in."""

@@ -70,7 +70,8 @@ def resolved(
 ) -> Data:  # fmt: skip
     """The trace of questions over the objects of clusters."""
     settings = Settings(
-        request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain
+        request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain,
+        dns_namespace=_corefile_place(request)[0],
     )
     resolver = Resolver(objects, Names(objects, settings))
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]

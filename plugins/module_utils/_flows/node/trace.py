@@ -17,7 +17,7 @@ from ..._linux.netlink.links import link_name
 from ..._linux.nftables import table as nft, text
 from ..._linux.nftables.trace import PREFIX, TraceSocket, TraceTable
 from ..._values.refused import ValueRefused
-from . import trace_facts
+from . import trace_ask, trace_facts
 from .status import read_sections
 from .trace_record import MOST_FLOWS, Flow, Record, clean, parse_flow
 
@@ -132,7 +132,7 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
     if any(not _SIZES[0] <= size <= _SIZES[1] for size in sizes):
         raise ValueRefused("bad_size", "sizes are of whole packets, {0} to {1} bytes".format(*_SIZES))
     if check_mode:
-        return {"sent": []}
+        return {"sent": [], "asked": []}
     namespaces = trace_facts.Pods(flows).namespaces()
     jobs, rows = [], []
     for flow in flows:
@@ -141,8 +141,10 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
             jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number, flow.delay))
         else:
             rows.append(packets.Outcome(flow.id, 0, "failed", "no network namespace of this node has the address {0}".format(flow.source)))
-    rows += packets.send(jobs, min(max(int(request["wait_seconds"]), 1), _MOST_WAIT), sizes)
-    return {"sent": [row._asdict() for row in rows]}
+    wait = min(max(int(request["wait_seconds"]), 1), _MOST_WAIT)
+    asked = trace_ask.ask_names(request.get("flows") or (), {job.flow: job.netns for job in jobs}, wait)
+    rows += packets.send(jobs, wait, sizes)
+    return {"sent": [row._asdict() for row in rows], "asked": asked}
 
 
 # --- collected -----------------------------------------------------------------------------------------------------
