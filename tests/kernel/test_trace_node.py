@@ -364,15 +364,6 @@ def test_a_port_in_use_is_named(router):
         holder.stdout.close()
 
 
-def test_a_flow_can_wait_for_the_others(router):
-    """And the others do not wait for it: a silent one is given up in its own time."""
-    flows = [flow("udp", port=8082), dict(flow("icmp", number=61001, name="late"), delay=1.2, about="0")]
-    _armed, sent, collected = traced(router, *flows, sizes=[1500])
-    assert [(row["flow"], row["size"], row["outcome"]) for row in sent] == [("0", 0, "silent"), ("late", 0, "answered"), ("0", 1500, "silent")]
-    first = {name: min(row["seen"] for row in collected["events"] if row["flow"] == name) for name in ("0", "late")}
-    assert first["late"] - first["0"] > 1_000_000
-
-
 def test_the_host_itself_is_an_end(router):
     near = dict(flow(), source={"address": "198.18.2.1"})
     _armed, sent, collected = traced(router, near)

@@ -31,7 +31,7 @@ MENDS = {
     DNS_FAILS: "look at the pods of the DNS server in the source's cluster, and at what lies between {host} and them",
     ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT stands in between",
     FORWARD_DROPPED: "change the rule that is named, on {host}; firewalls have to let the tunnel's devices pass",
-    FORWARDING_OFF: "sysctl net.ipv4.ip_forward=1 or net.ipv6.conf.all.forwarding=1 on {host}, and what sets it at boot",
+    FORWARDING_OFF: "set net.ipv4.ip_forward=1, net.ipv6.conf.all.forwarding=1 or that of the device on {host}, and mend what sets it at boot",
     KEYS_SHARED: "give one of the nodes a new key: remove its key file and run the mesh on it",
     KUBE_PROXY_OFF: "start kube-proxy (or what stands for it) on {host}",
     MASQUERADED: "except the ranges in pod_cidrs of the other clusters from masquerading on {host} (calico_ippools for Calico)",

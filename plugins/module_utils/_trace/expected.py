@@ -119,6 +119,18 @@ class Walker:
             return Fault(causes.ROUTE_MISSING, node.host, IN, text, node.host, get_command(packet.back(), None, mark))
         return Fault(causes.REVERSE_PATH_FILTER, node.host, IN, text, node.host, "sysctl net.ipv4.conf.{0}.rp_filter".format(argument(iif)))
 
+    def _still(self, node: Node, version: int, iif: t.Optional[str]) -> t.Optional[Fault]:
+        """Whether a node passes nothing on of what comes in by a device."""
+        if iif is None or node.forwards(version, iif):
+            return None
+        if node.forwarding.get(version) is False:
+            text = "{0} passes nothing on: forwarding of IPv{1} is off".format(node.host, version)
+            name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
+        else:
+            text = "{0} passes nothing on that comes in by {1}: its forwarding of IPv{2} is off".format(node.host, printable(iif), version)
+            name = "net.ipv{0}.conf.{1}.forwarding".format(version, printable(iif).replace(".", "/"))
+        return Fault(causes.FORWARDING_OFF, node.host, IN, text, node.host, "sysctl " + argument(name))
+
     def _leave(
         self, here: Node, there: Node, packet: Packet, iif: t.Optional[str], direction: str
     ) -> t.Tuple[t.Optional[Step], t.Optional[Fault], str]:
@@ -126,10 +138,9 @@ class Walker:
         version, mark = packet.version, mark_of(here, self.mesh, packet.version, packet.dst) if self.mesh.whole else 0
         wanted = self.mesh.device(here, there) or self.tunnels.guess(here, there, packet)
         command = get_command(packet, iif, mark)
-        if iif is not None and not here.forwards(version, iif):
-            text = "{0} passes nothing on: forwarding of IPv{1} is off".format(here.host, version)
-            name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
-            return None, Fault(causes.FORWARDING_OFF, here.host, IN, text, here.host, "sysctl " + name), ""
+        still = self._still(here, version, iif)
+        if still is not None:
+            return None, still, ""
         found = decide(here, version, packet.dst, packet.src, iif, mark)
         if found.kind == UNKNOWN:
             return None, None, "{0} decides by {1}, which asks for more than is known here".format(here.host, by_text(found))
@@ -212,16 +223,14 @@ class Walker:
         mark = mark_of(there, self.mesh, version, packet.dst) if self.mesh.whole else 0
         command = get_command(packet, iif, mark)
         found = decide(there, version, packet.dst, packet.src, iif, mark)
-        own = (version, packet.dst) in there.own
-        if own or found.kind == LOCAL:
+        device = there.pods.get((version, packet.dst))
+        if not device and ((version, packet.dst) in there.own or found.kind == LOCAL):
             return Step(there.host, DELIVERED, "target", "an address of the node itself", command, "", None), None, ""
         if found.kind == UNKNOWN:
             return None, None, "{0} decides by {1}, which asks for more than is known here".format(there.host, by_text(found))
-        if iif is not None and not there.forwards(version, iif):
-            text = "{0} passes nothing on: forwarding of IPv{1} is off".format(there.host, version)
-            name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
-            return None, Fault(causes.FORWARDING_OFF, there.host, IN, text, there.host, "sysctl " + name), ""
-        device = there.pods.get((version, packet.dst))
+        still = self._still(there, version, iif)
+        if still is not None:
+            return None, still, ""
         right = found.kind == LEAVES and (found.dev == device if device else self._inward(there, found))
         if not right:
             text = "{0} has no way to its pod {1}: {2}".format(there.host, target, by_text(found) if found.kind != NOWHERE else "no route")

@@ -138,7 +138,7 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
     for flow in flows:
         address, port = flow.targets[0]
         if flow.source in namespaces:
-            jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number, flow.delay))
+            jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number))
         else:
             rows.append(packets.Outcome(flow.id, 0, "failed", "no network namespace of this node has the address {0}".format(flow.source)))
     wait = min(max(int(request["wait_seconds"]), 1), _MOST_WAIT)

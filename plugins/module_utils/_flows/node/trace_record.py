@@ -22,7 +22,6 @@ PROTOCOLS = {"tcp": TCP, "udp": UDP}
 FORWARD, BACK = "forward", "back"
 #: So many flows of one trace on one node, and events of all of them together.
 MOST_FLOWS, MOST_EVENTS = 4096, 20000
-MOST_DELAY = 10
 #: Packets under way that we remember, and addresses that one flow was given here.
 _PACKETS, _LEARNED = 4096, 32
 #: Names come from whoever made the table.
@@ -30,10 +29,7 @@ _NAME_LENGTH = 128
 
 
 class Flow(t.NamedTuple):
-    """One traced connection. ``targets``: addresses that its packets go to, before NAT and after it, with their ports (0 for ICMP).
-
-    delay: seconds that its sender waits, so that others were sent before it.
-    """
+    """One traced connection. ``targets``: addresses that its packets go to, before NAT and after it, with their ports (0 for ICMP)."""
 
     id: str
     protocol: str
@@ -41,7 +37,6 @@ class Flow(t.NamedTuple):
     number: int
     source: str
     targets: t.Tuple[t.Tuple[str, int], ...]
-    delay: float = 0.0
 
     @property
     def mark(self) -> Mark:
@@ -54,7 +49,6 @@ def parse_flow(raw: t.Mapping[str, t.Any]) -> Flow:
         source, target = str(raw["source"]["address"]), raw["target"]
         number, protocol, version = int(raw["number"]), str(raw["protocol"]), int(raw["version"])
         ends = [(str(row["address"]), int(row.get("port") or 0)) for row in (target, *(target.get("backends") or ()))]
-        delay = float(raw.get("delay") or 0)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueRefused("bad_flow", "flow {0!r}: {1!r} is missing or makes no sense".format(str(raw)[:100], error)) from None
     if protocol not in ("tcp", "udp", "icmp") or version not in (4, 6) or not 0 < number < 65536:
@@ -64,10 +58,8 @@ def parse_flow(raw: t.Mapping[str, t.Any]) -> Flow:
             raise ValueRefused("bad_flow", "flow {0}: {1} is no address of IPv{2}".format(raw.get("id"), text, version))
     if any(not 0 <= port < 65536 for _address, port in ends) or (protocol != "icmp" and not ends[0][1]):
         raise ValueRefused("bad_flow", "flow {0}: it needs a port from 1 to 65535".format(raw.get("id")))
-    if not 0 <= delay <= MOST_DELAY:
-        raise ValueRefused("bad_flow", "flow {0}: a delay is up to {1} seconds".format(raw.get("id"), MOST_DELAY))
     texts = tuple((str(parse_address(address)), port) for address, port in ends)
-    return Flow(str(raw["id"]), protocol, version, number, str(parse_address(source)), texts, delay)
+    return Flow(str(raw["id"]), protocol, version, number, str(parse_address(source)), texts)
 
 
 class _Packet(t.NamedTuple):

@@ -36,10 +36,7 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM
 
 
 class Job(t.NamedTuple):
-    """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP.
-
-    delay: seconds that pass before it is sent; one that waits is sent small and no more.
-    """
+    """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP."""
 
     flow: str
     netns: t.Optional[str]
@@ -49,7 +46,6 @@ class Job(t.NamedTuple):
     target: str
     port: int
     number: int
-    delay: float = 0.0
 
 
 class Outcome(t.NamedTuple):
@@ -85,8 +81,7 @@ def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.L
     """A small packet for each job, then for each one that was not turned down those sizes. wait: seconds for an answer, each time."""
     found = _send_all([(job, 0) for job in jobs], wait)
     silent_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
-    late = {job.flow for job in jobs if job.delay}
-    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)} - late
+    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)}
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
         for _turn in range(_SMALLER):
@@ -130,20 +125,16 @@ def _make_sockets(probes: t.Sequence["_Probe"]) -> None:
 def _run(probes: t.Sequence["_Probe"], wait: float) -> None:
     poller = select.poll()
     by_file: t.Dict[int, _Probe] = {}
-    started = time.monotonic()
-    waiting = sorted((probe for probe in probes if probe.done is None), key=lambda probe: probe.job.delay, reverse=True)
-    while waiting or by_file:
-        now = time.monotonic()
-        while waiting and now - started >= waiting[-1].job.delay:
-            probe = waiting.pop()
+    for probe in probes:
+        if probe.done is None:
             probe.begin()
-            if probe.done is None:
-                by_file[probe.fileno()] = probe
-                poller.register(probe.fileno(), probe.events)
-        next_times = [started + waiting[-1].job.delay] if waiting else []
-        for probe in by_file.values():
-            next_times.append(min(probe.on_time(now), probe.began + wait))
-        for number, _event in poller.poll(max(1, int(1000 * (min(next_times) - now)) + 1)) if next_times else ():
+        if probe.done is None:
+            by_file[probe.fileno()] = probe
+            poller.register(probe.fileno(), probe.events)
+    while by_file:
+        now = time.monotonic()
+        next_time = min(min(probe.on_time(now), probe.began + wait) for probe in by_file.values())
+        for number, _event in poller.poll(max(1, int(1000 * (next_time - now)) + 1)):
             by_file[number].ready()
         over = time.monotonic() - wait
         for number in [number for number, probe in by_file.items() if probe.done is not None or probe.began <= over]:

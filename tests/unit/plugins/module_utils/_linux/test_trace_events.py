@@ -180,7 +180,7 @@ def test_memory_is_bounded():
     assert (found["events"][0]["seen"], found["events"][-1]["seen"]) == (0, 19999)
 
 
-names = st.sampled_from(("id", "number", "protocol", "version", "source", "target", "address", "port", "backends", "delay"))
+names = st.sampled_from(("id", "number", "protocol", "version", "source", "target", "address", "port", "backends"))
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 
 

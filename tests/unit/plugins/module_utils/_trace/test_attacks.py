@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._trace import facts as facts_room, observed, page, report
-from trace_worlds import World
+from trace_worlds import World, route
 
 
 def drop(host: str, length: int, direction: str = "forward", **more: t.Any) -> t.Dict[str, t.Any]:
@@ -100,3 +100,27 @@ def test_a_node_that_says_too_much_costs_a_bounded_time() -> None:
     assert sum(map(len, observed_all.nodes["gcp-0"].routes.values())) <= facts_room.MOST
     assert observed_all.seen.passages["0", "gcp-0", "forward"].events <= observed.MOST
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["forward_dropped"]
+
+
+def test_a_device_that_forwards_nothing_is_named_with_its_own_setting() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    for flag in ("forwarding", "not_forwarding"):
+        plan, results = world.trace("aws-0", "gcp-0")
+        device = world.device("gcp-0", "aws-0")
+        settings = results["gcp-0"]["armed"]["facts"]["settings"]
+        settings[flag] = {"4": False} if flag == "forwarding" else [device]
+        results["gcp-0"]["collected"]["events"] = [row for row in results["gcp-0"]["collected"]["events"] if row["chain"] == "prerouting"]
+        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "silent"}]
+        (found,) = report.build(plan, results, {})["findings"]
+        assert (found["cause"], found["where"]) == ("forwarding_off", "gcp-0")
+        right = "sysctl net.ipv4.ip_forward" if flag == "forwarding" else "sysctl net.ipv4.conf.{0}.forwarding".format(device.replace(".", "/"))
+        assert found["command"] == right
+        settings.update(forwarding={"4": True}, not_forwarding=[])
+
+
+def test_a_node_that_takes_its_pods_address_for_its_own_has_a_shadowed_route() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.nodes["gcp-0"]["routes"].append(route(world.pods["gcp-0"] + "/32", "lo", 255, kind="local"))
+    plan, results = world.trace("aws-0", "gcp-0")
+    assert results["aws-0"]["sent"]["sent"][0]["outcome"] == "silent"
+    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [("route_shadowed", "gcp-0")]
