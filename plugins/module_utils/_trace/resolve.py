@@ -221,15 +221,23 @@ class Resolver:
                 for version in (question.family,) if question.family else (4, 6):
                     src = next((one for one in source.addresses if one[0] == version), None)
                     dst = next((one for one in target.dials if one[0] == version), None)
-                    if src is None or dst is None or len(found) >= MOST_FLOWS:
+                    if src is None or dst is None:
                         continue
+                    if len(found) >= MOST_FLOWS:
+                        self._enough()
+                        return
                     made = True
                     found.append(self._flow(len(found), next(numbers), question, source, target, src, dst))
                     self._policy(found[-1], source, target)
                     reverse = self._reverse(found[-1], next(numbers)) if back and question.source.kind != ends.ANY else None
                     found += [reverse] if reverse else []
-                if not made and question.target.kind != ends.ANY and len(found) < MOST_FLOWS:
+                if not made and question.target.kind != ends.ANY:
                     self.unknown(ends.TO, question.target, "it and {0} have no address of one family".format(source.label))
+
+    def _enough(self) -> None:
+        """Not everything that was asked for is followed."""
+        step = {"what": "limit", "text": "the first {0} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan".format(MOST_FLOWS)}
+        self.steps += [step] if step not in self.steps else []
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address

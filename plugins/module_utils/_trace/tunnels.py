@@ -23,8 +23,8 @@ class Tunnels:
         self.mesh = mesh
         self._holders: t.Dict[str, t.List[str]] = {}
         for host in sorted(nodes):
-            for device in nodes[host].devices.values():
-                self._holders.setdefault(device.public_key, []).append(host)
+            for key in {device.public_key for device in nodes[host].devices.values()}:
+                self._holders.setdefault(key, []).append(host)  # once, with however many devices
 
     def leads(self, device: Device, there: Node, packet: Packet) -> bool:
         """Whether a device gives a packet to a node: its peer for the target has a key of that node."""

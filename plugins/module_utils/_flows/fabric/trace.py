@@ -89,7 +89,7 @@ def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[st
     pairs_of = Pairs(request.get("mesh") or {}, away)
     strange = [name for name in away if name not in pairs_of.seats and name not in pairs_of.clusters]
     if strange:
-        raise ValueRefused("name_unknown", "away names {0}, which is no host and no cluster of the mesh".format(", ".join(map(quoted, strange))))
+        raise ValueRefused("name_unknown", "trace_away names {0}, which is no host and no cluster of the mesh".format(", ".join(map(quoted, strange))))
     alone = left_alone(objects, away) if away else []
     found = [dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="") for row in pairs_of.summary()["cut"]]
     asked = [(flow, row["host"]) for flow in trace["flows"] if not flow.get("about") for row in flow["target"]["backends"]]
