@@ -253,6 +253,7 @@ add rule {0} nat prerouting jump services
         assert seen == [(SERVICE[version], 80), (SERVER[version], port)]
         turned = [row for row in forward if row["chain"] == "services"]
         assert turned[0]["verdict"] == "accept" and "dnat to" in turned[0]["rule"] and 'comment "default/web"' in turned[0]["rule"]
+        assert {row["hook"] for row in turned} == {"prerouting"}, "a chain that is jumped to has the hook of its packet"
         back = [row for row in collected["events"] if row["direction"] == "back" and row["chain"] == "postrouting_last"]
         assert {(row["src"], row["sport"]) for row in back} == {(SERVICE[version], 80)}
 

@@ -93,6 +93,40 @@ def rule_missing(fabric):
     yield
 
 
+@breaks("watcher_stopped", asks=SIX)
+def table_missing(fabric):
+    """The mesh's table of nftables is gone, and so is who would make it again."""
+    held(fabric, lab.A)
+    fabric.sh(lab.A, "nft", "delete", "table", "inet", "talos_kubespan")
+    yield
+    fabric.sh(lab.A, "systemctl", "start", WATCHER)
+    fabric.play("mesh", variables=MESH).ok()
+
+
+@breaks("not_explained", asks=SIX, mend=None)
+def marking_missing(fabric):
+    """The sets are full, and no rule looks at them."""
+    held(fabric, lab.A)
+    fabric.sh(lab.A, "sh", "-c", "for c in $(nft list table inet talos_kubespan | sed -n 's/^[[:space:]]chain \\(.*\\) {$/\\1/p'); do "
+              "nft flush chain inet talos_kubespan $c; done")  # fmt: skip
+    yield
+    fabric.play("mesh", variables=MESH).ok()
+
+
+@breaks("route_missing", mend="mesh", name="table_of_routes_empty")
+def routes_missing(fabric):
+    held(fabric, lab.A)
+    fabric.sh(lab.A, "ip", "route", "flush", "table", "180")
+    yield
+
+
+@breaks("route_missing", asks=SIX, mend="mesh", name="table_of_routes_empty_of_six")
+def routes_missing_six(fabric):
+    held(fabric, lab.A)
+    fabric.sh(lab.A, "ip", "-6", "route", "flush", "table", "180")
+    yield
+
+
 @breaks("rule_shadowed")
 def rule_shadowed(fabric):
     fabric.sh(lab.A, "ip", "route", "add", "default", *lab.uplink_route(fabric, lab.A), "table", "100")

@@ -22,8 +22,8 @@ UDP_BLOCKED_ONE_WAY, WATCHER_STOPPED, WRONG_KEY = "udp_blocked_one_way", "watche
 
 #: What to do about each; the finding's own text names the place.
 MENDS = {
-    ALLOWED_IPS_LACK_SOURCE: "run the mesh again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
-    ALLOWED_IPS_LACK_TARGET: "run the mesh again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
+    ALLOWED_IPS_LACK_SOURCE: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
+    ALLOWED_IPS_LACK_TARGET: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
     ANSWER_ANOTHER_WAY: "remove the route or rule on {host} that takes the answer, or list its range in nobody's pod_cidrs",
     DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
     DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
@@ -42,13 +42,13 @@ MENDS = {
     NO_ENDPOINTS: "look at the pods of the Service: none is ready",
     NO_HANDSHAKE: "run the mesh again on {host} and on the other; look whether UDP between them passes (wg show on both)",
     NOT_EXPLAINED: "look at what stands between the place where it was last seen and the next one",
-    PEER_MISSING: "run the mesh again on {host}; refused peers are named by mesh_plan",
+    PEER_MISSING: "run the mesh (clustermesh over Kilo) again on {host}; refused peers are named by mesh_plan",
     POLICY_LACKS_SOURCE: "run network_sets again, or let the policy select the set of the source's cluster",
     PORT_CLOSED: "start what listens on the port, or ask another port with trace_port",
     PORT_NOT_IN_SERVICE: "ask one of its ports with trace_port, or add the port to the Service",
     REVERSE_PATH_FILTER: "mend the way back on {host}, or net.ipv4.conf.DEVICE.rp_filter=0 there (for all and the device: the larger counts)",
     REWRITE_MISSING: "run coredns_rewrite in the source's cluster",
-    ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster",
+    ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster (the way to its own pods is that of its CNI)",
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
     RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
     STALE_ENDPOINT: "run the mesh again on {host}, so that it learns where the other node listens now",

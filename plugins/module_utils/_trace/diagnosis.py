@@ -52,6 +52,8 @@ class Flow(t.NamedTuple):
     to_pod: bool = True
     #: The flow that this one is only sent back for, to tell one direction of a tunnel from the other.
     about: str = ""
+    #: Every address that its packets may go to: as it is dialled, and those behind it.
+    targets: t.FrozenSet[int] = frozenset()
 
     @property
     def udp(self) -> bool:
@@ -66,6 +68,8 @@ class Seen(t.NamedTuple):
     passages: t.Mapping[t.Tuple[str, str, str], Passage]
     sent: t.Mapping[str, t.Sequence[Sent]]
     after: t.Mapping[str, t.Mapping[str, Device]]
+    #: The hosts whose recorder missed some of what the kernel told.
+    overrun: t.FrozenSet[str] = frozenset()
 
     def passage(self, flow: str, host: str, direction: str) -> Passage:
         """What a host saw; nothing where it saw nothing."""
@@ -82,15 +86,23 @@ class Judge:
         """(arrives, does not arrive or not explained; the finding). Both walks are by the facts alone."""
         sent = self.seen.sent.get(flow.id) or ()
         first = sent[0].outcome if sent else ""
+        if first == ANSWERED and self._answered_by_another(flow):
+            text = "an answer came, and {0} saw nothing of the packet: somebody before it answers for {1}".format(
+                flow.end, place_text(flow.packet.version, flow.packet.dst)
+            )  # fmt: skip
+            return OPEN, self._open(flow, FORWARD, text, flow.start)
         if first == ANSWERED:
             lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
             return (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
         dropped = self._dropped(flow)
+        answer = self._answer_of_another(flow)
+        if answer is not None and (dropped is None or dropped.direction == BACK):
+            return OPEN, answer  # what is dropped then may be dropped for that
         if dropped is not None:
             return FAILS, dropped
         if first == REFUSED:
-            return FAILS, self._refused(flow)
-        found = self._one_way(flow, there, FORWARD)
+            return FAILS, self._retargeted(flow) or self._refused(flow)
+        found = self._retargeted(flow) or self._one_way(flow, there, FORWARD)
         if found is not None:
             return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
         if flow.udp and self._delivered(flow):
@@ -148,6 +160,36 @@ class Judge:
             return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, "{0} refuses the connection".format(place), "", confidence)
         return self._open(flow, FORWARD, "somebody before {0} refuses the connection to {1}".format(flow.end, place), flow.start)
 
+    def _retargeted(self, flow: Flow) -> t.Optional[Finding]:
+        """It goes to an address that is none of those of the target: whatever happens there is nothing that the facts of the target's way tell."""
+        for host in dict.fromkeys((flow.start, flow.end)):
+            found = self.seen.passage(flow.id, host, FORWARD)
+            strange = sorted(found.targets - {flow.packet.dst} - flow.targets)
+            if strange:
+                text = "on {0} it becomes one to {1} instead of {2}".format(
+                    host, place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, flow.packet.dst)
+                ) + (" by {0}".format(found.redirect.place) if found.redirect else "")
+                return self._open(flow, FORWARD, text, host)
+        return None
+
+    def _answered_by_another(self, flow: Flow) -> bool:
+        """Whether who has the target saw nothing, though it would have: nobody else may answer for what is no Service."""
+        if flow.start == flow.end or not flow.targets <= {flow.packet.dst} or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun:
+            return False
+        here, there = (self.seen.passage(flow.id, host, FORWARD).events for host in (flow.start, flow.end))
+        return bool(here) and not there
+
+    def _answer_of_another(self, flow: Flow) -> t.Optional[Finding]:
+        """Its answer comes from an address that was not asked: whoever asked does not know it."""
+        for host in dict.fromkeys((flow.end, flow.start)):
+            strange = sorted(self.seen.passage(flow.id, host, BACK).sources - {flow.packet.dst} - flow.targets)
+            if strange:
+                text = "the answer comes from {0} instead of {1}, on {2}".format(
+                    place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, flow.packet.dst), host
+                )  # fmt: skip
+                return self._open(flow, BACK, text, host)
+        return None
+
     def _nobody_listens(self, flow: Flow) -> bool:
         node = self.nodes.get(flow.end)
         known = node.listeners.get((flow.packet.version, flow.packet.dst)) if node is not None else None
@@ -160,6 +202,9 @@ class Judge:
             return True
         node = self.nodes.get(flow.end)
         tunnels = node.devices if node is not None else {}
+        device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        if device and device not in found.outs:
+            return False
         return found.drop is None and any(dev not in tunnels for dev in found.outs) and (flow.start != flow.end or bool(found.outs))
 
     def _silent(self, flow: Flow) -> t.Optional[Finding]:
@@ -265,6 +310,9 @@ class Judge:
         """It left one node and never came to the next: what the tunnel's ends counted says more."""
         outs = self.seen.passage(flow.id, host, direction).outs
         where = "last seen as it left {0} by {1}; {2} did not see it".format(host, ", ".join(map(printable, outs)) or "?", other)
+        wanted = next((step.dev for step in walk.steps if step.host == host and step.dev is not None), None)
+        if wanted is not None and outs and wanted not in outs:
+            where += "; routes and rules of {0} lead to {1}, so a mark or a rewriting on its way there decided otherwise".format(host, printable(wanted))
         here, there = self.nodes.get(host), self.nodes.get(other)
         device = next((here.devices[dev] for dev in outs if dev in here.devices), None) if here is not None else None
         if here is None or there is None or device is None or walk.fault is not None and walk.fault.host == host:

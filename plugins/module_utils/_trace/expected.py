@@ -183,6 +183,10 @@ class Walker:
             if early is not None:
                 return early
         own, rule = own_route(here, self.mesh, version, wanted, packet)
+        if own is None and device is not None and not self.mesh.devices and not self.mesh.whole:
+            peer = device.peer_for(version, packet.dst)  # tunnels of another program, whose routes follow its peers
+            if peer is None or not self.tunnels.is_of(peer, there):
+                return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(stage=IN, dev=dev)
         if own is None:
             what = "its rule for marked packets" if self.mesh.whole and our_rule(here, self.mesh, version) is None else "a route to it by " + wanted
             return fault(causes.ROUTE_MISSING, "{0}; {1} is missing".format(took, what))
@@ -204,7 +208,8 @@ class Walker:
         version, target = packet.version, place_text(packet.version, packet.dst)
         if in_set(here, version, packet.dst):
             return None
-        text = "{0}; {1} is in no set of the mesh's table".format(took, target)
+        missing = here.sets is None and "sets" not in here.left_out
+        text = "{0}; {1}".format(took, "the mesh's table of nftables is missing" if missing else "{0} is in no set of the mesh's table".format(target))
         if device is not None:
             peer = device.peer_for(version, packet.dst)
             known = self.tunnels.device_of(there, here, device) is not None  # else nobody can tell whose key that of a peer is
@@ -215,6 +220,8 @@ class Walker:
         if device is not None and peer is not None and (peer.age is None or peer.age > PEER_DOWN_INTERVAL):
             why = "no handshake" if peer.age is None else "no handshake for {0:.0f} s".format(peer.age)
             return fault(causes.NO_HANDSHAKE, "{0}: its peer counts as down, {1}".format(text, why), "wg show " + argument(device.name), LIKELY)
+        if missing:
+            return fault(causes.ROUTE_MISSING, text, "nft list tables")
         return fault(causes.NOT_EXPLAINED, text, confidence=causes.UNEXPLAINED)
 
     def _deliver(self, there: Node, packet: Packet, iif: t.Optional[str]) -> t.Tuple[t.Optional[Step], t.Optional[Fault], str]:

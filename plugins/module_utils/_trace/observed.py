@@ -19,7 +19,7 @@ PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING = "prerouting", "input", "for
 HOOKS = ("ingress", PREROUTING, INPUT, FORWARDING, OUTPUT, POSTROUTING)
 #: Events of one node that are looked at; the recorder keeps fewer.
 MOST = 100_000
-_REWRITES = ("masquerade", "snat")
+_REWRITES, _REDIRECTS = ("masquerade", "snat"), ("dnat", "redirect", "tproxy")
 _CALLS = ("jump", "goto")
 #: A packet that is larger than this is one of those that find black holes.
 LARGE = 1000
@@ -43,6 +43,8 @@ class Event(t.NamedTuple):
     dst: t.Optional[int]
     length: int
     direction: str
+    #: Of an ICMP error about the packet, which has ends of its own.
+    error: bool = False
 
     @property
     def place(self) -> str:
@@ -70,6 +72,8 @@ class Passage(t.NamedTuple):
     events: int
     #: The first one dropped of those that find black holes.
     large_drop: t.Optional[Event] = None
+    #: The rule that gave it another target.
+    redirect: t.Optional[Event] = None
 
     @property
     def stage(self) -> t.Optional[int]:
@@ -107,6 +111,7 @@ def parse_events(rows: t.Any, flow: str, node: t.Optional[Node]) -> t.List[Event
             _int(row.get("seen"), 0), family, table, chain, hook, _int(row.get("handle")), _name(row.get("rule")), _name(row.get("type")),
             _name(row.get("verdict")), _name(row.get("iif")), _name(row.get("oif")), _address(row.get("src")), _address(row.get("dst")),
             _int(row.get("length"), 0), BACK if row.get("direction") == "back" else FORWARD,
+            bool(row.get("error")),
         ))  # fmt: skip
     return sorted(found, key=lambda event: event.seen)
 
@@ -116,19 +121,21 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     mine = [event for event in events if event.direction == direction]
     iif = next((event.iif for event in mine if event.iif), "")
     outs = [event.oif for event in mine if event.oif and event.hook == POSTROUTING]
+    plain = [event for event in mine if not event.error]
     drops = [event for event in mine if event.verdict == "drop"]
-    rewrites = [event for event in mine if event.kind == "rule" and _rewrites(event)]
+    rules = [event for event in mine if event.kind == "rule"]
+    rewrites = [event for event in rules if event.hook in (POSTROUTING, "") and _says(event, _REWRITES)]
+    redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
     return Passage(
         host, direction, frozenset(event.hook for event in mine if event.hook), iif, tuple(dict.fromkeys(outs)),
-        frozenset(event.src for event in mine if event.src is not None), frozenset(event.dst for event in mine if event.dst is not None),
+        frozenset(event.src for event in plain if event.src is not None), frozenset(event.dst for event in plain if event.dst is not None),
         drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine), next((event for event in drops if event.length >= LARGE), None),
+        redirects[-1] if redirects else None,
     )  # fmt: skip
 
 
-def _rewrites(event: Event) -> bool:
-    """Whether a rule gives another source: by its own word, not by its comment's, a chain's or a set's."""
-    if event.hook not in (POSTROUTING, ""):
-        return False
+def _says(event: Event, wanted: t.Sequence[str]) -> bool:
+    """Whether a rule has one of those statements: by its own word, not by its comment's, a chain's or a set's."""
     words: t.List[str] = []
     for number, part in enumerate(event.rule.split('"')):
         if number % 2 == 0:
@@ -137,7 +144,7 @@ def _rewrites(event: Event) -> bool:
             words.append(lower(part))
         else:
             words.append("")
-    return any(word in _REWRITES and before not in _CALLS for before, word in zip(["", *words], words))
+    return any(word in wanted and before not in _CALLS for before, word in zip(["", *words], words))
 
 
 class Counted(t.NamedTuple):

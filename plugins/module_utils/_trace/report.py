@@ -41,7 +41,19 @@ def parse_flow(row: t.Mapping[str, t.Any]) -> t.Optional[Flow]:
         return None
     port = (backend or target).get("port")
     packet = Packet(version, src, dst, str(row.get("protocol") or "icmp"), port if isinstance(port, int) else None)
-    return Flow(str(row.get("id")), packet, str(start), str(end), source.get("kind") != "node", target.get("kind") != "node", str(row.get("about") or ""))
+    pods = source.get("kind") != "node", target.get("kind") != "node"
+    return Flow(str(row.get("id")), packet, str(start), str(end), *pods, str(row.get("about") or ""), _numbers([target, *rows]))
+
+
+def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.FrozenSet[int]:
+    """The addresses of ends, without what is none."""
+    found = set()
+    for row in rows:
+        try:
+            found.add(address_number(row.get("address"))[1])
+        except ValueRefused:
+            continue
+    return frozenset(found)
 
 
 def parse_mesh(given: t.Any) -> Mesh:
@@ -54,6 +66,13 @@ def parse_mesh(given: t.Any) -> Mesh:
         {host: tuple(key for key in keys if key is not None) for host, keys in endpoints.items()},
         {str(key): tuple(map(str, names)) for key, names in mapping(given, "shared").items()},
     )  # fmt: skip
+
+
+def used_mesh(mesh: Mesh, nodes: t.Mapping[str, Node]) -> Mesh:
+    """The plan's mesh; none where no node has a device of it and tunnels of another program stand there, such as Kilo's: those are followed by their keys."""
+    names = {name for row in mesh.devices.values() for name in row.values()} | {mesh.whole}
+    others = any(node.devices for node in nodes.values())
+    return Mesh() if others and not any(names & {*node.links, *node.devices} for node in nodes.values()) else mesh
 
 
 class Observed(t.NamedTuple):
@@ -70,7 +89,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
     hosts = mapping(trace, "hosts")
     nodes: t.Dict[str, Node] = {}
     after: t.Dict[str, t.Dict[str, Device]] = {}
-    armed, errors = set(), []
+    armed, overrun, errors = set(), set(), []
     sent: t.Dict[str, t.List[Sent]] = {}
     passages: t.Dict[t.Tuple[str, str, str], Passage] = {}
     flows = [str(row.get("id")) for row in trace.get("flows") or () if isinstance(row, dict)]
@@ -83,6 +102,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             nodes[host] = parse_node(host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers"))
         if isinstance(last.get("events"), list) and first.get("armed") is not False:
             armed.add(host)
+            overrun.update([host] if last.get("lost") or last.get("unreadable") else [])
         elif first:
             errors.append("{0} recorded nothing: {1}".format(host, printable(first.get("reason") or last.get("reason") or "no answer")))
         if host in nodes:
@@ -107,12 +127,13 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
                 one = passage(host, direction, events)
                 if one.events:
                     passages[flow, host, direction] = one
-    return Observed(nodes, Seen(frozenset(armed), passages, sent, after), errors, told)
+    return Observed(nodes, Seen(frozenset(armed), passages, sent, after, frozenset(overrun)), errors, told)
 
 
 def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
     """The report: {verdict, findings, hops, flows, table, errors, agreement}."""
-    observed, mesh = read_nodes(trace, results), parse_mesh(trace.get("mesh"))
+    observed = read_nodes(trace, results)
+    mesh = used_mesh(parse_mesh(trace.get("mesh")), observed.nodes)
     walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in silent.items()})
     rows = [row for row in trace.get("flows") or () if isinstance(row, dict)]
     flows = {str(row.get("id")): parse_flow(row) for row in rows}

@@ -180,13 +180,16 @@ def _add_texts(events: t.Sequence[Data]) -> None:
     places = {}
     for table in nft.list_base_chains():
         places.update({(table["family"], clean(table["name"]), clean(chain["name"])): chain for chain in table["chains"]})
+    hooks: t.Dict[int, t.Any] = {}
+    for row in events:  # as they came: a chain that is jumped to belongs to the hook in which its packet was last
+        place = places.get((row["family"], row["table"], row["chain"]))
+        if place:
+            row.update(hook=place["hook"], priority=place["priority"])
+        hooks[row["packet"]] = row["hook"] = row["hook"] or hooks.get(row["packet"])
     texts: t.Dict[t.Tuple[str, str, str], t.Dict[int, str]] = {}
     started = time.monotonic()
     for row in sorted(events, key=lambda row: _ENDS.index(row["verdict"]) if row["verdict"] in _ENDS else len(_ENDS)):
         key = (row["family"], row["table"], row["chain"])
-        place = places.get(key)
-        if place:
-            row.update(hook=place["hook"], priority=place["priority"])
         if row["ours"] or row["handle"] is None:
             continue
         if key not in texts:

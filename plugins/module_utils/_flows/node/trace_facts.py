@@ -81,13 +81,15 @@ def _links() -> t.List[Data]:
 
 
 def _pods(here: Pods) -> t.List[Data]:
-    """``device``: the one by which the host reaches the pod, None for an address of the host itself."""
+    """``device``: the one behind which the pod is; None for an address of the host itself, and where the way to it leads to another machine."""
     rows = here.read()
     ways = routes.look_up([{"dst": row["addresses"][0]} for row in rows])
-    return [
-        {"addresses": row["addresses"], "netns": row["netns"], "device": way.get("dev") if row["netns"] and way.get("type") == "unicast" else None}
-        for row, way in zip(rows, ways)
-    ]  # fmt: skip
+    own = {address.text.partition("/")[0] for link in links.read_links() for address in link.addresses}
+    found = []
+    for row, way in zip(rows, ways):
+        near = row["netns"] and way.get("type") == "unicast" and (not way.get("via") or way["via"] in own)
+        found.append({"addresses": row["addresses"], "netns": row["netns"], "device": way.get("dev") if near else None})
+    return found
 
 
 def _routes(found: Data) -> t.List[Data]:

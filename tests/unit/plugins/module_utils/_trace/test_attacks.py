@@ -124,3 +124,110 @@ def test_a_node_that_takes_its_pods_address_for_its_own_has_a_shadowed_route() -
     plan, results = world.trace("aws-0", "gcp-0")
     assert results["aws-0"]["sent"]["sent"][0]["outcome"] == "silent"
     assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [("route_shadowed", "gcp-0")]
+
+
+def changed(results: t.Mapping[str, t.Any], host: str, direction: str, **more: t.Any) -> None:
+    """What a recorder of a host saw, as something else."""
+    collected = results[host]["collected"]
+    collected["events"] = [dict(row, **more) if row["direction"] == direction else row for row in collected["events"]]
+
+
+def silent(results: t.Mapping[str, t.Any]) -> None:
+    for row in results["aws-0"]["sent"]["sent"]:
+        row["outcome"] = "silent"
+
+
+def test_what_goes_to_another_address_is_no_silent_target() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0", "tcp")
+    silent(results)
+    rule = drop("aws-0", 60, hook="prerouting", verdict="accept", table="nat", rule="tcp dport 8080 dnat to 10.20.9.9", dst="10.20.9.9")
+    for host in results:
+        changed(results, host, "forward", dst="10.20.9.9")
+    results["aws-0"]["collected"]["events"].insert(0, rule)
+    (found,) = report.build(plan, results, {})["findings"]
+    assert (found["cause"], found["where"]) == ("not_explained", "aws-0")
+    assert "becomes one to 10.20.9.9" in found["message"] and "dnat to 10.20.9.9" in found["message"]
+    # nor is a port closed there when that other one refuses
+    results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "refused"}]
+    (found,) = report.build(plan, results, {})["findings"]
+    assert found["cause"] == "not_explained" and "10.20.9.9" in found["message"]
+
+
+def test_an_answer_of_another_address_is_named_before_the_rule_that_minds_it() -> None:
+    """Connection tracking calls it invalid, and what drops that is not what has to be mended."""
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0")
+    silent(results)
+    for host in results:
+        changed(results, host, "back", src="10.20.9.9")
+    invalid = drop("aws-0", 84, "back", rule="ct state invalid drop", src="10.20.9.9", dst=world.pods["aws-0"])
+    results["aws-0"]["collected"]["events"].append(invalid)
+    (found,) = report.build(plan, results, {})["findings"]
+    assert (found["cause"], found["where"], found["direction"]) == ("not_explained", "gcp-0", "back") and "comes from 10.20.9.9" in found["message"]
+
+
+def test_an_error_about_a_packet_has_ends_of_its_own() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.drops["gcp-0"] = "forward"
+    plan, results = world.trace("aws-0", "gcp-0")
+    rejected = dict(drop("gcp-0", 84, "back", verdict="accept", table="multicluster_trace_00c0ffee", rule=None), error="host_unreachable", hook="output")
+    results["gcp-0"]["collected"]["events"].append(dict(rejected, src=world.uplink["gcp-0"], dst=world.pods["aws-0"]))
+    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [("forward_dropped", "gcp-0")]
+
+
+def test_who_answers_for_another_is_not_the_target() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0")
+    assert report.build(plan, results, {})["verdict"] == "arrives"
+    results["gcp-0"]["collected"]["events"] = []
+    built = report.build(plan, results, {})
+    assert (built["verdict"], [(row["cause"], row["where"]) for row in built["findings"]]) == ("not explained", [("not_explained", "aws-0")])
+    # who missed events has not said that there was none, and one who did not record neither
+    results["gcp-0"]["collected"]["lost"] = 1
+    assert report.build(plan, results, {})["verdict"] == "arrives"
+    results["gcp-0"]["collected"] = {}
+    assert report.build(plan, results, {})["verdict"] == "arrives"
+
+
+def kilo() -> World:
+    """A world whose tunnels are another program's: one device of a name that no plan has."""
+    world = World({"aws": 1, "gcp": 1})
+    for facts in world.nodes.values():
+        for kind in ("links", "devices", "routes"):
+            for row in facts[kind]:
+                for name in ("name", "dev"):
+                    if str(row.get(name)).startswith("wireguard."):
+                        row.update({name: "kilo0", "ours": False})
+    world.device = lambda host, other: "kilo0"  # type: ignore[method-assign]
+    return world
+
+
+def asked(world: World) -> t.Tuple[str, t.List[t.Tuple[str, str]]]:
+    plan, results = world.trace("aws-0", "gcp-0")
+    plan["mesh"]["devices"] = {"aws": {"gcp": "wireguard.gcp"}, "gcp": {"aws": "wireguard.aws"}}
+    built = report.build(plan, results, {})
+    return built["verdict"], [(row["cause"], row["where"]) for row in built["findings"]]
+
+
+def test_tunnels_of_another_program_are_followed_by_their_keys() -> None:
+    assert asked(kilo()) == ("arrives", [])
+    world = kilo()
+    world.peer_of("gcp-0", "aws-0")["allowed_ips"] = ["10.99.0.0/24"]
+    assert asked(world) == ("does not arrive", [("allowed_ips_lack_source", "gcp-0")])
+    world = kilo()
+    world.peer_of("aws-0", "gcp-0")["allowed_ips"] = ["10.99.0.0/24"]
+    world.nodes["aws-0"]["routes"] = [row for row in world.nodes["aws-0"]["routes"] if row["dev"] != "kilo0"]  # its routes follow
+    assert asked(world) == ("does not arrive", [("allowed_ips_lack_target", "aws-0")])
+    world = kilo()
+    world.device_of("gcp-0", "aws-0")["peers"].clear()
+    assert asked(world) == ("does not arrive", [("peer_missing", "gcp-0")])
+
+
+def test_where_nothing_stands_in_its_place_the_device_of_the_plan_is_missing() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    for facts in world.nodes.values():
+        facts["devices"].clear()
+        facts["links"] = [row for row in facts["links"] if row["kind"] != "wireguard"]
+        facts["routes"] = [row for row in facts["routes"] if not str(row["dev"]).startswith("wireguard.")]
+    assert asked(world) == ("does not arrive", [("device_missing", "aws-0")])
