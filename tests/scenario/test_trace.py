@@ -21,6 +21,7 @@ import time
 import pytest
 import trace_breaks as lab
 from service_lab import LABEL, client, until
+from trace_attacks import ATTACKS
 from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
@@ -99,13 +100,17 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
 
 if WHOLE:
 
-    @pytest.mark.parametrize("case", lab.OTHERS, ids=lambda one: one.name)
+    @pytest.mark.parametrize("case", [*lab.OTHERS, *ATTACKS], ids=lambda one: one.name)
     def test_what_is_in_no_list_is_not_called_by_a_wrong_name(fabric, case):
-        with case.broken(fabric):
-            dummy, document = trace(fabric, **case.asks)
-            assert document["verdict"] != "arrives", told(document)
-            assert document["findings"][0]["cause"] in case.cause.split(), told(document)
-        assert_arrives(fabric, **case.asks)
+        words = case.cause.split()
+        try:
+            with case.broken(fabric):
+                dummy, document = trace(fabric, **case.asks)
+                assert (document["findings"][0]["cause"] if document["findings"] else document["verdict"]) in words, told(document)
+            assert_arrives(fabric, **lab.PING)
+        except BaseException:
+            fabric.play("site", variables=ON)
+            raise
 
     def test_of_two_faults_the_first_on_the_way_is_named_and_then_the_second(fabric):
         by_name = {one.name: one for one in lab.BREAKS}

@@ -162,7 +162,7 @@ def ready(fabric):
         yield
 
 
-@pytest.mark.parametrize("question", [PING, SIX, dict(PING, trace_port=lab.PORT)], ids=["ping", "six", "port"])
+@pytest.mark.parametrize("question", [PING, SIX, dict(PING, trace_port=lab.PORT, trace_family="4")], ids=["ping", "six", "port"])
 def test_what_arrives_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     dummy, document = assert_arrives(fabric, **question, **MESH)

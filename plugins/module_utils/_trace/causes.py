@@ -51,7 +51,7 @@ MENDS = {
     ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster (the way to its own pods is that of its CNI)",
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
     RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
-    STALE_ENDPOINT: "run the mesh again on {host}, so that it learns where the other node listens now",
+    STALE_ENDPOINT: "run the mesh again on {host}, so that both ends agree on where the other listens",
     TARGET_SILENT: "look at the program behind the address: the packet was delivered and nothing came back",
     UDP_BLOCKED: "let UDP between the two endpoints pass, in both directions (firewalls, security groups)",
     UDP_BLOCKED_ONE_WAY: "let UDP pass in the direction that is named (firewalls, security groups)",

@@ -173,8 +173,14 @@ class Judge:
         return None
 
     def _answered_by_another(self, flow: Flow) -> bool:
-        """Whether who has the target saw nothing, though it would have: nobody else may answer for what is no Service."""
-        if flow.start == flow.end or not flow.targets <= {flow.packet.dst} or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun:
+        """Whether who has the target saw nothing, though it would have: nobody else may answer for what is no Service.
+
+        Out of a tunnel of the mesh a packet meets the hooks; what a cluster's own network does inside of it may go by them.
+        """
+        ends = self.nodes.get(flow.start), self.nodes.get(flow.end)
+        if ends[0] is None or ends[1] is None or self.mesh.device(*ends) is None or flow.start == flow.end:
+            return False
+        if not flow.targets <= {flow.packet.dst} or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun:
             return False
         here, there = (self.seen.passage(flow.id, host, FORWARD).events for host in (flow.start, flow.end))
         return bool(here) and not there

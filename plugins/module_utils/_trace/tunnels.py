@@ -165,6 +165,11 @@ class Tunnels:
         if (behind or not planned) and not mine and (peer.endpoint in planned or fresh):
             return None
         hand = "wg show {0} endpoints".format(argument(device.name))
+        if mine and peer.endpoint in planned:
+            text = "{0} calls {1} at {2}, as it should, and {1} listens on port {3}".format(
+                here.host, there.host, place_text(*peer.endpoint), inner.listen_port
+            )  # fmt: skip
+            return Fault(causes.STALE_ENDPOINT, here.host, TUNNEL, text, there.host, "wg show {0} listen-port".format(argument(inner.name)), confidence=LIKELY)
         where = ", ".join(place_text(*place) for place in planned[:3]) or "port {0}".format(inner.listen_port)
         text = "{0} calls {1} at {2}; it should be found at {3}".format(here.host, there.host, place_text(*peer.endpoint), where)
         # a port that nobody listens on was chosen by a translation in between

@@ -231,3 +231,11 @@ def test_where_nothing_stands_in_its_place_the_device_of_the_plan_is_missing() -
         facts["links"] = [row for row in facts["links"] if row["kind"] != "wireguard"]
         facts["routes"] = [row for row in facts["routes"] if not str(row["dev"]).startswith("wireguard.")]
     assert asked(world) == ("does not arrive", [("device_missing", "aws-0")])
+
+
+def test_a_port_that_changed_is_that_of_who_listens() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.device_of("gcp-0", "aws-0")["listen_port"] = 51999
+    plan, results = world.trace("aws-0", "gcp-0")
+    (found,) = report.build(plan, results, {})["findings"]
+    assert (found["cause"], found["where"]) == ("stale_endpoint", "gcp-0") and "listens on port 51999" in found["message"]
