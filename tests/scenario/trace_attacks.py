@@ -14,8 +14,26 @@ import json
 
 from service_lab import LABEL, client
 from trace_breaks import (
-    ADDRESS, BACKWARDS, DEVICE, FROM, MIRRORED, PING, PODS, TCP, A, B, B2, breaks, change, fresh, mirror, nft, peer, pod_of, settings,
-    underlay, uplink, uplink_route, wg,
+    ADDRESS,
+    B2,
+    BACKWARDS,
+    DEVICE,
+    FROM,
+    MIRRORED,
+    PING,
+    PODS,
+    TCP,
+    A,
+    B,
+    breaks,
+    fresh,
+    mirror,
+    nft,
+    peer,
+    pod_of,
+    underlay,
+    uplink_route,
+    wg,
 )  # fmt: skip
 
 ATTACKS = []
@@ -65,7 +83,7 @@ def ruled(name, causes, node, rule, asks=PING, **place):
     """An attack that is one rule of nft."""
 
     def deed(fabric):
-        with chain(fabric, node, rule.format(**{"a": PODS[A], "b": PODS[B]}), **place):
+        with chain(fabric, node, rule.format(a=PODS[A], b=PODS[B]), **place):
             yield
 
     attack(causes, asks, name)(deed)
@@ -86,14 +104,14 @@ ruled("rule_for_a_part_of_them", "forward_dropped arrives", B, "ip saddr {a} num
 ruled("rule_for_answers", "forward_dropped", A, "ip saddr {b} drop")
 ruled("rule_at_the_door_for_answers", "not_explained", A, "ip saddr {b} drop", hook="ingress", family="netdev", device=DEVICE[A])
 ruled("rule_for_what_is_encrypted", "udp_blocked_one_way no_handshake not_explained", A, "udp dport 51821 ip daddr " + ADDRESS[B] + " drop",
-       hook="output")  # fmt: skip
+      hook="output")  # fmt: skip
 ruled("rule_for_what_comes_encrypted", "udp_blocked_one_way no_handshake not_explained", B, "udp dport 51821 ip saddr " + ADDRESS[A] + " drop",
-       hook="input")  # fmt: skip
+      hook="input")  # fmt: skip
 ruled("redirected_to_the_node", "not_explained", A, "tcp dport 8888 redirect to :9", TCP, hook="prerouting", priority="-100", kind="nat")
 ruled("redirected_there", "forward_dropped not_explained", B, "ip saddr {a} tcp dport 8888 redirect to :9", TCP,
-       hook="prerouting", priority="-100", kind="nat")  # fmt: skip
+      hook="prerouting", priority="-100", kind="nat")  # fmt: skip
 ruled("translated_to_nobody", "not_explained", A, "tcp dport 8888 ip daddr {b} dnat to 10.4.7.250", TCP,
-       hook="prerouting", priority="-110", kind="nat")  # fmt: skip
+      hook="prerouting", priority="-110", kind="nat")  # fmt: skip
 ruled("answers_of_another", "not_explained masqueraded", B, "ip saddr {b} icmp type echo-reply ip saddr set 10.4.7.99")
 ruled("answers_of_nobody_known", "not_explained masqueraded", B, "ip saddr {b} icmp type echo-reply ip saddr set 172.30.1.1")
 ruled("last_hop_of_its_life", "not_explained", A, "ip daddr {b} ip ttl set 1", hook="prerouting", priority="-150")
@@ -145,7 +163,7 @@ commanded("rule_by_port", "rule_shadowed not_explained", A, "ip rule add ipproto
           "ip rule del ipproto tcp dport 8888 blackhole priority 40", TCP)  # fmt: skip
 commanded("route_to_itself", "not_explained route_shadowed", A, "ip route add local 10.4.7.10 dev lo", "ip route del local 10.4.7.10 dev lo")
 commanded("rule_for_answers_alone", "answer_another_way rule_shadowed reverse_path_filter", B,
-           "ip rule add from {0} to {1} blackhole priority 40".format(PODS[B], PODS[A]),
+          "ip rule add from {0} to {1} blackhole priority 40".format(PODS[B], PODS[A]),
           "ip rule del from {0} to {1} blackhole priority 40".format(PODS[B], PODS[A]))  # fmt: skip
 commanded("forwarding_off_for_the_device", "forwarding_off", B, "sysctl -qw net.ipv4.conf.{0}.forwarding=0".format(DEVICE[B].replace(".", "/")),
           "sysctl -qw net.ipv4.conf.{0}.forwarding=1".format(DEVICE[B].replace(".", "/")))  # fmt: skip
@@ -160,9 +178,9 @@ def pods_device_down(fabric):
 
 
 commanded("policy_of_ipsec", "not_explained", A, "ip xfrm policy add dst {0} dir fwd action block".format(PODS[B]),
-           "ip xfrm policy delete dst {0} dir fwd".format(PODS[B]))  # fmt: skip
+          "ip xfrm policy delete dst {0} dir fwd".format(PODS[B]))  # fmt: skip
 commanded("policy_of_ipsec_out", "not_explained", A, "ip xfrm policy add dst {0} dir out action block".format(PODS[B]),
-           "ip xfrm policy delete dst {0} dir out".format(PODS[B]))  # fmt: skip
+          "ip xfrm policy delete dst {0} dir out".format(PODS[B]))  # fmt: skip
 commanded("neighbour_of_the_uplink", "udp_blocked_one_way udp_blocked no_handshake not_explained", A,
           "ip neigh replace 10.66.23.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 10.66.23.1 dev eth0")  # fmt: skip
 commanded("mtu_of_the_uplink", "arrives mtu_black_hole", A, "ip link set eth0 mtu 1280", "ip link set eth0 mtu 1500")
@@ -178,9 +196,9 @@ ruled("filter_of_the_targets_answers", "not_explained target_silent", B, "ip dad
 ruled("filter_of_the_answer_at_its_end", "not_explained", A, "ip saddr {b} drop", hook="egress", family="netdev", device=INSIDE)
 ruled("filter_of_large_packets", "mtu_black_hole", A, "ip daddr {b} meta length > 1300 drop", hook="egress", family="netdev", device=DEVICE[A])
 ruled("all_lost_in_the_uplink", "udp_blocked_one_way udp_blocked no_handshake not_explained", A, "udp dport 51821 drop",
-       hook="egress", family="netdev", device="eth0")  # fmt: skip
+      hook="egress", family="netdev", device="eth0")  # fmt: skip
 ruled("half_lost_in_the_uplink", "arrives udp_blocked_one_way no_handshake not_explained", A, "udp dport 51821 numgen random mod 2 == 0 drop",
-       hook="egress", family="netdev", device="eth0")  # fmt: skip
+      hook="egress", family="netdev", device="eth0")  # fmt: skip
 
 
 @attack("arrives not_explained")

@@ -20,6 +20,8 @@ from .tunnels import SESSION
 
 ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
 ANSWERED, REFUSED = "answered", "refused"
+#: Outcomes with a word of the kernel's, or of somebody on the way.
+_TOLD = ("failed", "unreachable", "icmp_error")
 NOTHING = Passage("", "", frozenset(), "", (), frozenset(), frozenset(), None, None, 0)
 
 
@@ -104,19 +106,26 @@ class Judge:
             return FAILS, self._retargeted(flow) or self._refused(flow)
         found = self._retargeted(flow) or self._one_way(flow, there, FORWARD)
         if found is not None:
-            return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
+            return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_word(flow, found)
         if flow.udp and self._delivered(flow):
             return ARRIVES, None
         found = self._silent(flow) or self._one_way(flow, back, BACK)
         if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
             return OPEN, None
         found = found or self._no_answer(flow)
-        return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), found
+        return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_word(flow, found)
 
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
         return Finding(flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED)
+
+    def _with_word(self, flow: Flow, found: Finding) -> Finding:
+        """What nobody explains, with what the source was told when it sent."""
+        sent = self.seen.sent.get(flow.id) or ()
+        if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _TOLD or not sent[0].detail:
+            return found
+        return found._replace(text="{0}; the source was told: {1}".format(found.text, printable(sent[0].detail)))
 
     def _no_answer(self, flow: Flow) -> Finding:
         """Everything leads there and back."""
@@ -177,8 +186,8 @@ class Judge:
 
         Out of a tunnel of the mesh a packet meets the hooks; what a cluster's own network does inside of it may go by them.
         """
-        ends = self.nodes.get(flow.start), self.nodes.get(flow.end)
-        if ends[0] is None or ends[1] is None or self.mesh.device(*ends) is None or flow.start == flow.end:
+        start, end = self.nodes.get(flow.start), self.nodes.get(flow.end)
+        if start is None or end is None or start is end or self.mesh.device(start, end) is None:
             return False
         if not flow.targets <= {flow.packet.dst} or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun:
             return False

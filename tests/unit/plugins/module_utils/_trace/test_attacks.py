@@ -239,3 +239,16 @@ def test_a_port_that_changed_is_that_of_who_listens() -> None:
     plan, results = world.trace("aws-0", "gcp-0")
     (found,) = report.build(plan, results, {})["findings"]
     assert (found["cause"], found["where"]) == ("stale_endpoint", "gcp-0") and "listens on port 51999" in found["message"]
+
+
+def test_what_the_source_was_told_is_said_where_nothing_explains_it() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    world.stuck.add("aws-0")
+    plan, results = world.trace("aws-0", "gcp-0")
+    for outcome, detail, shown in (
+        ("failed", "no network namespace of this node has the address 10.10.0.9", True), ("icmp_error", "ttl_exceeded from 192.0.2.1\x1b[2J<b>", True),
+        ("silent", "no answer", False),
+    ):  # fmt: skip
+        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": outcome, "detail": detail}]
+        (found,) = report.build(plan, results, {})["findings"]
+        assert found["cause"] == "not_explained" and ("told" in found["message"]) == shown and "\x1b" not in found["message"]
