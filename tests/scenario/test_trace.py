@@ -20,31 +20,20 @@ import time
 
 import pytest
 import trace_breaks as lab
-from service_lab import LABEL, client, until
+from harness import REPO
+from service_lab import until
 from trace_attacks import ATTACKS
-from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
+from trace_lab import ENDS, assert_arrives, nodes_now, populate, served, told, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "2")), int(os.environ.get("MCN_SEED", "20"))
 ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
-#: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
-ENDS = {
-    "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
-    "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
-}  # fmt: skip
-STATE = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
-    fabric.kubectl("gcp", "create", "namespace", "sys-log")
-    for name, pod in ENDS.items():
-        make_pod(fabric, name, pod)
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
-               "spec": {"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": lab.PORT}]}}  # fmt: skip
-    client(fabric, "gcp").create("/api/v1/namespaces/sys-log/services", service, "test")
-    until(lambda: "10.4.7." in fabric.kubectl("gcp", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json"))
+    populate(fabric)
     fabric.play("site", variables=ON).ok()
     fabric.all_reach()
     fabric.lab("kube-proxy-start", lab.A)
@@ -55,7 +44,18 @@ def ready(fabric):
         fabric.lab("kube-proxy-stop", lab.A)
 
 
-@pytest.mark.parametrize("question", [lab.PING, lab.BACKWARDS, lab.TCP, lab.MIRRORED], ids=["ping", "backwards", "port", "service"])
+#: Name of a break -> its example in the guide.
+EXAMPLES = ("wrong_key_there", "allowed_ips_lack_source", "route_shadowed", "answer_another_way", "target_silent")
+GUIDE = REPO / "docs" / "docsite" / "rst" / "guide_trace.rst"
+WAYS = {"ping": lab.PING, "service": lab.MIRRORED, **({"backwards": lab.BACKWARDS, "port": lab.TCP} if WHOLE else {})}
+
+
+def plain(text):
+    """Words alone, keys left out."""
+    return re.sub(r"[A-Za-z0-9+/]{43}=", "KEY", " ".join(text.split()))
+
+
+@pytest.mark.parametrize("question", WAYS.values(), ids=WAYS)
 def test_what_arrives_is_shown_hop_by_hop_and_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     page = fabric.state / "trace.html"
@@ -87,6 +87,9 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
             assert document["verdict"] != "arrives", told(document)
             assert document["findings"][0]["cause"] == case.cause, told(document)
             assert document["findings"][0]["mend"]
+            if case.name in EXAMPLES:
+                line = next(line for line in document["table"] if line.startswith(case.cause + " on "))
+                assert plain(line) in plain(GUIDE.read_text("utf-8")), line
             if case.mend:
                 assert case.mend.replace("_", " ") in document["findings"][0]["mend"].replace("_", " ")
                 fabric.play(case.mend, variables=ON).ok()
@@ -140,45 +143,6 @@ if WHOLE:
         document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())
         assert document["verdict"]["value"] == "proven" and document["traces"] == {"flows": [], "findings": [], "hops": []}
         assert '<div class="map way">' not in page and "Packets that were followed" not in page
-
-
-#: How many random questions, and in how many at once.
-TUPLES, BATCH = int(os.environ.get("MCN_TRACE_TUPLES", "10000" if WHOLE else "60")), 500
-
-
-def right(question):
-    """(verdict, cause) that a question has in a lab where nothing is broken."""
-    if question["target"] == lab.SERVICE:
-        return ("arrives", "") if question["port"] == lab.PORT else ("does not arrive", "port_not_in_service")
-    return ("arrives", "") if question["port"] in (None, lab.PORT) else ("does not arrive", "port_closed")
-
-
-def test_random_questions_have_the_answers_that_they_should(fabric):
-    generator, counted, began = random.Random(SEED), {}, time.monotonic()
-    for node in (lab.A2, lab.B, lab.B2):
-        fabric.lab("kube-proxy-start", node)
-    try:
-        for start in range(0, TUPLES, BATCH):
-            asked = []
-            for dummy in range(min(BATCH, TUPLES - start)):
-                source = generator.choice(sorted(ENDS))
-                target = generator.choice([name for name in [*sorted(ENDS), lab.SERVICE] if name != source])
-                port = generator.choice([None, lab.PORT, lab.PORT, lab.CLOSED, generator.randrange(1, 60000)] if target in ENDS else [lab.PORT, lab.PORT, 80])
-                asked.append({"source": source, "target": target, "port": port})
-            dummy, document = trace(fabric, trace_questions=asked, trace_lifetime=120)
-            early = {row["question"]: row["cause"] for row in document["findings"] if "question" in row}
-            followed = [question for number, question in enumerate(asked) if number not in early]
-            assert len(followed) == len(document["flows"]), told(document)
-            wrong = [(asked[number], cause) for number, cause in early.items() if right(asked[number])[1] != cause]
-            wrong += [(question, row) for question, row in zip(followed, document["flows"]) if right(question) != (row["verdict"], row["cause"])]
-            assert not wrong, wrong[:5]
-            for question in asked:
-                counted[right(question)] = counted.get(right(question), 0) + 1
-        fabric.ran("{0} questions, all as expected, in {1:.0f} s: {2}".format(sum(counted.values()), time.monotonic() - began, counted))
-        assert sum(counted.values()) == TUPLES
-    finally:
-        for node in (lab.A2, lab.B, lab.B2):
-            fabric.lab("kube-proxy-stop", node)
 
 
 def test_check_mode_reads_only(fabric):

@@ -150,6 +150,13 @@ def device_missing(fabric):
     yield
 
 
+@breaks("port_closed", asks=dict(SIX, trace_port=lab.PORT))
+def port_closed(fabric):
+    """The pod's server listens on IPv4 alone."""
+    yield
+    lab.HEALS.append(SIX)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
     for name, pod in ENDS.items():
@@ -172,6 +179,7 @@ def test_what_arrives_leaves_nothing(fabric, question):
 
 @pytest.mark.parametrize("case", BREAKS, ids=lambda one: one.name)
 def test_a_cause_has_its_name_and_its_mend(fabric, case):
+    lab.HEALS.clear()
     try:
         with case.broken(fabric):
             dummy, document = trace(fabric, **case.asks, **MESH)
@@ -181,7 +189,7 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
             if case.mend:
                 assert case.mend in document["findings"][0]["mend"]
                 fabric.play(case.mend, variables=MESH).ok()
-        assert_arrives(fabric, **case.asks, **MESH)
+        assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks), **MESH)
     except BaseException:
         fabric.play("site", variables=MESH)
         raise

@@ -188,7 +188,7 @@ def keys_shared(fabric):
     fabric.play("mesh").ok()
 
 
-@breaks("allowed_ips_lack_source", mend="mesh", quick=True)
+@breaks("allowed_ips_lack_source", mend="mesh")
 def allowed_ips_lack_source(fabric):
     wg(fabric, B, "peer", peer(fabric, B, A)[0], "allowed-ips", "10.2.99.0/24")
     yield
@@ -273,7 +273,7 @@ def route_missing_back(fabric):
     yield
 
 
-@breaks("route_shadowed", quick=True)
+@breaks("route_shadowed")
 def route_shadowed(fabric):
     fabric.sh(A, "ip", "route", "add", "10.4.7.0/25", *uplink_route(fabric, A))
     yield
@@ -341,7 +341,7 @@ def change(fabric, node, wanted):
         fabric.sh(node, "sysctl", "-q", "-w", "{0}={1}".format(name, value))
 
 
-@breaks("forwarding_off", quick=True)
+@breaks("forwarding_off")
 def forwarding_off(fabric):
     change(fabric, A, {"net.ipv4.ip_forward": "0"})
     yield
@@ -573,6 +573,38 @@ def pod_cannot_send(fabric):
     yield
     more = ["onlink"] if "onlink" in route.get("flags", ()) else []
     fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "route", "add", "default", "via", route["gateway"], "dev", route["dev"], *more)
+
+
+@breaks("rule_shadowed", into=OTHERS)
+def prohibited_by_a_rule(fabric):
+    fabric.sh(A, "ip", "rule", "add", "to", PODS[B], "prohibit", "priority", "40")
+    yield
+    fabric.sh(A, "ip", "rule", "del", "to", PODS[B], "prohibit", "priority", "40")
+
+
+@breaks("not_explained", into=OTHERS)
+def dropped_by_traffic_control(fabric):
+    """Of the kernel's queues no trace event tells."""
+    fabric.sh(A, "tc", "qdisc", "add", "dev", DEVICE[A], "root", "bfifo", "limit", "1")
+    yield
+    fabric.sh(A, "tc", "qdisc", "del", "dev", DEVICE[A], "root")
+
+
+@breaks("not_explained forward_dropped", into=OTHERS)
+def dropped_by_the_old_iptables(fabric):
+    fabric.sh(B, "iptables-legacy", "-I", "FORWARD", "-s", PODS[A], "-j", "DROP")
+    yield
+    fabric.sh(B, "iptables-legacy", "-D", "FORWARD", "-s", PODS[A], "-j", "DROP")
+
+
+@breaks("not_explained target_silent answer_another_way", into=OTHERS)
+def pod_answers_by_nothing(fabric):
+    """The target's own way back is gone."""
+    route = json.loads(fabric.lab("pod-exec", B + "-pod-1", "--", "ip", "-j", "route", "show", "default").stdout)[0]
+    fabric.lab("pod-exec", B + "-pod-1", "--", "ip", "route", "del", "default")
+    yield
+    more = ["onlink"] if "onlink" in route.get("flags", ()) else []
+    fabric.lab("pod-exec", B + "-pod-1", "--", "ip", "route", "add", "default", "via", route["gateway"], "dev", route["dev"], *more)
 
 
 def pod_of(fabric, node):

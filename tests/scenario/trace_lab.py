@@ -12,7 +12,24 @@ import signal
 import subprocess
 import time
 
-from service_lab import SERVER, client, until
+from service_lab import LABEL, SERVER, client, until
+
+#: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
+ENDS = {
+    "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
+    "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
+}  # fmt: skip
+
+
+def populate(fabric, **spec):
+    """The pods, and the Service of one of them."""
+    fabric.kubectl("gcp", "create", "namespace", "sys-log")
+    for name, pod in ENDS.items():
+        make_pod(fabric, name, pod)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
+               "spec": dict({"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": 8888}]}, **spec)}  # fmt: skip
+    client(fabric, "gcp").create("/api/v1/namespaces/sys-log/services", service, "test")
+    until(lambda: "10.4.7." in fabric.kubectl("gcp", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json"))
 
 
 def make_pod(fabric, name, pod):
