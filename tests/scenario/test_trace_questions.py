@@ -27,8 +27,8 @@ MOST = 600
 POOL = "203.0.113.0/29"
 ALL = {
     "multicluster_capabilities": ["service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"],
-    "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "mcs_install_crds": True, "coredns_rewrite_version": "1.9.4",
-    "load_balancers_settings": "{{ {'gcp': {'load_balancer': 'empty://', 'pool': ['" + POOL + "']}}[inventory_hostname] | default({}) }}",
+    "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "mcs_install_crds": True, "coredns_rewrite_version": "1.12.2",
+    "load_balancers_settings": "{{ {'gcp': {'load_balancer': 'empty://', 'pool': ['" + POOL + "'], 'announced_by': 'other'}}[inventory_hostname] | default({}) }}",
 }  # fmt: skip
 BALANCED = []
 #: The one Service of the lab, by its names.

@@ -34,6 +34,7 @@ COREFILE = """.:53 {
     }
     forward . /etc/resolv.conf
     cache 30
+    reload
 }
 """
 PING = {"trace_from": FROM, "trace_to": TO}

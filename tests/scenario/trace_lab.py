@@ -12,8 +12,15 @@ import signal
 import subprocess
 import time
 
-from service_lab import LABEL, SERVER, client, until
+from service_lab import LABEL, client, until
 
+#: It answers as many at once as a batch of traces sends; a server with the usual short queue would drop some, and the trace would rightly say so.
+SERVER = """
+import socket
+listener = socket.create_server(("", 8888), backlog=4096)
+while True:
+    listener.accept()[0].close()
+"""
 #: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
 ENDS = {
     "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
@@ -48,11 +55,11 @@ def make_pod(fabric, name, pod):
 
 @contextlib.contextmanager
 def served(fabric, pod):
-    """A small HTTP server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
+    """A small server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
     leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
     process = subprocess.Popen(
         ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
-         "--wd", "/usr/bin/python3", "-c", SERVER, pod],
+         "--wd", "/usr/bin/python3", "-c", SERVER],
         stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
