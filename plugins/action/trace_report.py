@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 
 #: Part of a trace -> where the role registers a node's result.
@@ -41,13 +42,13 @@ class ActionModule(ControllerAction):
         hostvars, present = variables.get("hostvars") or {}, set(map(str, variables.get("ansible_play_hosts_all") or ()))
         options = dict(given)
         try:
-            if "trace" not in options:
+            facts = {name: options.pop(name) for name in ("trace", "nodes", "silent") if name in options}
+            if "trace" not in facts:
                 plans = collected.results(hostvars, list(hostvars), PLAN)
-                options["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
-            hosts = [str(host) for host in options["trace"].get("nodes") or () if host in hostvars]
+                facts["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
+            hosts = [str(host) for host in facts["trace"].get("nodes") or () if host in hostvars]
             nodes, silent = gathered(hostvars, hosts)
-            options.setdefault("nodes", nodes)
-            options.setdefault("silent", silent)
+            options["facts"] = pack({"nodes": nodes, "silent": silent, **facts})
             if variables.get("ansible_limit"):
                 options.setdefault("outside", [host for host in hosts if host not in present])
             self._task.args = options

@@ -67,6 +67,12 @@ options:
     description: With V(sent), how long an answer is waited for.
     type: int
     default: 2
+  packed:
+    description:
+      - With V(collected), return C(events) as one text, RV(packed), which M(multicluster.network.trace_report) reads as well. Ansible looks at every
+        value of a result several times, and many flows have hundred thousands of events.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Reads the node and asks its kernel.
@@ -153,11 +159,17 @@ collected:
   type: bool
   returned: with O(state=collected)
   sample: true
+packed:
+  description: RV(events) as one text.
+  type: str
+  returned: with O(packed), where something was recorded
+  sample: eJyLjgUAARUAuQ==
 events:
   description:
     - What the kernel told, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
       packet. Chains of the trace's own table (C(ours)) stand first and last in each hook.
     - C(type) is rule, return (a chain's end) or policy (of a base chain).
+    - Empty with O(packed).
   type: list
   elements: dict
   returned: with O(state=collected)
@@ -245,6 +257,7 @@ def main() -> None:
             "events": {"type": "int", "default": 400},
             "sizes": {"type": "list", "elements": "int", "default": []},
             "wait_seconds": {"type": "int", "default": 2},
+            "packed": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

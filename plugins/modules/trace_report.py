@@ -33,7 +33,6 @@ options:
   trace:
     description: The return value C(trace) of M(multicluster.network.trace_plan).
     type: dict
-    required: true
   nodes:
     description: Host to the results of M(multicluster.network.trace_node) as C(armed), C(sent) and C(collected).
     type: dict
@@ -42,6 +41,9 @@ options:
     description: Host that did not answer to what its connection said.
     type: dict
     default: {}
+  facts:
+    description: O(trace), O(nodes) and O(silent) as one text, as a play of this collection passes them. Needed where there is no O(trace).
+    type: str
   outside:
     description: Hosts of the trace that C(--limit) left out.
     type: list
@@ -142,13 +144,15 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "trace": {"type": "dict", "required": True},
+            "trace": {"type": "dict"},
             "nodes": {"type": "dict", "default": {}},
             "silent": {"type": "dict", "default": {}},
+            "facts": {"type": "str"},
             "outside": {"type": "list", "elements": "str", "default": []},
             "page": {"type": "path"},
             "document": {"type": "path"},
         },
+        required_one_of=[("trace", "facts")],
         supports_check_mode=True,
     )
     try:

@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices, check_names, renamed_words
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
@@ -59,7 +60,7 @@ class InventoryAction(ControllerAction):
         if hosts is not None and not options.get("facts"):  # a fabric without nodes has capabilities all the same
             on = [str(name) for name in options.get("capabilities") or ()]
             clusters = self.groups.get(self.clusters_group, ())
-            options["facts"] = collected.pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
+            options["facts"] = pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
 
 
 def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]) -> None:

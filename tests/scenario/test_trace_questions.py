@@ -24,11 +24,11 @@ from trace_lab import ENDS, populate, served, told, trace
 TUPLES, BATCH, SEED = int(os.environ.get("MCN_TRACE_TUPLES", "10000")), 1000, int(os.environ.get("MCN_SEED", "20"))
 #: Seconds that they may take together.
 MOST = 600
-POOL = "203.0.113.0/29"
+BALANCER = "{'load_balancer': 'empty://', 'pool': ['203.0.113.0/29'], 'announced_by': 'other'}"
 ALL = {
     "multicluster_capabilities": ["service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"],
     "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "mcs_install_crds": True, "coredns_rewrite_version": "1.12.2",
-    "load_balancers_settings": "{{ {'gcp': {'load_balancer': 'empty://', 'pool': ['" + POOL + "'], 'announced_by': 'other'}}[inventory_hostname] | default({}) }}",
+    "load_balancers_settings": "{{ {'gcp': " + BALANCER + "}[inventory_hostname] | default({}) }}",
 }  # fmt: skip
 BALANCED = []
 #: The one Service of the lab, by its names.

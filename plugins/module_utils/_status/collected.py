@@ -4,12 +4,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import typing as t
-import zlib
 
-from .._values.refused import ValueRefused
 from .verdict import change_name
 
 Data = t.Dict[str, t.Any]
@@ -31,9 +27,6 @@ NODE = "__node_dataplane_r_converge"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers", "sources", "imports")
-
-#: What a packed text may unfold to.
-MOST_BYTES = 2_000_000_000
 
 
 def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> t.Dict[str, t.Mapping[str, t.Any]]:
@@ -188,20 +181,3 @@ def status(
     if limit and not set(asked).intersection(clusters):
         found["unasked"] = [name for name in on if name not in found["plans"]]
     return found
-
-
-def pack(value: t.Any) -> str:
-    """As one text: Ansible looks at every value of a module's arguments several times, and of a large fabric there are millions."""
-    return base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode("utf-8"), 1)).decode("ascii")
-
-
-def unpack(text: str) -> t.Any:
-    """The inverse of pack. Raises ValueRefused ``bad_type``."""
-    try:
-        worker = zlib.decompressobj()
-        data = worker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
-        if not worker.eof:
-            raise ValueError("it does not end")
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, zlib.error) as error:
-        raise ValueRefused("bad_type", "this is no packed text: {0}".format(error)) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import address_number
+from .._values.packed import unpack
 from .._values.refused import ValueRefused
 from .._values.text import mapping
 from . import causes
@@ -22,6 +23,8 @@ from .routing import Packet
 Data = t.Dict[str, t.Any]
 #: How CNIs call the chains by which they enforce policies.
 _POLICY_WORDS = ("cali-", "KUBE-NWPLCY", "cilium")
+#: Bytes that a node's record may unfold to.
+MOST_PACKED = 500_000_000
 #: Hops and findings that a result shows; a batch of many flows shows the failed ones first.
 SHOWN = 400
 
@@ -84,6 +87,26 @@ class Observed(t.NamedTuple):
     told: t.Dict[str, Told]
 
 
+def _events_of(collected: t.Mapping[str, t.Any]) -> t.Optional[t.List[t.Any]]:
+    """What a node recorded, also as one text; None for nothing, and for what cannot be read."""
+    found = collected.get("events")
+    if collected.get("packed"):
+        try:
+            found = unpack(str(collected["packed"]), MOST_PACKED)
+        except ValueRefused:
+            return None
+    return found if isinstance(found, list) else None
+
+
+def _by_flow(rows: t.Any) -> t.Dict[str, t.List[t.Any]]:
+    """A node's rows by the flow that they are of."""
+    grouped: t.Dict[str, t.List[t.Any]] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            grouped.setdefault(str(row.get("flow")), []).append(row)
+    return grouped
+
+
 def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> Observed:
     """The results of trace_node: {host: {armed, sent, collected}}."""
     hosts = mapping(trace, "hosts")
@@ -100,26 +123,22 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         first, last = mapping(said, "armed"), mapping(said, "collected")
         if first.get("facts"):
             nodes[host] = parse_node(host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers"))
-        if isinstance(last.get("events"), list) and first.get("armed") is not False:
+        recorded = _events_of(last)
+        if recorded is not None and first.get("armed") is not False:
             armed.add(host)
             overrun.update([host] if last.get("lost") or last.get("unreadable") else [])
         elif first:
             errors.append("{0} recorded nothing: {1}".format(host, printable(first.get("reason") or last.get("reason") or "no answer")))
         if host in nodes:
             after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
-        rows = mapping(said, "sent").get("sent")
-        grouped: t.Dict[str, t.List[t.Any]] = {}
-        events_of = last.get("events")
-        for event in events_of if isinstance(events_of, list) else ():
-            if isinstance(event, dict):
-                grouped.setdefault(str(event.get("flow")), []).append(event)
+        rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded)
         asked = mapping(said, "sent").get("asked")
         for flow in [flow for flow, source in sources.items() if source == host]:
             answer = parse_told(asked, flow)
             if answer is not None:
                 told[flow] = answer
         for flow in flows:
-            found = parse_sent(rows, flow)
+            found = parse_sent(rows.get(flow), flow)
             if found:
                 sent[flow] = found
             events = parse_events(grouped.get(flow), flow, nodes.get(host))

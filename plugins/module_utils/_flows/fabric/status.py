@@ -21,9 +21,9 @@ from ..._services.mcs.names import EXPORT, IMPORT, SOURCE_LABEL, VERSIONS
 from ..._services.mirror_services import MIRRORED
 from ..._status import drift as drifts, page, prometheus
 from ..._status.cluster import describe
-from ..._status.collected import unpack
 from ..._status.model import build, peer_names
 from ..._values.gc_pause import gc_paused
+from ..._values.packed import unpack
 from ..._values.refused import ValueRefused
 
 Data = t.Dict[str, t.Any]

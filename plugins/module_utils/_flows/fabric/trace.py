@@ -21,6 +21,7 @@ from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
 from ..._values.gc_pause import gc_paused
+from ..._values.packed import unpack
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import mapping
 from .status import DISCOVERY
@@ -180,9 +181,10 @@ def _calico(client: Client) -> t.Dict[str, t.List[str]]:
 def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The result of trace_report: {changed: False, verdict, findings, hops, flows, agreement, table, errors, names, files}.
 
-    ``request``: {fabric, trace: of trace_plan, nodes: {host: {armed, sent, collected}}, silent: {host: text}, outside: [host], page, document}.
-    Raises OSError where a file cannot be written.
+    ``request``: {fabric, trace: of trace_plan, nodes: {host: {armed, sent, collected}}, silent: {host: text}, outside: [host], page, document} and
+    ``facts``: trace, nodes and silent as one text, or None. Raises ValueRefused, and OSError where a file cannot be written.
     """
+    request = dict(request, **unpack(request["facts"])) if request.get("facts") else request
     trace, silent = request.get("trace") or {}, dict(request.get("silent") or {})
     silent.update({host: "it is outside of --limit" for host in request.get("outside") or () if host not in silent})
     with gc_paused():

@@ -16,6 +16,7 @@ from ..._linux.host import detached, packets
 from ..._linux.netlink.links import link_name
 from ..._linux.nftables import table as nft, text
 from ..._linux.nftables.trace import PREFIX, TraceSocket, TraceTable
+from ..._values.packed import pack
 from ..._values.refused import ValueRefused
 from . import trace_ask, trace_facts
 from .status import read_sections
@@ -38,7 +39,10 @@ _CATCH_UP = 10.0
 
 
 def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
-    """The module's result. ``request``: {state, fabric, id, flows, questions, lifetime, events, sizes, wait_seconds}. Raises ValueRefused, LinuxError."""
+    """The module's result. ``request``: {state, fabric, id, flows, questions, lifetime, events, sizes, wait_seconds, packed}.
+
+    Raises ValueRefused, LinuxError.
+    """
     if not _ID.match(str(request["id"])):
         raise ValueRefused("bad_id", "id must be 1 to 24 small letters and digits")
     name = PREFIX + request["id"]
@@ -46,7 +50,7 @@ def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
     parts: t.Dict[str, t.Callable[[], Data]] = {
         "armed": lambda: _arm(name, flows, request, check_mode),
         "sent": lambda: _send(flows, request, check_mode),
-        "collected": lambda: _collect(name),
+        "collected": lambda: _collect(name, bool(request.get("packed"))),
     }
     return dict(parts[request["state"]](), changed=False, refused=refused)
 
@@ -150,7 +154,7 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
 # --- collected -----------------------------------------------------------------------------------------------------
 
 
-def _collect(name: str) -> Data:
+def _collect(name: str, packed: bool) -> Data:
     found: Data = {"collected": False, "reason": None, "events": [], "counts": {}, "others": 0, "lost": 0, "unreadable": 0, "errors": []}
     try:
         answer = detached.ask(name, "events")
@@ -172,6 +176,8 @@ def _collect(name: str) -> Data:
             detached.ask(name, "end")
         except LinuxError as error:
             found["errors"].append({"section": "end", "message": str(error)[:500]})
+    if packed and found["collected"]:
+        found.update(packed=pack(found["events"]), events=[])
     return found
 
 

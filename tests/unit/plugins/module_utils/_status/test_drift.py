@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected, drift, model
+from ansible_collections.multicluster.network.plugins.module_utils._status import drift, model
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 US = "multicluster.network/default"
@@ -166,11 +167,11 @@ def test_a_document_that_is_none_is_no_earlier_run(previous):
 
 @pytest.mark.parametrize("value", [{}, {"nodes": {"ä": [1, None, True, "\u0000"]}, "mesh": {}}, [1.5]])
 def test_packed_facts_come_back_as_they_were(value):
-    assert collected.unpack(collected.pack(value)) == value
+    assert packed.unpack(packed.pack(value)) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "AAAA", collected.pack({"a": 1})[:-8], collected.pack({"a": 1}) + "!"])
+@pytest.mark.parametrize("text", ["", "x", "AAAA", packed.pack({"a": 1})[:-8], packed.pack({"a": 1}) + "!"])
 def test_what_is_not_packed_is_refused(text):
     with pytest.raises(ValueRefused) as caught:
-        collected.unpack(text)
+        packed.unpack(text)
     assert caught.value.reason == "bad_type"

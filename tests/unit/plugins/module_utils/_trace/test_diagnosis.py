@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
+from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from hypothesis import given, settings, strategies as st
 from trace_worlds import World, key_of, route, rule
 
@@ -467,3 +468,15 @@ def test_a_trace_by_the_plan_alone_says_how_many_could_talk() -> None:
     built = report.build({"id": "x", "flows": [], "findings": [], "reach": reach}, {}, {})
     assert built["verdict"] == "does not arrive" and any("6 ordered pairs of 3 nodes, 4 could talk" in line for line in built["table"])
     assert report.build({"id": "x", "flows": [], "findings": [], "reach": dict(reach, cut=[])}, {}, {})["verdict"] == "arrives"
+
+
+def test_what_a_node_recorded_as_one_text_is_read_as_its_rows_and_a_torn_text_is_no_record() -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace(*sorted(world.nodes))
+    plain = report.build(plan, results, {})
+    for host in results:
+        results[host]["collected"].update(packed=pack(results[host]["collected"]["events"]), events=[])
+    assert report.build(plan, results, {}) == plain
+    for host in results:
+        results[host]["collected"]["packed"] = results[host]["collected"]["packed"][:-8] + "!"
+    assert "recorded nothing" in report.build(plan, results, {})["errors"][0]
