@@ -532,9 +532,9 @@ def policy_whose_set_lacks_the_source(fabric):
 # --- what is in no list ---------------------------------------------------------------------------------------------
 
 
-@breaks("not_explained", into=OTHERS)
+@breaks("forward_dropped", into=OTHERS)
 def lost_before_the_tunnel(fabric):
-    """A filter behind every hook that a trace sees."""
+    """A filter behind every hook of ours: the mark is still on the packet."""
     nft(fabric, A, "add table netdev odd; add chain netdev odd out {{ type filter hook egress device {0} priority 0; }}".format(DEVICE[A]))
     nft(fabric, A, "add rule netdev odd out ip daddr {0} drop".format(PODS[B]))
     yield

@@ -33,6 +33,8 @@ GENERATION_ID = 1
 
 FAMILIES = {"ip": 2, "ip6": 10, "inet": 1, "arp": 3, "bridge": 7, "netdev": 5}
 _FAMILY_NAMES = {number: name for name, number in FAMILIES.items()}
+#: Chains of devices count anew.
+NETDEV_HOOKS = {"prerouting": "ingress", "input": "egress"}
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting", "ingress")
 POLICIES = ("drop", "accept")
 #: nft's numbers of data types, and how long a key is.

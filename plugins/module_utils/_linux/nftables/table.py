@@ -63,6 +63,8 @@ def list_base_chains() -> t.List[Data]:
     for family, of, chain in found:
         if chain["hook"] is not None:
             row = {name: chain[name] for name in ("name", "type", "hook", "priority", "policy", "device")}
+            if family == codec.FAMILIES["netdev"]:
+                row["hook"] = codec.NETDEV_HOOKS.get(chain["hook"], chain["hook"])
             chains.setdefault((names.get(family, str(family)), of), []).append(row)
     rows = [{"family": table["family"], "name": table["name"], "owner": table["owner"]} for table in tables]
     for row in rows:
