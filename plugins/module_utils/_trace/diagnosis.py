@@ -108,7 +108,7 @@ class Judge:
         if found is not None:
             return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_word(flow, found)
         if flow.udp and self._delivered(flow):
-            return ARRIVES, None
+            return (FAILS, self._unheard(flow)) if self._nobody_listens(flow) else (ARRIVES, None)
         found = self._silent(flow) or self._one_way(flow, back, BACK)
         if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
             return OPEN, None
@@ -168,6 +168,11 @@ class Judge:
             confidence = PROVEN if self._delivered(flow) or silent else LIKELY
             return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, "{0} refuses the connection".format(place), "", confidence)
         return self._open(flow, FORWARD, "somebody before {0} refuses the connection to {1}".format(flow.end, place), flow.start)
+
+    def _unheard(self, flow: Flow) -> Finding:
+        """A datagram that was handed over where nobody listens. The refusal may stay out: kernels send only so many in a second."""
+        text = "{0} handed it over, and nobody listens on {1}".format(flow.end, place_text(flow.packet.version, flow.packet.dst, flow.packet.port))
+        return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
 
     def _retargeted(self, flow: Flow) -> t.Optional[Finding]:
         """It goes to an address that is none of those of the target: whatever happens there is nothing that the facts of the target's way tell."""

@@ -427,6 +427,15 @@ def test_datagrams_promise_no_answer(two: World) -> None:
         unseen(results, TWO)
 
     assert judged(two, lost)[0] != "arrives"
+    listening = [{"address": two.pods[TWO], "proto": "tcp", "port": 53}]
+
+    def unheard(plan: t.Any, results: t.Any) -> None:
+        datagrams(plan, results)
+        results[TWO]["armed"]["facts"] = dict(results[TWO]["armed"]["facts"], listeners=listening)
+
+    assert judged(two, unheard)[1:] == ("port_closed", "likely"), "kernels send only so many refusals in a second"
+    listening[0]["proto"] = "udp"
+    assert judged(two, unheard)[0] == "arrives"
 
 
 def test_a_port_is_closed_by_the_target_or_by_somebody_before_it(two: World) -> None:
