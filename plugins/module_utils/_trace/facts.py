@@ -139,6 +139,10 @@ def _rows(value: t.Any) -> t.List[Data]:
     return [row for row in value[:MOST] if isinstance(row, dict)] if isinstance(value, list) else []
 
 
+def _list(value: t.Any) -> t.List[t.Any]:
+    return value[:MOST] if isinstance(value, list) else []
+
+
 def _word(value: t.Any) -> t.Optional[str]:
     return value[:128] if isinstance(value, str) and value else None
 
@@ -202,10 +206,10 @@ def _rule(row: Data) -> Rule:
 
 
 def _peer(row: Data) -> Peer:
-    allowed = tuple(span_of(text) for text in row.get("allowed_ips") or ())
+    allowed = tuple(span_of(text) for text in _list(row.get("allowed_ips")))
     age = row.get("handshake_age")
     return Peer(
-        str(row.get("public_key")), parse_endpoint_key(row.get("endpoint")), allowed, float(age) if isinstance(age, (int, float)) else None,
+        str(row.get("public_key")), parse_endpoint_key(row.get("endpoint")), allowed, float(age) if isinstance(age, (int, float)) and abs(age) < 1e15 else None,
         _number(row.get("rx")), _number(row.get("tx")), row["preshared"] if isinstance(row.get("preshared"), bool) else None,
     )  # fmt: skip
 
@@ -239,7 +243,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
         if name is None:
             continue
         mine = set()
-        for text in row.get("addresses") or ():
+        for text in _list(row.get("addresses")):
             try:
                 mine.add(key_of(str(text).partition("/")[0]))
             except ValueRefused:
@@ -285,7 +289,7 @@ def _sets(rows: t.Any, left_out: t.List[str]) -> t.Optional[t.Dict[int, t.Tuple[
     found: t.Optional[t.Dict[int, t.Tuple[t.Tuple[int, int], ...]]] = None
     for row in _rows(rows):
         spans = []
-        for item in row.get("spans") or ():
+        for item in _list(row.get("spans")):
             if isinstance(item, (list, tuple)) and len(item) == 2 and all(isinstance(part, int) for part in item):
                 spans.append((item[0], item[1]))
             else:
@@ -322,7 +326,7 @@ def _running(value: t.Any) -> t.Optional[bool]:
 def _pods(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], str]:
     found = {}
     for row in _rows(rows):
-        for text in row.get("addresses") or ():
+        for text in _list(row.get("addresses")):
             try:
                 found[key_of(str(text).partition("/")[0])] = _word(row.get("device")) or ""
             except ValueRefused:
@@ -359,5 +363,6 @@ def _answers(rows: t.Any) -> t.Dict[t.Tuple[t.Any, ...], Data]:
         question = row.get("question")
         asked: Data = question if isinstance(question, dict) else row
         said = row.get("answer")
-        found[asked.get("dst"), asked.get("src") or None, asked.get("iif") or None, asked.get("mark") or 0] = said if isinstance(said, dict) else row
+        key = (_word(asked.get("dst")), _word(asked.get("src")), _word(asked.get("iif")), _number(asked.get("mark")))
+        found[key] = said if isinstance(said, dict) else row
     return found

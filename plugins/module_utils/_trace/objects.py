@@ -196,4 +196,4 @@ def _add(rows: t.Dict[t.Tuple[t.Any, ...], Backend], group: t.Any) -> None:
                 one = Backend(
                     address, str(port.get("name") or ""), str(port.get("protocol") or "TCP"), number if isinstance(number, int) else None, endpoint.ready
                 )
-                rows[address, one.port_name, one.protocol, number] = one
+                rows[address, one.port_name, one.protocol, one.port] = one

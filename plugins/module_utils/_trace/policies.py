@@ -32,7 +32,7 @@ def lacks_source(
         types = spec.get("policyTypes")
         if isinstance(types, list) and "Ingress" not in types:
             continue
-        if any(_lets_in(rule, address, source) for rule in spec.get("ingress") or ()):
+        if any(_lets_in(rule, address, source) for rule in _list(spec.get("ingress"))):
             return None
         names.append(printable("{0}/{1}".format(namespace, mapping(obj, "metadata").get("name"))))
     if not names:
@@ -128,10 +128,10 @@ def _selects(selector: t.Any, labels: t.Mapping[str, str]) -> bool:
         return False
     if any(labels.get(str(key)) != value for key, value in mapping(selector, "matchLabels").items()):
         return False
-    for row in selector.get("matchExpressions") or ():
+    for row in _list(selector.get("matchExpressions")):
         if not isinstance(row, dict):
             return False
-        key, values, operator = str(row.get("key")), row.get("values") or [], row.get("operator")
+        key, values, operator = str(row.get("key")), _list(row.get("values")), row.get("operator")
         found = {"In": labels.get(key) in values, "NotIn": labels.get(key) not in values, "Exists": key in labels, "DoesNotExist": key not in labels}
         if not found.get(str(operator), False):
             return False
@@ -147,7 +147,7 @@ def _lets_in(rule: t.Any, address: Address, source: Source) -> bool:
     for peer in peers if isinstance(peers, list) else ():
         block = peer.get("ipBlock") if isinstance(peer, dict) else None
         if isinstance(block, dict):
-            if _inside(block.get("cidr"), address) and not any(_inside(text, address) for text in block.get("except") or ()):
+            if _inside(block.get("cidr"), address) and not any(_inside(text, address) for text in _list(block.get("except"))):
                 return True
         elif source is not None:  # pods of other clusters are in no selector
             return True

@@ -209,8 +209,9 @@ def test_the_mark_is_that_of_the_rule(span: World) -> None:
             row.update(fwmark=0x4000, fwmask=0x6000)
     found = walk(span)
     assert cause(found) == "" and "mark 0x4000" in found.steps[0].text and "mark 0x4000" in found.steps[0].command
-    # another's rule by a mark to a table that people know is not the mesh's
+    # another's rule by a mark to a table that people know is not the mesh's, though there is a route by its device
     span.nodes[ONE]["rules"].insert(0, dict(rule(5, 254), fwmark=0x9, fwmask=0xF))
+    span.nodes[ONE]["routes"].append(route("10.77.0.0/16", "kubespan"))
     assert "mark 0x4000" in walk(span).steps[0].text
 
 
@@ -231,6 +232,37 @@ def test_a_target_that_is_the_node_itself(two: World) -> None:
     two.nodes[TWO]["routes"] = [row for row in two.nodes[TWO]["routes"] if row["type"] != "local"]
     two.nodes[TWO]["links"][1]["addresses"] = [target + "/16"]
     assert cause(walk(two, target=target)) == ""
+
+
+def test_what_is_for_the_node_itself_is_not_forwarded(two: World) -> None:
+    target = two.uplink[TWO]
+    two.nodes[ONE]["routes"].append(route(target + "/32", two.device(ONE, TWO)))
+    two.nodes[TWO]["settings"]["forwarding"]["4"] = False
+    assert cause(walk(two, target=target)) == ""
+    two.nodes[TWO]["routes"] = [row for row in two.nodes[TWO]["routes"] if row["type"] != "local"]  # its table was not read
+    assert cause(walk(two, target=target)) == ""
+    # a whole range that is local, of which no device has an address
+    two.nodes[ONE]["routes"].append(route("10.77.0.0/24", two.device(ONE, TWO)))
+    two.peer_of(ONE, TWO)["allowed_ips"].append("10.77.0.0/24")
+    two.nodes[TWO]["routes"].append(route("10.77.0.0/24", "lo", 255, kind="local"))
+    assert cause(walk(two, target="10.77.0.9")) == ""
+
+
+def test_a_device_that_is_down_is_told_before_its_routes_are_missed(two: World) -> None:
+    name = two.device(ONE, TWO)
+    next(row for row in two.nodes[ONE]["links"] if row["name"] == name)["up"] = False
+    two.nodes[ONE]["routes"] = [row for row in two.nodes[ONE]["routes"] if row["dev"] != name]
+    assert cause(walk(two)) == "device_down"
+
+
+@pytest.mark.parametrize(("running", "expected"), [(False, "kube_proxy_off"), (True, ""), (None, "")])
+def test_a_services_address_needs_somebody_who_turns_it(two: World, running: t.Optional[bool], expected: str) -> None:
+    two.nodes[ONE]["kube_proxy"] = {"running": running, "how": ""}
+    walker = Walker({host: parse_node(host, host[:3], facts) for host, facts in two.nodes.items()}, report.parse_mesh(two.mesh()))
+    packet = Packet(4, number(two.pods[ONE]), number(two.pods[TWO]))
+    found = walker.proxied(packet, ONE, number("10.3.0.9"))
+    assert (found.cause if found else "") == expected
+    assert walker.proxied(packet, ONE, packet.dst) is None and walker.proxied(packet, ONE, None) is None
 
 
 @pytest.mark.parametrize(
