@@ -51,7 +51,7 @@ def ranges(texts: t.Any) -> t.Tuple[Range, ...]:
     return tuple(found)
 
 
-def owners(given: t.Iterable[t.Tuple[Range, str]], points: t.Iterable[t.Tuple[int, int]]) -> t.Dict[t.Tuple[int, int], str]:
+def owners(given: t.Iterable[t.Tuple[Range, str]], points: t.Sequence[t.Tuple[int, int]]) -> t.Dict[t.Tuple[int, int], str]:
     """Whose the longest range around each point (version, number) is: narrower ranges are drawn over wider ones."""
     found: t.Dict[t.Tuple[int, int], str] = {}
     ordered = {version: sorted({number for family, number in points if family == version}) for version in (4, 6)}
@@ -104,7 +104,7 @@ class Pairs:
         contested = {str(row.get("node")) for row in settings.get("contested") or () if isinstance(row, dict)}
         allowed = {name: ranges(row.get("allowed_ips")) for name, row in peers.items()}
         holders = owners(
-            ((one, name) for name, rows in allowed.items() for one in rows), ((pod[0], pod[1]) for seat in seats for pod in seat.pods)
+            ((one, name) for name, rows in allowed.items() for one in rows), [(pod[0], pod[1]) for seat in seats for pod in seat.pods]
         )
         for seat in seats:
             cause = ""

@@ -21,8 +21,8 @@ from trace_worlds import World
 
 #: What stands where something else should.
 STRANGE = st.one_of(
-    st.sampled_from([None, True, False, 0, -1, 1 << 70, 1.5, "", "x" * 300, "10.0.0.1", "10.0.0.0/33", "fd00::/129", "\x1b[2J\n", "<script>", "{{ x }}", "\u0660.0.0.1",
-                     [], {}, [[]], [None], {"a": None}, [{}], {"": ""}]),
+    st.sampled_from([None, True, False, 0, -1, 1 << 70, 1.5, "", "x" * 300, "10.0.0.1", "10.0.0.0/33", "fd00::/129", "\x1b[2J\n", "<script>", "{{ x }}",
+                     "\u0660.0.0.1", [], {}, [[]], [None], {"a": None}, [{}], {"": ""}]),
     st.text(max_size=12), st.integers(),
 )  # fmt: skip
 
@@ -105,16 +105,19 @@ def test_an_endpoint_is_one_or_none(text: str) -> None:
 
 OBJECTS = {
     "nodes": [{"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]}}],
-    "pods": [{"metadata": {"namespace": "shop", "name": "pod", "labels": {"a": "b"}}, "spec": {"nodeName": "n", "hostNetwork": False, "dnsPolicy": "ClusterFirst"},
+    "pods": [{"metadata": {"namespace": "shop", "name": "pod", "labels": {"a": "b"}},
+              "spec": {"nodeName": "n", "hostNetwork": False, "dnsPolicy": "ClusterFirst"},
               "status": {"podIP": "10.4.0.7", "podIPs": [{"ip": "10.4.0.7"}], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}],
     "services": [{"metadata": {"namespace": "shop", "name": "web", "labels": {}}, "spec": {"clusterIP": "10.5.0.8", "clusterIPs": ["10.5.0.8"],
                   "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}, "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}}}],
-    "endpoints": [{"metadata": {"namespace": "shop", "name": "web"}, "subsets": [{"addresses": [{"ip": "10.4.0.7"}], "ports": [{"name": "http", "port": 80}]}]}],
+    "endpoints": [{"metadata": {"namespace": "shop", "name": "web"},
+                   "subsets": [{"addresses": [{"ip": "10.4.0.7"}], "ports": [{"name": "http", "port": 80}]}]}],
     "slices": [{"metadata": {"namespace": "shop", "name": "s", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
                 "endpoints": [{"addresses": ["10.4.0.7"], "conditions": {"ready": True}}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}],
     "imports": [{"metadata": {"namespace": "shop", "name": "web"}, "spec": {}}],
     "policies": [{"metadata": {"namespace": "shop", "name": "p"}, "spec": {"podSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [
-        {"key": "a", "operator": "In", "values": ["b"]}]}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16", "except": []}}]}]}}],
+        {"key": "a", "operator": "In", "values": ["b"]}]}, "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16", "except": []}}]}]}}],
     "corefile": ".:53 {\n    kubernetes cluster.local\n}\n", "unread": [],
 }  # fmt: skip
 
@@ -133,7 +136,10 @@ def test_clusters_may_say_anything(data: t.Any) -> None:
     plain(report.build({"id": "x", "flows": flows, "findings": [one.row() for one in found.found], "names": found.steps}, {}, {}))
 
 
-@given(st.lists(st.fixed_dictionaries({"source": st.text(max_size=9), "node": st.text(max_size=9), "target": st.text(max_size=9), "ok": st.booleans()}), max_size=5))
+TEXT = st.text(max_size=9)
+
+
+@given(st.lists(st.fixed_dictionaries({"source": TEXT, "node": TEXT, "target": TEXT, "ok": st.booleans()}), max_size=5))
 def test_pairs_of_a_verification_are_followed_or_refused(rows: t.Any) -> None:
     failing = pairs.failing({"h": rows}, 3)
     assert len(failing) <= 3
