@@ -106,6 +106,7 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
     [
         (lambda part: part["peers"].pop(), "peer_missing"),
         (lambda part: part["peers"][0].update(allowed_ips=[]), "allowed_ips_lack_target"),
+        (lambda part: part["peers"].append({"node": "another", "allowed_ips": ["10.11.0.0/25"]}), "allowed_ips_lack_target"),
         (lambda part: part.update(routes=[]), "route_missing"),
         (lambda part: part.update(contested=[part["peers"].pop()]), "keys_shared"),
         (lambda part: part.update(peers=[], complete=False), "not read"),
@@ -134,3 +135,4 @@ def test_what_if_a_node_or_a_cluster_is_away() -> None:
     cluster = parse_cluster("aws", {"nodes": [node], "pods": [pod], "services": services, "endpoints": ends}, {("aws", "n0"): "aws-0"})
     assert [row["name"] for row in classes.left_alone({"aws": cluster}, ["aws-0"])] == ["one"]
     assert classes.left_alone({"aws": cluster}, ["gcp"]) == []
+    assert classes.left_alone({"aws": cluster}, ["aws"]) == []  # of who is away himself nothing is said

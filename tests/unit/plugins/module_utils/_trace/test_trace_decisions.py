@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, report
+from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, observed, report
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import BACK, FORWARD
 from ansible_collections.multicluster.network.plugins.module_utils._trace.expected import Walk, Walker
 from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import parse_node
@@ -651,6 +651,64 @@ def test_what_tunnels_count_tells_who_heard_whom(two: World, here: t.Any, there:
         counts(results, two, here, there, ages)
 
     assert judged(two, lost)[1:] == expected
+
+
+def test_who_refuses_on_the_targets_node_is_not_the_pod(two: World) -> None:
+    def refused(plan: t.Any, results: t.Any) -> None:
+        outcomes(results, (0, "refused"))
+        unseen(results, TWO, keep=lambda event: event["direction"] == "forward" and event["chain"] == "prerouting")
+        for event in list(results[TWO]["collected"]["events"]):
+            results[TWO]["collected"]["events"].append(dict(event, chain="input"))
+
+    assert judged(two, refused, "tcp")[1] == "not_explained"
+
+    def node(plan: t.Any, results: t.Any) -> None:
+        plan["flows"][0]["target"]["kind"] = "node"
+        refused(plan, results)
+
+    assert judged(two, node, "tcp")[1:] == ("port_closed", "proven")
+
+
+def test_what_diverts_comes_before_what_rewrites_on_the_other_way(two: World) -> None:
+    two.nodes[ONE]["routes"].append(route(two.pods[TWO] + "/32", "eth0", 254, "192.168.255.1"))
+
+    def around(plan: t.Any, results: t.Any) -> None:
+        outcomes(results, (0, "silent"))
+        (event, *dummy) = results[ONE]["collected"]["events"]
+        results[TWO]["collected"]["events"] = [dict(event, chain="prerouting", iif="eth0", oif="", src=two.uplink[ONE])]
+
+    assert judged(two, around)[1] == "route_shadowed"
+
+
+def test_counters_say_nothing_where_the_facts_and_the_packet_disagree(two: World) -> None:
+    def left(plan: t.Any, results: t.Any) -> None:
+        outcomes(results, (0, "silent"))
+        unseen(results, TWO)
+        unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
+        counts(results, two, (0, 148), (148, 92))
+        facts = results[ONE]["armed"]["facts"]
+        results[ONE]["armed"]["facts"] = dict(facts, settings=dict(facts["settings"], forwarding={"4": False}))
+
+    assert judged(two, left)[1] == "not_explained"
+
+
+def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None:
+    def blind(plan: t.Any, results: t.Any) -> None:
+        outcomes(results, (0, "silent"))
+        results[TWO]["armed"]["armed"] = False
+        unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
+        counts(results, two, (0, 148), (148, 92))
+
+    plan, results = two.trace(ONE, TWO)
+    blind(plan, results)
+    found = report.build(plan, results, {})["findings"]
+    assert [row["cause"] for row in found] == ["not_explained"] and "did not see it" not in found[0]["message"]
+
+
+@pytest.mark.parametrize(("verdict", "dropped"), [("drop", True), ("continue", False), ("jump x", False), ("return", False), ("", False), ("accept", False)])
+def test_only_a_drop_ends_a_packet(verdict: str, dropped: bool) -> None:
+    (event,) = observed.parse_events([{"flow": "0", "table": "t", "chain": "forward", "verdict": verdict}], "0", None)
+    assert (observed.passage("h", "forward", [event]).drop is not None) == dropped
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

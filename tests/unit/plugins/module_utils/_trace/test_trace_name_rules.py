@@ -99,6 +99,42 @@ def test_names_are_asked_in_the_order_of_a_resolver() -> None:
     assert ask(ROOT, "web.shop.svc.cluster.local")[1] == (*searched, "web.shop.svc.cluster.local.cluster.local", "web.shop.svc.cluster.local")
 
 
+def behind(*rows: t.Any, name: str = "aws-shop-73736d-web", space: str = "sys-semaphore") -> t.Dict[str, t.Any]:
+    """Endpoints: (address, whether it is ready)."""
+    ready, waiting = ([{"ip": ip} for ip, is_ready in rows if is_ready == wanted] for wanted in (True, False))
+    subset = {"addresses": ready, "notReadyAddresses": waiting, "ports": [{"port": 80}]}
+    return {"metadata": {"namespace": space, "name": name}, "subsets": [subset] if rows else []}
+
+
+@pytest.mark.parametrize(
+    ("mirror", "source", "cause"),
+    [
+        ([("10.2.0.7", True)], [("10.2.0.7", True)], ""),
+        ([("10.2.0.7", True)], [("10.2.0.7", True), ("10.2.0.8", True)], ""),  # who is new comes with the next run; nobody is led astray
+        ([("10.2.0.7", True), ("10.2.0.9", True)], [("10.2.0.7", True)], "mirror_stale"),
+        ([], [("10.2.0.7", True)], "mirror_stale"),
+        ([("10.2.0.7", True)], [("10.2.0.7", False)], "mirror_stale"),
+        ([("10.2.0.7", False)], [], "no_endpoints"),
+        ([], [], "no_endpoints"),
+    ],
+)  # fmt: skip
+def test_a_mirror_leads_where_its_source_does(mirror: t.Any, source: t.Any, cause: str) -> None:
+    found = clusters(ROOT, endpoints=[behind(*mirror)])
+    remote = {"services": [service("shop", "web", "10.3.0.1")], "endpoints": [behind(*source, name="web", space="shop")]}
+    found["aws"] = parse_cluster("aws", remote, {})
+    answer = Names(found).ask(parse_question("gcp/shop/pod", "aws/shop/web", 80), "gcp", "shop")
+    assert (answer.faults[0][0] if answer.faults else "") == cause
+    assert cause or [number for number, port in answer.backends] == [(4, 0x0A020007)]
+
+
+def test_an_echo_goes_back_from_another_node_alone() -> None:
+    found = clusters(ROOT)
+    pod = found["gcp"].pods["shop", "pod"]
+    found["gcp"] = found["gcp"]._replace(pods={("shop", "pod"): pod, ("shop", "two"): pod._replace(name="two", addresses=((4, 0x0A040008),))})
+    flows = Resolver(found, Names(found)).flows([parse_question("gcp/shop/pod", "gcp/shop/two")], 61000)
+    assert [row["id"] for row in flows] == ["0"]
+
+
 #: Pieces of which Corefiles are made, and what does not belong there.
 WORDS = st.sampled_from(["cluster.aws", "{", "}", ".", ".:53", "rewrite", "stop", "name", "regex", "kubernetes", "multicluster", "clusterset.local", "\n", "#",
                          '"', "\\", "(x)", "import", ",", "cluster.aws,", "\x00", "\u212a", "{$HOME}", "$(id)", "dns://", "::"])  # fmt: skip
