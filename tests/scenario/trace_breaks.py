@@ -17,7 +17,8 @@ import typing as t
 
 import felix_double as felix
 from ansible_collections.multicluster.network.plugins.filter.policy_selector import policy_selector
-from service_lab import client
+from service_lab import client, running
+from trace_lab import assert_arrives
 
 A, A2, B, B2 = "aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2"
 #: The device of each towards the other cluster.
@@ -36,6 +37,21 @@ COREFILE = """.:53 {
     cache 30
     reload
 }
+"""
+SYSTEM, DNS = "/api/v1/namespaces/kube-system/", "10.3.0.10"
+#: Answers for one name, and says of all others that they do not exist.
+DNS_SERVER = """
+import socket, struct, sys
+known = b"".join(bytes([len(part)]) + part for part in sys.argv[1].encode().split(b".")) + bytes(1)
+listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+listener.bind(("", 53))
+while True:
+    asked, peer = listener.recvfrom(512)
+    end = asked.index(bytes(1), 12) + 5
+    right, kind = asked[12:end - 4].lower() == known, struct.unpack("!H", asked[end - 4:end - 2])[0]
+    answer = struct.pack("!HHHIH", 0xc00c, 1, 1, 5, 4) + socket.inet_aton(sys.argv[2]) if right and kind == 1 else b""
+    head = struct.pack("!HHHHH", 0x8180 if right else 0x8183, 1, 1 if answer else 0, 0, 0)
+    listener.sendto(asked[:2] + head + asked[12:end] + answer, peer)
 """
 PING = {"trace_from": FROM, "trace_to": TO}
 BACKWARDS = {"trace_from": TO, "trace_to": FROM}
@@ -476,12 +492,52 @@ NAMED = {"trace_from": FROM, "trace_to": "fluentd.sys-log.svc.cluster.gcp", "tra
 @breaks("rewrite_missing", asks=NAMED, mend="coredns_rewrite")
 def rewrite_missing(fabric):
     """The Corefile as kubeadm writes it."""
-    folder = "/api/v1/namespaces/kube-system/configmaps"
-    client(fabric, "aws").apply(
-        folder + "/coredns", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}, "kubeadm", force=True
-    )
+    apply(fabric, "configmaps/coredns", kind="ConfigMap", metadata={"name": "coredns"}, data={"Corefile": COREFILE})
     yield
     HEALS.append(NAMED)
+
+
+def apply(fabric, path, **body):
+    """What kubeadm would write."""
+    client(fabric, "aws").apply(SYSTEM + path, dict(body, apiVersion="v1"), "kubeadm", force=True)
+
+
+@contextlib.contextmanager
+def cluster_dns(fabric):
+    """A right Corefile, and the Service of a DNS server on a node; gives a function that runs one, which knows one name or none, and the name's address."""
+    apply(fabric, "configmaps/coredns", kind="ConfigMap", metadata={"name": "coredns"}, data={"Corefile": COREFILE})
+    fabric.play("coredns_rewrite").ok()
+    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    apply(fabric, "services/kube-dns", kind="Service", metadata={"name": "kube-dns"}, spec={"clusterIP": DNS, "ports": ports})
+    apply(fabric, "endpoints/kube-dns", kind="Endpoints", metadata={"name": "kube-dns"},
+          subsets=[{"addresses": [{"ip": ADDRESS[A2]}], "ports": ports}])  # fmt: skip
+    address = client(fabric, "aws").get("/api/v1/namespaces/sys-semaphore/services/" + mirror(fabric))["spec"]["clusterIP"]
+    try:
+        yield lambda name: running(fabric, "exec", A2, "--", "/usr/bin/python3", "-c", DNS_SERVER, name, address)
+    finally:
+        for what in ("services/kube-dns", "configmaps/coredns"):
+            client(fabric, "aws").delete(SYSTEM + what)
+        HEALS.append(PING)
+
+
+@breaks("dns_fails", asks=NAMED)
+def dns_fails(fabric):
+    """Nobody listens where the Service of the DNS leads."""
+    with cluster_dns(fabric) as server:
+        yield
+        with server(NAMED["trace_to"]):
+            assert_arrives(fabric, **NAMED)
+
+
+@breaks("dns_differs", asks=NAMED)
+def dns_differs(fabric):
+    """It has not loaded the Corefile that is there now."""
+    with cluster_dns(fabric) as server:
+        with server("old.name"):
+            time.sleep(2)  # until kube-proxy leads there
+            yield
+        with server(NAMED["trace_to"]):
+            assert_arrives(fabric, **NAMED)
 
 
 @breaks("name_unknown", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/nobody"}, quick=True)
