@@ -17,6 +17,7 @@ import sys
 import time
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._values.packed import unpack
 from conftest import DRIVER, MODULE_UTILS, flow_environment
 
 pytestmark = pytest.mark.other_kernel
@@ -712,3 +713,23 @@ def test_the_samples_have_todays_shape(router, tmp_path):
             path.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         found = [shape(json.loads(path.read_text("utf-8"))), shape(json.loads(json.dumps(result)))]
         assert found[0] == found[1], state
+
+
+def test_a_chain_at_the_way_out_of_a_device_is_in_the_hook_of_that_name(router):
+    for hook, name in (("ingress", "in"), ("egress", "out")):
+        router.nft("add table netdev guard; add chain netdev guard {1} {{ type filter hook {0} device lo priority 0; }}".format(hook, name))
+    try:
+        tables = ask(router, "armed", [flow()])["facts"]["tables"]
+    finally:
+        ask(router, "collected")
+        router.nft("delete table netdev guard")
+    (guard,) = [table for table in tables if table["name"] == "guard"]
+    assert {chain["name"]: chain["hook"] for chain in guard["chains"]} == {"in": "ingress", "out": "egress"}
+
+
+def test_what_was_recorded_comes_as_one_text_where_that_is_asked(router):
+    assert ask(router, "armed", [flow()])["armed"]
+    ask(router, "sent", [flow()])
+    collected = ask(router, "collected", packed=True)
+    events = unpack(collected["packed"])
+    assert collected["events"] == [] and len(events) == collected["counts"]["0"] and places({"events": events}) == PASSES
