@@ -26,7 +26,7 @@ from trace_attacks import ATTACKS
 from trace_lab import ENDS, assert_arrives, nodes_now, populate, served, told, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
-KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "2")), int(os.environ.get("MCN_SEED", "20"))
+KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "1")), int(os.environ.get("MCN_SEED", "20"))
 ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
 
