@@ -131,7 +131,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             errors.append("{0} recorded nothing: {1}".format(host, printable(first.get("reason") or last.get("reason") or "no answer")))
         if host in nodes:
             after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
-        rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded)
+        rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded if host in armed else None)
         asked = mapping(said, "sent").get("asked")
         for flow in [flow for flow, source in sources.items() if source == host]:
             answer = parse_told(asked, flow)
