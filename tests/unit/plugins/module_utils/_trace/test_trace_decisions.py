@@ -705,6 +705,16 @@ def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None
     assert [row["cause"] for row in found] == ["not_explained"] and "did not see it" not in found[0]["message"]
 
 
+def test_an_error_of_the_sources_own_node_came_through_no_tunnel(two: World) -> None:
+    two.mute.add(TWO)
+    plan, results = two.trace(ONE, TWO)
+    plan["flows"][0]["protocol"] = "udp"
+    first = results[ONE]["collected"]["events"][0]
+    results[ONE]["collected"]["events"].append(dict(first, direction="back", chain="output", iif=""))
+    hops = [row for row in report.build(plan, results, {})["hops"] if row["direction"] == "back" and row["where"] == TWO]
+    assert {row["what"] for row in hops} >= {"route", "tunnel"} and {row["verdict"] for row in hops} == {"not seen"}
+
+
 @pytest.mark.parametrize(("verdict", "dropped"), [("drop", True), ("continue", False), ("jump x", False), ("return", False), ("", False), ("accept", False)])
 def test_only_a_drop_ends_a_packet(verdict: str, dropped: bool) -> None:
     (event,) = observed.parse_events([{"flow": "0", "table": "t", "chain": "forward", "verdict": verdict}], "0", None)
