@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, observed, report
+from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, observed, policies, report
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import BACK, FORWARD
 from ansible_collections.multicluster.network.plugins.module_utils._trace.expected import Walk, Walker
 from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import parse_node
@@ -719,6 +719,42 @@ def test_an_error_of_the_sources_own_node_came_through_no_tunnel(two: World) -> 
 def test_only_a_drop_ends_a_packet(verdict: str, dropped: bool) -> None:
     (event,) = observed.parse_events([{"flow": "0", "table": "t", "chain": "forward", "verdict": verdict}], "0", None)
     assert (observed.passage("h", "forward", [event]).drop is not None) == dropped
+
+
+def policy(**spec: t.Any) -> t.Dict[str, t.Any]:
+    return {"metadata": {"namespace": "shop", "name": "p"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [], **spec}}
+
+
+def block(cidr: str, *but: str) -> t.List[t.Any]:
+    return [{"from": [{"ipBlock": {"cidr": cidr, "except": list(but)}}]}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "lacks"),
+    [
+        ({}, True),
+        ({"policyTypes": ["Egress"]}, False),
+        ({"policyTypes": None}, True),
+        ({"ingress": [{}]}, False),
+        ({"ingress": block("10.8.0.0/16")}, False),
+        ({"ingress": block("10.9.0.0/16")}, True),
+        ({"ingress": block("10.8.0.0/16", "10.8.0.0/24")}, True),
+        ({"ingress": block("10.8.0.0/16", "10.8.1.0/24")}, False),
+        ({"ingress": [*block("10.9.0.0/16"), *block("10.8.0.7/32")]}, False),
+        ({"ingress": [{"from": [{"podSelector": {}}]}]}, True),
+        ({"podSelector": {"matchLabels": {"app": "other"}}}, False),
+        ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}}, True),
+        ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}}, False),
+        ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, False),
+        ({"podSelector": None}, False),
+    ],
+)  # fmt: skip
+def test_a_policy_says_whom_it_lets_in(spec: t.Any, lacks: bool) -> None:
+    source = (4, number("10.8.0.7"))
+    assert (policies.lacks_source([policy(**spec)], "shop", {"app": "web"}, source) is not None) == lacks
+    assert policies.lacks_source([policy(**spec)], "bank", {"app": "web"}, source) is None
+    # one that lets it in is enough
+    assert policies.lacks_source([policy(**spec), policy(ingress=[{}])], "shop", {"app": "web"}, source) is None
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------
