@@ -22,7 +22,7 @@ import pytest
 import trace_breaks as lab
 from harness import REPO
 from service_lab import until
-from trace_attacks import ATTACKS
+from trace_attacks import ATTACKS, foreign_rule
 from trace_lab import ENDS, assert_arrives, nodes_now, populate, served, told, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
@@ -99,6 +99,20 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
     except BaseException:
         fabric.play("site", variables=ON)
         raise
+
+
+def test_what_others_wrote_is_only_shown(fabric):
+    """The comment of a foreign rule, through a node's answer, the report, the console and the page."""
+    word = "{{ lookup('pipe', 'id') }}<script>alert(1)</script>$(id)"
+    page = fabric.state / "trace.html"
+    with foreign_rule(fabric, lab.B, 'ip saddr {0} drop comment "{1}"'.format(lab.PODS[lab.A], word)):
+        run, document = trace(fabric, **lab.PING, trace_page=str(page))
+    found = document["findings"][0]
+    assert found["cause"] == "forward_dropped" and word in found["message"], told(document)
+    assert word in run.out and "uid=" not in run.out + json.dumps(document)
+    text = page.read_text("utf-8")
+    assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text and "{{ lookup" in text
+    assert_arrives(fabric, **lab.PING)
 
 
 if WHOLE:

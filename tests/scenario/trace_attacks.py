@@ -48,7 +48,7 @@ def attack(causes="not_explained", asks=PING, name=None):
 
 
 @contextlib.contextmanager
-def chain(fabric, node, rule, hook="forward", priority="0", family="ip", kind="filter", device=None):
+def foreign_rule(fabric, node, rule, hook="forward", priority="0", family="ip", kind="filter", device=None):
     """A rule in a table of its own."""
     on = " device {0}".format(device) if device else ""
     nft(fabric, node, "add table {0} foreign; add chain {0} foreign c {{ type {1} hook {2}{3} priority {4}; }}; add rule {0} foreign c {5}".format(
@@ -83,7 +83,7 @@ def ruled(name, causes, node, rule, asks=PING, **place):
     """An attack that is one rule of nft."""
 
     def deed(fabric):
-        with chain(fabric, node, rule.format(a=PODS[A], b=PODS[B]), **place):
+        with foreign_rule(fabric, node, rule.format(a=PODS[A], b=PODS[B]), **place):
             yield
 
     attack(causes, asks, name)(deed)
@@ -137,7 +137,7 @@ def marked_for_another_table(fabric):
     """A rule by a mark that a rule of nft gives: neither the facts nor the kernel's answer know of it."""
     fabric.sh(A, "ip", "route", "add", "default", *uplink_route(fabric, A), "table", "177")
     with undone(fabric, A, "ip rule add fwmark 0x77 table 177 priority 60", "ip rule del fwmark 0x77 table 177 priority 60"):
-        with chain(fabric, A, "ip daddr {0} meta mark set 0x77".format(PODS[B]), hook="prerouting", priority="-150"):
+        with foreign_rule(fabric, A, "ip daddr {0} meta mark set 0x77".format(PODS[B]), hook="prerouting", priority="-150"):
             yield
     fabric.sh(A, "ip", "route", "del", "default", "table", "177")
 
@@ -227,7 +227,7 @@ def the_answers_way_is_blocked(fabric):
 def nobody_is_told_how_large(fabric):
     """The tunnel there takes less, and what would say so is dropped."""
     fabric.sh(B, "ip", "link", "set", INSIDE, "mtu", "1280")
-    with chain(fabric, A, "icmp type destination-unreachable drop", hook="prerouting", priority="-150"):
+    with foreign_rule(fabric, A, "icmp type destination-unreachable drop", hook="prerouting", priority="-150"):
         yield
     fabric.sh(B, "ip", "link", "set", INSIDE, "mtu", "1500")
 
@@ -386,7 +386,7 @@ def source_sends_nothing(fabric):
 def service_goes_elsewhere(fabric):
     """A rule before kube-proxy's sends the Service's address to nobody."""
     address = json.loads(fabric.kubectl("aws", "-n", "sys-semaphore", "get", "service", mirror(fabric), "-o", "json"))["spec"]["clusterIP"]
-    with chain(fabric, A, "ip daddr {0} tcp dport 8888 dnat to 10.4.7.250:8888".format(address), hook="prerouting", priority="-110", kind="nat"):
+    with foreign_rule(fabric, A, "ip daddr {0} tcp dport 8888 dnat to 10.4.7.250:8888".format(address), hook="prerouting", priority="-110", kind="nat"):
         yield
 
 
