@@ -185,16 +185,16 @@ commanded("neighbour_of_the_uplink", "udp_blocked_one_way udp_blocked no_handsha
           "ip neigh replace 10.66.23.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 10.66.23.1 dev eth0")  # fmt: skip
 commanded("mtu_of_the_uplink", "arrives mtu_black_hole", A, "ip link set eth0 mtu 1280", "ip link set eth0 mtu 1500")
 commanded("mtu_of_the_tunnel_there", "arrives", B, "ip link set {0} mtu 1280".format(DEVICE[B]), "ip link set {0} mtu 1420".format(DEVICE[B]))
-commanded("mtu_of_the_pods_device", "arrives", B, "ip link set {0} mtu 1280".format(INSIDE), "ip link set {0} mtu 1500".format(INSIDE))
+commanded("mtu_of_the_pods_device", "arrives mtu_black_hole", B, "ip link set {0} mtu 1280".format(INSIDE), "ip link set {0} mtu 1500".format(INSIDE))
 
 
 # --- before and behind what a trace sees ---------------------------------------------------------------------------------
 
 ruled("filter_of_the_sources_device", "not_explained", A, "ip daddr {b} drop", hook="ingress", family="netdev", device=INSIDE)
-ruled("filter_of_the_targets_device", "not_explained target_silent", B, "ip saddr {a} drop", hook="egress", family="netdev", device=INSIDE)
+ruled("filter_of_the_targets_device", "forward_dropped", B, "ip saddr {a} drop", hook="egress", family="netdev", device=INSIDE)
 ruled("filter_of_the_targets_answers", "not_explained target_silent", B, "ip daddr {a} drop", hook="ingress", family="netdev", device=INSIDE)
-ruled("filter_of_the_answer_at_its_end", "not_explained", A, "ip saddr {b} drop", hook="egress", family="netdev", device=INSIDE)
-ruled("filter_of_large_packets", "mtu_black_hole", A, "ip daddr {b} meta length > 1300 drop", hook="egress", family="netdev", device=DEVICE[A])
+ruled("filter_of_the_answer_at_its_end", "forward_dropped", A, "ip saddr {b} drop", hook="egress", family="netdev", device=INSIDE)
+ruled("filter_of_large_packets", "forward_dropped", A, "ip daddr {b} meta length > 1300 drop", hook="egress", family="netdev", device=DEVICE[A])
 ruled("all_lost_in_the_uplink", "udp_blocked_one_way udp_blocked no_handshake not_explained", A, "udp dport 51821 drop",
       hook="egress", family="netdev", device="eth0")  # fmt: skip
 ruled("half_lost_in_the_uplink", "arrives udp_blocked_one_way no_handshake not_explained", A, "udp dport 51821 numgen random mod 2 == 0 drop",
