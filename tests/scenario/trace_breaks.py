@@ -72,7 +72,7 @@ class Break(t.NamedTuple):
     def broken(self, fabric):
         """The lab is broken inside, and what no playbook takes back is taken back in any case."""
         deed = self.deed(fabric)
-        next(deed)
+        next(deed, None)
         try:
             yield
         finally:
@@ -86,11 +86,11 @@ HEALS: t.List[t.Mapping[str, t.Any]] = []
 OTHERS: t.List[Break] = []
 
 
-def breaks(cause, asks=PING, mend=None, quick=False, name=None, into=BREAKS):
+def breaks(cause, asks=None, mend=None, quick=False, name=None, into=None):
     """A breaker under its own name, or another one."""
 
     def add(function):
-        into.append(Break(name or function.__name__, cause, asks, mend, quick, function))
+        (BREAKS if into is None else into).append(Break(name or function.__name__, cause, asks or PING, mend, quick, function))
         return function
 
     return add
