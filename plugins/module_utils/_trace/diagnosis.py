@@ -95,6 +95,8 @@ class Judge:
             return OPEN, self._open(flow, FORWARD, text, flow.start)
         if first == ANSWERED:
             lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
+            if lost is not None and flow.packet.protocol != "icmp" and self._large_came(flow):
+                return ARRIVES, None  # what a program says to a packet out of its turn is its own matter
             return (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
         dropped = self._dropped(flow)
         answer = self._answer_of_another(flow)
@@ -173,6 +175,12 @@ class Judge:
         """A datagram that was handed over where nobody listens. The refusal may stay out: kernels send only so many in a second."""
         text = "{0} handed it over, and nobody listens on {1}".format(flow.end, place_text(flow.packet.version, flow.packet.dst, flow.packet.port))
         return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
+
+    def _large_came(self, flow: Flow) -> bool:
+        """Whether a large packet was handed to the target's pod: then no size on the way is to blame."""
+        node = self.nodes.get(flow.end)
+        device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        return bool(device) and device in self.seen.passage(flow.id, flow.end, FORWARD).large_outs
 
     def _retargeted(self, flow: Flow) -> t.Optional[Finding]:
         """It goes to an address that is none of those of the target: whatever happens there is nothing that the facts of the target's way tell."""

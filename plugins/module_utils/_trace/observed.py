@@ -74,6 +74,8 @@ class Passage(t.NamedTuple):
     large_drop: t.Optional[Event] = None
     #: The rule that gave it another target.
     redirect: t.Optional[Event] = None
+    #: By which devices those left that find black holes.
+    large_outs: t.FrozenSet[str] = frozenset()
 
     @property
     def stage(self) -> t.Optional[int]:
@@ -131,6 +133,7 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
         frozenset(event.src for event in plain if event.src is not None), frozenset(event.dst for event in plain if event.dst is not None),
         drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine), next((event for event in drops if event.length >= LARGE), None),
         redirects[-1] if redirects else None,
+        frozenset(event.oif for event in mine if event.oif and event.hook == POSTROUTING and event.length >= LARGE),
     )  # fmt: skip
 
 
