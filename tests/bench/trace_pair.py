@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -52,6 +53,7 @@ def main():
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ping = folder / "ping.yml"
         ping.write_text(ping_book(), encoding="utf-8")
+        fabric.lab("down")
         fabric.lab("up", "--topology", "two")
         stack.callback(fabric.lab, "down")
         for name, pod in ENDS.items():
@@ -79,5 +81,16 @@ def main():
     return 1 if ours - other > LIMIT else 0
 
 
+def reaped():
+    """What main returns, in a child: the first process of a namespace is the one that has to take up the lab's processes when they end."""
+    child = os.fork()
+    if not child:
+        sys.exit(main())
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reaped() if os.getpid() == 1 else main())
