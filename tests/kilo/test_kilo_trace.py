@@ -71,4 +71,5 @@ def test_a_peer_that_lacks_something_is_named_and_its_mend_works(fabric, questio
         found = document["findings"][0]
         assert (found["cause"], found["where"]) == (cause, "us-2"), told(document)
         assert "clustermesh" in found["mend"]
-    assert_arrives(fabric, **question)
+    # the other end keeps the session that this one has lost, until WireGuard gives it up
+    assert_arrives(fabric, within=90.0, **question)
