@@ -43,8 +43,8 @@ INSIDE = "pod1"
 UDP = dict(PING, trace_port=8888, trace_protocol="udp")
 
 
-def attack(causes="not_explained", asks=PING, name=None):
-    return breaks(causes, asks, into=ATTACKS, name=name)
+def attack(causes="not_explained", asks=None, name=None):
+    return breaks(causes, PING if asks is None else asks, into=ATTACKS, name=name)
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def undone(fabric, node, deed, undo):
         fabric.sh(node, *undo.split())
 
 
-def ruled(name, causes, node, rule, asks=PING, **place):
+def ruled(name, causes, node, rule, asks=None, **place):
     """An attack that is one rule of nft."""
 
     def deed(fabric):
@@ -145,7 +145,7 @@ def marked_for_another_table(fabric):
 # --- routing ----------------------------------------------------------------------------------------------------------
 
 
-def commanded(name, causes, node, deed, undo, asks=PING):
+def commanded(name, causes, node, deed, undo, asks=None):
     """An attack that is one command."""
 
     def deed_of(fabric):
