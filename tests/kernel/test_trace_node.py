@@ -733,3 +733,35 @@ def test_what_was_recorded_comes_as_one_text_where_that_is_asked(router):
     collected = ask(router, "collected", packed=True)
     events = unpack(collected["packed"])
     assert collected["events"] == [] and len(events) == collected["counts"]["0"] and places({"events": events}) == PASSES
+
+
+#: Answers every question for an address of IPv4, in the network namespace where it runs and nowhere else.
+NAME_SERVER = """
+import socket, struct
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.bind(("127.0.0.1", 5300))
+print("ready", flush=True)
+while True:
+    data, sender = made.recvfrom(4096)
+    record = struct.pack(">HHHIH4B", 0xC00C, 1, 1, 5, 4, 10, 5, 0, 9)
+    made.sendto(data[:2] + struct.pack(">HHHHH", 0x8180, 1, 1, 0, 0) + data[12:] + record, sender)
+"""
+
+
+def test_a_name_is_asked_for_where_the_source_is(router):
+    """A server on the loopback of the client's namespace answers the client, and nobody else."""
+    names = {"names": ["web.shop.svc.cluster.local"], "servers": ["127.0.0.1"], "port": 5300}
+    inside, outside = dict(flow("icmp"), ask=names), dict(flow("icmp", name="1", number=NUMBER + 1), ask=names)
+    outside["source"] = dict(outside["source"], kind="node", address="198.18.1.1")
+    server = subprocess.Popen(
+        router.node.command("ip", "netns", "exec", "client", sys.executable, "-c", NAME_SERVER), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout.readline() == "ready\n"
+        asked = ask(router, "sent", [inside, outside])["asked"]
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    assert [(row["flow"], row["outcome"], row["addresses"]) for row in asked] == [("0", "answered", ["10.5.0.9"]), ("1", "failed", [])]
+    assert "refused" in asked[1]["detail"] and asked[0]["name"] == names["names"][0]
