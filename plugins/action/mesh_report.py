@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
@@ -66,8 +68,12 @@ class ActionModule(ActionBase):
         """The report under one name: Ansible reads some of its parts itself where they stand alone."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(OPTIONS)
+        try:
+            hostvars, groups = with_clusters(variables["hostvars"], variables["groups"], options["clusters_group"])
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
         built = mesh_report(
-            variables["hostvars"], variables["ansible_play_hosts_all"], options["hosts"], variables["groups"].get(options["clusters_group"], ()),
+            hostvars, variables["ansible_play_hosts_all"], options["hosts"], groups.get(options["clusters_group"], ()),
             options["capabilities"], str(variables.get("ansible_limit") or ""), options["allow_unproven"], options["full"],
         )  # fmt: skip
         return dict(result, changed=False, report=built)

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge, refused_lines
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import SPEAKER, with_clusters
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
 REGISTERED = {
@@ -45,7 +46,8 @@ def run_outcome(
 
     asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached.
     """
-    clusters = [str(name) for name in groups.get(clusters_group, ())]
+    declared = {str(name) for members in groups.values() for name in members}
+    clusters = [str(name) for name in with_clusters(hostvars, groups, clusters_group)[1].get(clusters_group, ())]
     results: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
     broken: t.Dict[str, str] = {}
     nodes: t.Dict[str, str] = {}
@@ -67,7 +69,8 @@ def run_outcome(
         earlier = earlier or (list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else [])
         if not verdict and "__mesh_r_report" in given:
             verdict = given["__mesh_r_report"].get("report") or {}
-        if str(host) in clusters or "multicluster_cluster" not in given:
+        speaks = str(host) == SPEAKER and SPEAKER not in declared  # it has what the group all says, and is nobody's node
+        if str(host) in clusters or speaks or "multicluster_cluster" not in given:
             if str(host) in clusters and str(host) in gone:
                 lost[str(host)] = ("", "failed, see above")
             continue

@@ -28,8 +28,8 @@ options:
     description:
       - The clusters, each a dictionary with C(name), the access to its API server and C(node_cidrs). The access has the options of
         M(multicluster.network.mesh_plan), such as C(kubeconfig), C(context), C(api_url), C(token_file) and C(ca_cert).
-      - Without it, the hosts of O(clusters_group) in sources that were read before this one are the clusters, with the same
-        variables. Sources of one directory are read in the order of their names.
+      - Without it, the clusters are those of the variable C(multicluster_fabric_clusters) of the group C(all), or the hosts of O(clusters_group),
+        in sources that were read before this one, with the same variables. Sources of one directory are read in the order of their names.
     type: list
     elements: dict
   clusters_group:
@@ -117,6 +117,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import parse_cluster_name
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
 
 _SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 #: What gives access; one of them must come from the cluster itself, or O(kubeconfig) is taken.
@@ -158,8 +159,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         given = self.get_option("clusters")
         rows = self._of_group() if given is None else [self._templated(by_our_names(row), {}) for row in given]
         if not rows:
-            message = "{0}: there are no clusters; give them here, or as hosts of the group {1} in a source that is read before"
-            raise AnsibleParserError(message.format(path, self.get_option("clusters_group")))
+            message = "{0}: there are no clusters; give them here, or as hosts of the group {1} or as {2} in a source that is read before"
+            raise AnsibleParserError(message.format(path, self.get_option("clusters_group"), FABRIC_CLUSTERS))
         clusters: t.Dict[str, t.Dict[str, t.Any]] = {}
         for row in rows:
             name = parse_cluster_name(row.get("name"))
@@ -173,6 +174,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _of_group(self) -> t.List[t.Dict[str, t.Any]]:
         group = self.inventory.groups.get(self.get_option("clusters_group"))
         sources = getattr(self.inventory, "processed_sources", None) or []
+        listed = self._of_variable(sources)
+        if listed:
+            return listed
         rows = []
         for host in group.get_hosts() if group else ():
             known = get_group_vars(host.get_groups())
@@ -181,6 +185,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             known = combine_vars(known, get_vars_from_inventory_sources(self.loader, sources, [host], "all"))
             row = {key: known[key] for key in (*ACCESS_OPTIONS, "node_cidrs") if key in known and key != "name"}
             rows.append(dict(self._templated(row, dict(known, inventory_hostname=host.name)), name=host.name))
+        return rows
+
+    def _of_variable(self, sources: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+        """The clusters of the variable, which the group all has."""
+        everyone = self.inventory.groups.get("all")
+        if everyone is None:
+            return []
+        known = combine_vars(everyone.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [everyone], "all"))
+        given = known.get(FABRIC_CLUSTERS)
+        if isinstance(given, str):
+            given = self._templated({FABRIC_CLUSTERS: given}, known)[FABRIC_CLUSTERS]
+        if not given:
+            return []
+        if not isinstance(given, t.Mapping) or not all(isinstance(entry, t.Mapping) for entry in given.values()):
+            raise ValueRefused("bad_type", "{0} has the variables of each cluster by its name".format(FABRIC_CLUSTERS))
+        rows = []
+        for name in sorted(given, key=str):
+            row = {key: given[name][key] for key in (*ACCESS_OPTIONS, "node_cidrs") if key in given[name] and key != "name"}
+            rows.append(dict(self._templated(row, known), name=str(name)))
         return rows
 
     def _templated(self, row: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

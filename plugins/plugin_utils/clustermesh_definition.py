@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import Groups
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import Groups, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 #: Variable of a cluster's host -> field of its entry.
@@ -55,6 +55,7 @@ def clustermesh_definition(hostvars: t.Any, groups: Groups, name: str, clusters_
     An entry is made of the variables ``pod_cidrs``, ``wireguard_cidrs``, ``service_cidrs``, ``wireguard_port`` and ``clustermesh_*``, or of
     ``clustermesh_allowed_networks`` alone. Raises ValueError for what makes no entry.
     """
+    hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     hosts = sorted(groups.get(clusters_group, ()))
     node_cidrs = {str(host): _texts(hostvars[host]["node_cidrs"]) for host in hosts if "node_cidrs" in hostvars[host]}
     return {"meshes": [{"name": str(name), "clusters": [_entry(str(host), hostvars[host]) for host in hosts]}], "node_cidrs": node_cidrs}

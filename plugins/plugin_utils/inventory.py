@@ -10,21 +10,95 @@ Hosts outside ``--limit`` take part, because the topology is the inventory's and
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import gives_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 from ansible_collections.multicluster.network.plugins.module_utils._status.redact import secrets_of
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 
 Groups = t.Mapping[str, t.Sequence[str]]
+
+#: The clusters as a variable of the group all: a job over some of the hosts has every cluster then.
+FABRIC_CLUSTERS = "multicluster_fabric_clusters"
+#: Speaks for clusters that are no hosts; no play contacts it.
+SPEAKER = "localhost"
+_GROUP, _GROUP_VARIABLE, _CAPABILITIES = "clusters", "multicluster_clusters_group", "multicluster_capabilities"
+#: What a host of a cluster may say for itself although the variable has the cluster: whose node it is.
+_OF_HOSTS = ("multicluster_cluster", "node_name")
 
 #: What a node's host may carry for this collection.
 NODE_VARIABLES = ("multicluster_cluster", "node_name")
 
 
+class FabricVars:
+    """hostvars with the clusters of the variable: theirs is the entry, and what plays registered on whoever speaks for them."""
+
+    def __init__(self, hostvars: t.Any, entries: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Collection[str]) -> None:
+        self._hostvars, self._entries, self._hosts = hostvars, entries, hosts
+        self._made: t.Dict[str, t.Any] = {}
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._hostvars, name)
+
+    def __getitem__(self, host: str) -> t.Any:
+        if host not in self._entries:
+            return self._hostvars[host]
+        if host not in self._made:
+            self._made[host] = collections.ChainMap(dict(self._entries[host]), _registered(self._hostvars, host if host in self._hosts else SPEAKER))
+        return self._made[host]
+
+
+def _registered(hostvars: t.Any, host: str) -> t.Dict[str, t.Any]:
+    try:
+        given = hostvars[host]
+        return {name: given[name] for name in given if name.startswith("__") or name == _CAPABILITIES}
+    except (KeyError, TypeError):
+        return {}  # nobody has spoken
+
+
+def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP) -> t.Tuple[t.Any, Groups]:
+    """(hostvars, groups) in which the clusters of ``multicluster_fabric_clusters`` look as if they were hosts of the clusters' group.
+
+    One host is asked for the variable, since the group all has it. Raises ValueRefused where it cannot be used, or where hosts of the group
+    say something else: a job that has not all hosts would plan another fabric.
+    """
+    if isinstance(hostvars, FabricVars):
+        return hostvars, groups
+    hosts = {str(host) for members in groups.values() for host in members}
+    try:
+        given = hostvars[min(hosts) if hosts else SPEAKER]
+        entries = given[FABRIC_CLUSTERS] if FABRIC_CLUSTERS in given else None
+        group = str(given[_GROUP_VARIABLE]) if _GROUP_VARIABLE in given else _GROUP
+    except (KeyError, TypeError):
+        return hostvars, groups
+    if entries in (None, {}) or clusters_group not in (_GROUP, group):
+        return hostvars, groups
+    if not isinstance(entries, t.Mapping) or not all(isinstance(entry, t.Mapping) for entry in entries.values()):
+        raise ValueRefused("bad_type", "{0} has the variables of each cluster by its name, such as {{aws: {{pod_cidrs: [10.2.0.0/16]}}}}".format(FABRIC_CLUSTERS))
+    named = {str(name): entry for name, entry in entries.items()}
+    members = [str(host) for host in groups.get(clusters_group, ())]
+    for host in members:
+        if host not in named:
+            message = "host {0} of group {1} is not in {2}, which has every cluster of the fabric; add it there, or take the host out of the group"
+            raise ValueRefused("cluster_not_listed", message.format(quoted(host), clusters_group, FABRIC_CLUSTERS))
+        _check_alike(host, named[host], hostvars[host])
+    return FabricVars(hostvars, named, hosts), {**groups, clusters_group: sorted(named)}
+
+
+def _check_alike(host: str, entry: t.Mapping[str, t.Any], given: t.Any) -> None:
+    """Raises ValueRefused where a cluster's host says of the cluster what its entry does not: only some jobs would see the host."""
+    for name in (*CLUSTER_VARIABLES, *ACCESS_OPTIONS):
+        if name in given and name not in (*_OF_HOSTS, "name") and (name not in entry or entry[name] != given[name]):
+            message = "{0} of host {1} is not what {2}.{1} says; write it there alone"
+            raise ValueRefused("cluster_given_twice", message.format(name, host, FABRIC_CLUSTERS))
+
+
 def cluster_access(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
     """The option ``clusters`` of every module: one row for each host of the group."""
+    hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     rows = [
         {"name": str(host), **{name: hostvars[host][name] for name in ACCESS_OPTIONS if name != "name" and name in hostvars[host]}}
         for host in sorted(groups.get(clusters_group, ()))
@@ -40,8 +114,9 @@ def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "cl
 
     The names of all others of a cluster travel along without values, to find misspelt ones.
     """
+    hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     clusters = {}
-    for host in groups.get(clusters_group, ()):
+    for host in sorted(groups.get(clusters_group, ())):
         given = hostvars[host]
         clusters[str(host)] = {name: given[name] if name in CLUSTER_VARIABLES else None for name in given if not name.startswith("ansible_")}
     nodes = {}

@@ -20,6 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names, check_types
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
@@ -51,7 +52,7 @@ class _Names:
             for name in given:
                 if not name.startswith(("ansible_", "__")) and name not in facts:
                     self.hosts.setdefault(name, []).append(host)
-            for name in {*known.choices, *known.types, *known.words_in}:
+            for name in {*known.choices, *known.types, *known.words_in, FABRIC_CLUSTERS}:
                 if name in given and name not in facts:
                     self._see(name, given[name], host)
             if _NOT_OURS in given:
@@ -80,18 +81,29 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     is left aside, and so is what ``multicluster_foreign_variables`` names. Values of variables that have choices or a type. Clusters
     without hosts, groups named like a cluster's host, nodes under two names, and, of several inventories, hosts that two of them claim.
     """
+    real = {str(host) for hosts in groups.values() for host in hosts}
+    hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     known = known_variables()
     names = _Names(hostvars, groups, known)
     members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
-    place = placer(members)
+    placed = placer(members)
+
+    def place(hosts: t.Sequence[str]) -> str:
+        return "all hosts" if len(hosts) > 1 and set(hosts) == real else placed(hosts)
+
     found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
     values = names.values()
     found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
     found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
+    if len([row for row in values if row[0] == FABRIC_CLUSTERS]) > 1:
+        text = "{0} has not the same value on all hosts; write it once, in group_vars/all".format(FABRIC_CLUSTERS)
+        found.append(Finding("group all", FABRIC_CLUSTERS, "clusters_differ", text))
     capabilities = [(value, hosts) for name, value, hosts in values if name == _CAPABILITIES]
     found += check_capabilities(_CAPABILITIES, capabilities, members.get(clusters_group, ()), names.clusters)
     without_pods = [host for host in members.get(clusters_group, ()) if "pod_cidrs" not in hostvars[host]]
-    found += check_groups(members, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))
+    # a cluster that is no host has its name from no group
+    apart = {group: hosts for group, hosts in members.items() if group in real or group not in members.get(clusters_group, ())}
+    found += check_groups(apart, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))
     found += check_machines([(way[0], hosts) for way, hosts in names.machines.items() if len(hosts) > 1])
     if len(names.sources) > 1:
         loader = getattr(hostvars, "_loader", None) or DataLoader()

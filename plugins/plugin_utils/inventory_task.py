@@ -26,11 +26,11 @@ class InventoryAction(ControllerAction):
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         given, variables = self._task.args, task_vars or {}
-        self.hostvars, self.groups = variables.get("hostvars") or {}, variables.get("groups") or {}
         self.clusters_group = str(given.get("clusters_group") or "clusters")
         self.only: t.Optional[t.Container[str]] = None
         options = dict(given)
         try:
+            self.hostvars, self.groups = inventory.with_clusters(variables.get("hostvars") or {}, variables.get("groups") or {}, self.clusters_group)
             skip_reason = self.fill(options, variables)
             if skip_reason:
                 return {"changed": False, "skipped": True, "skip_reason": skip_reason}

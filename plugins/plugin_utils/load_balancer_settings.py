@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings, wrong_types
 
@@ -45,6 +46,7 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     that have neighbours. ``reserved_ranges`` has what no Service may name: the ranges of all clusters, the pools of the others, and
     addresses of nodes, routers and control planes. A cluster with a variable that cannot be used has ``wrong`` in place of its settings.
     """
+    hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     found = _Inventory()
     for host in sorted({host for members in groups.values() for host in members}):
         if "multicluster_cluster" in hostvars[host]:
