@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, publishing
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
@@ -34,7 +35,7 @@ class ActionModule(InventoryAction):
         if hosts:
             mesh = collected.mesh(self.hostvars, hosts)
             leaves = options.get("state") == "absent"
-            results = {} if leaves else collected.results(self.hostvars, hosts, collected.NODE)
+            results = {} if leaves else handed.results(variables, self.hostvars, hosts)
             options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results)
             if not options["annotations"]:
                 return "the clusters hold it already"

@@ -37,6 +37,9 @@ def argument_spec() -> t.Dict[str, t.Any]:
         "scope": {"type": "str", "choices": ["controller", "fabric", "none"], "default": "controller"},
         "lock_wait": {"type": "float", "default": 600.0},
         "namespace": {"type": "str", "default": "kube-system"},
+        "workflow": {"type": "str", "default": ""},
+        "between": {"type": "float", "default": run_lock.BETWEEN},
+        "give_back": {"type": "bool", "default": False},
     }
 
 
@@ -85,19 +88,21 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from None
         unused, options = self.validate_argument_spec(argument_spec())
         if options["clusters"] is None:
-            options["clusters"] = inventory.cluster_access(variables.get("hostvars") or {}, variables.get("groups") or {}, options["clusters_group"])
+            options["clusters"] = self._clusters(variables, options["clusters_group"])
         wrong = self._misspelt(variables)
         if wrong:
             raise AnsibleActionFail(wrong)
         if self._task.check_mode or options["scope"] == "none":
             return dict(result, changed=False, held=False, leases=[], unlocked=[])
+        if options["workflow"]:
+            options["scope"] = "fabric"  # its jobs run anywhere
         pid, born = the_run()
         request = dict(options, pid=pid, born=born, holder=holder())
         try:
             run_lock.check_request(request)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
-        key = run_lock.key_of(options["fabric"], options["clusters"])
+        key = run_lock.key_of(options["fabric"], options["clusters"], options["workflow"], pid)
         row = run_lock.held_by(key, request["pid"])
         if row is None:
             row = self._take(request)
@@ -106,6 +111,12 @@ class ActionModule(ActionBase):
         for failure in row.get("unlocked", []):
             display.warning("no lock in {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
         return dict(result, changed=False, held=True, leases=row.get("leases", []), unlocked=row.get("unlocked", []))
+
+    def _clusters(self, variables: t.Mapping[str, t.Any], group: str) -> t.List[t.Dict[str, t.Any]]:
+        try:
+            return inventory.cluster_access(variables.get("hostvars") or {}, variables.get("groups") or {}, group)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
 
     def _misspelt(self, task_vars: t.Mapping[str, t.Any]) -> str:
         """What is wrong with names that were given on the command line, and which of the inventory's have changed.

@@ -67,6 +67,16 @@ options:
   plan_file:
     description: File on the controller that receives the topology as JSON.
     type: path
+  agree:
+    description: Return RV(agreement), for jobs that each have a part of the hosts.
+    type: bool
+    default: false
+  agreed:
+    description:
+      - The RV(agreement) of a job before this one. The nodes of the fabric are those that it names, whatever part of the hosts this job has.
+      - Where the plan of this job differs from the one that was agreed on it fails with C(plan_differs), and names the variables and objects that differ.
+    type: str
+    default: ""
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.node_annotations
@@ -113,6 +123,10 @@ failures:
   elements: dict
   returned: success
   sample: []
+agreement:
+  description: What O(agreed) of jobs over parts of the hosts takes.
+  type: str
+  returned: with O(agree)
 findings:
   description: What is wrong in the inventory, each with the place, the variable, a reason word and what to write.
   type: list
@@ -145,6 +159,8 @@ def main() -> None:
             "reported_by": {"type": "list", "elements": "str", "default": []},
             "validate_only": {"type": "bool", "default": False},
             "plan_file": {"type": "path"},
+            "agree": {"type": "bool", "default": False},
+            "agreed": {"type": "str", "default": ""},
             **inventory_spec(),
             **fail_on_refused_spec(),
         },

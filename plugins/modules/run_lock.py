@@ -40,6 +40,21 @@ options:
     description: Namespace of the Leases.
     type: str
     default: kube-system
+  workflow:
+    description:
+      - Text that all jobs of one workflow have in common, and nobody else. They hold the Leases of V(fabric) together, whatever O(scope) says but
+        V(none), side by side too. Each joins them and renews them while it runs, and they stand when it ends.
+      - Such a job takes no lock of the controller, so runs beside it are excluded only where they have V(fabric), too.
+    type: str
+    default: ""
+  between:
+    description: Seconds for which the Leases of a workflow hold without a running job, from 30 to 3600. After that another run may take them.
+    type: float
+    default: 900
+  give_back:
+    description: This job is the last one of its workflow. The Leases are removed when it ends.
+    type: bool
+    default: false
   clusters:
     description:
       - The clusters, with the options of M(multicluster.network.mesh_plan). Two runs on one controller are of one fabric when its name

@@ -305,3 +305,85 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
         until(lambda renewed=renewed: api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost"))
         assert not (run_lock.ask(key) or {}).get("lost")
     keeper.end()
+
+
+# --- a workflow, whose jobs hold the Leases together ---------------------------------------------------------------
+
+
+def lease_of(server, fabric):
+    found = [one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-" + fabric]
+    return found[0] if found else None
+
+
+def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two(server, monkeypatch):
+    """A slice that ends takes nothing from the others; the job that gives back is the last."""
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 2.0)
+    workflow = {"workflow": "https://awx.example.com 12", "between": 600.0}
+    slices = [Keeper([server.access()], "slices", **workflow) for dummy in range(3)]
+    assert [one.answer()["leases"] for one in slices] == [["aws"]] * 3
+    spec = lease_of(server, "slices")["spec"]
+    assert spec["holderIdentity"] == "workflow https://awx.example.com 12" and spec["leaseDurationSeconds"] == 600
+    slices[0].end()
+    assert not (run_lock.ask(run_lock.key_of("slices", [server.access()], workflow["workflow"], slices[1].owner.pid)) or {"lost": "gone"})["lost"]
+    for one in slices[1:]:
+        one.end()
+    renewed = lease_of(server, "slices")
+    assert renewed["spec"]["holderIdentity"] == spec["holderIdentity"] and renewed["metadata"]["resourceVersion"]
+    other = Keeper([server.access()], "slices", lock_wait=5)  # longer than a Lease of its own kind would hold
+    assert not other.answer()["held"] and "workflow https://awx.example.com 12" in other.answer()["who"]
+    other.end()
+    following = Keeper([server.access()], "slices", **workflow)
+    assert following.answer()["held"]
+    following.end()
+    last = Keeper([server.access()], "slices", give_back=True, **workflow)
+    assert last.answer()["held"]
+    last.end()
+    assert lease_of(server, "slices") is None
+    free = Keeper([server.access()], "slices")
+    assert free.answer()["held"]
+    free.end()
+
+
+def test_the_lease_of_a_workflow_that_never_ended_runs_out(server, monkeypatch):
+    monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
+    job = Keeper([server.access()], "dropped", workflow="w 1", between=3.0)
+    assert job.answer()["held"]
+    job.end()
+    early = Keeper([server.access()], "dropped", lock_wait=0)
+    assert not early.answer()["held"]
+    early.end()
+    late = Keeper([server.access()], "dropped", workflow="w 2", between=3.0, lock_wait=60)
+    assert late.answer()["held"] and lease_of(server, "dropped")["spec"]["holderIdentity"] == "workflow w 2"
+    # whose Lease was taken after the bound does not get it back by its name
+    back = Keeper([server.access()], "dropped", workflow="w 1", between=3.0, lock_wait=0)
+    assert not back.answer()["held"] and "workflow w 2" in back.answer()["who"]
+    back.end()
+    late.end()
+
+
+def test_a_running_job_renews_the_lease_of_its_workflow(server, monkeypatch):
+    monkeypatch.setattr(run_lock, "WORKFLOW_RENEWS", 0.3)
+    job = Keeper([server.access()], "renewed", workflow="w", between=600.0, give_back=True)
+    assert job.answer()["held"]
+    first = lease_of(server, "renewed")["spec"]["renewTime"]
+    until(lambda: lease_of(server, "renewed")["spec"]["renewTime"] != first)
+    job.end()
+    assert lease_of(server, "renewed") is None
+
+
+def test_a_job_of_a_workflow_by_ansible_playbook_leaves_the_lease_to_the_next(runs):
+    first = runs.start("first", multicluster_workflow="w 12", multicluster_lock="controller")
+    runs.wait_held("first")
+    beside = runs.start("beside", multicluster_workflow="w 12")
+    runs.wait_held("beside")
+    for name in ("first", "beside"):
+        runs.enough(name)
+    assert first.wait(60) == 0 and beside.wait(60) == 0, runs.log("beside")
+    assert runs.lease()[0]["spec"]["holderIdentity"] == "workflow w 12"
+    other = runs.start("other", "elsewhere", multicluster_lock_wait=0)
+    assert other.wait(60) == 2 and "workflow w 12" in runs.log("other") and "[lock_held]" in runs.log("other")
+    last = runs.start("last", multicluster_workflow="w 12", run_lock_give_back=True)
+    runs.wait_held("last")
+    runs.enough("last")
+    assert last.wait(60) == 0, runs.log("last")
+    until(lambda: not runs.lease())

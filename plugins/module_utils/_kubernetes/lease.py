@@ -25,6 +25,8 @@ _POLL = 0.5
 _NOWHERE = 20
 #: How often a renewal is tried at once when somebody else writes the Lease at the same time, and leaves us its holder.
 _TRIES = 5
+#: A holder may say that it needs longer between two renewals than we do; it is believed up to so many seconds.
+LONGEST = 3600.0
 
 
 class LeaseHeld(KubeError):
@@ -42,14 +44,16 @@ class LeaseLost(KubeError):
 class Lease:
     """A lock on one API server. ``acquire`` once, ``check`` before each write, ``release`` at the end.
 
-    ``is_dead(holder)``: whether that holder is surely no more, so that its Lease is taken over at once.
+    ``is_dead(holder)``: whether that holder is surely no more, so that its Lease is taken over at once. Several may hold it under one
+    ``holder``, such as the jobs of one workflow: each joins, and ``leave`` renews it a last time where ``release`` would remove it.
     """
 
     def __init__(
         self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS,
-        is_dead: t.Callable[[str], bool] = lambda holder: False,
+        is_dead: t.Callable[[str], bool] = lambda holder: False, renew_every: t.Optional[float] = None,
     ) -> None:  # fmt: skip
         self._client, self._manager, self._seconds, self._is_dead = client, manager, seconds, is_dead
+        self._every = seconds / 3 if renew_every is None else renew_every
         self.namespace, self._name = namespace, name
         self._base = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(segment(namespace))
         self._path = "{0}/{1}".format(self._base, segment(name))
@@ -70,10 +74,10 @@ class Lease:
         """Take the Lease, waiting at most so many seconds and until ``stop`` is set. Raises LeaseHeld and other KubeErrors."""
         stop = stop or threading.Event()
         deadline = time.monotonic() + wait
-        seen, since, nowhere, dead = "", 0.0, 0, False
+        seen, since, nowhere, dead, patience = "", 0.0, 0, False, self._seconds
         while True:
             begun = time.monotonic()
-            lease = self._take(seen if seen and (dead or begun - since >= self._seconds) else "")
+            lease = self._take(seen if seen and (dead or begun - since >= patience) else "")
             if lease is not None:
                 break
             found = self._read()
@@ -87,6 +91,7 @@ class Lease:
             version = found.get("metadata", {}).get("resourceVersion", "") if found else ""
             if version != seen:
                 seen, since = version, time.monotonic()
+                patience = max(self._seconds, _duration(found))
             if found is not None and not dead and self._is_dead(str((found.get("spec") or {}).get("holderIdentity"))):
                 dead = True
                 continue
@@ -111,14 +116,26 @@ class Lease:
         if self._lost:
             raise LeaseLost(self._client.cluster, self._operation, self._lost)
 
-    def release(self) -> None:
-        """Remove the Lease, if it is still ours. Does not raise: what stays behind runs out by itself."""
+    def leave(self) -> None:
+        """Renew the Lease a last time and let it stand for others of the same holder. Does not raise."""
+        if self._end() and not self._lost:
+            try:
+                self._renew()
+            except KubeError:
+                pass
+
+    def _end(self) -> bool:
+        """Stop renewing; False where it was not held."""
         if self._thread is None:
-            return
+            return False
         self._stop.set()
         self._thread.join()
         self._thread = None
-        if self._lost:
+        return True
+
+    def release(self) -> None:
+        """Remove the Lease, if it is still ours. Does not raise: what stays behind runs out by itself."""
+        if not self._end() or self._lost:
             return
         meta = self._lease["metadata"]
         try:
@@ -154,7 +171,7 @@ class Lease:
             return None
 
     def _keep(self) -> None:
-        while not self._stop.wait(self._seconds / 3):
+        while not self._stop.wait(self._every):
             try:
                 self._renew()
             except KubeError:
@@ -180,6 +197,13 @@ class Lease:
                 self._lost = "another run has it now: " + holder_of(found)
                 return
             self._lease = found  # somebody labelled it, which is no reason to stop
+
+
+def _duration(lease: t.Optional[t.Mapping[str, t.Any]]) -> float:
+    """How long its holder says that a Lease holds without a renewal."""
+    spec = (lease or {}).get("spec")
+    given = spec.get("leaseDurationSeconds") if isinstance(spec, dict) else None
+    return min(float(given), LONGEST) if isinstance(given, int) and not isinstance(given, bool) else 0.0
 
 
 def holder_of(lease: t.Mapping[str, t.Any]) -> str:

@@ -12,6 +12,8 @@ from .._values.refused import ValueRefused, quoted
 Data = t.Dict[str, t.Any]
 #: Ends the description of every object that was loaded: how it is known again.
 MARK = " [multicluster.network]"
+#: How many slices a sliced job has where nobody says it.
+SLICES = 2
 
 
 class Kind(t.NamedTuple):
@@ -58,16 +60,23 @@ class Record(t.NamedTuple):
 
 
 def records(data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Record]:
-    """The wanted objects in the order of KINDS. ``site``: kind -> fields that every object of it gets. Raises ValueRefused."""
+    """The wanted objects in the order of KINDS. ``site``: kind -> fields that every object of it gets,
+    and slices: {count: how many a sliced job has}. Raises ValueRefused."""
     unknown = sorted(set(data) - {kind.name for kind in KINDS})
     if unknown:
         raise ValueRefused("awx_kind_unknown", "data names {0}".format(", ".join(map(quoted, unknown))))
+    slices = (site.get("slices") or {}).get("count", SLICES)
+    if not isinstance(slices, int) or isinstance(slices, bool) or slices < 1:
+        raise ValueRefused("awx_slices", "awx_load_slices is how many slices a job has, 1 or more, not {0}".format(quoted(slices)))
     found = []
     for kind in KINDS:
         for row in data.get(kind.name) or ():
             if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
                 raise ValueRefused("awx_name_missing", "a {0} has no name".format(kind.title))
-            found.append(_record(kind, dict(row, **site.get(kind.name, {})), surveys))
+            fields = dict(row, **site.get(kind.name, {}))
+            if fields.pop("sliced", False):
+                fields["job_slice_count"] = slices
+            found.append(_record(kind, fields, surveys))
     return found
 
 

@@ -21,6 +21,7 @@ import jinja2.sandbox
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import awx_data
+from ansible_collections.multicluster.network.plugins.module_utils._plan import awx_records
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 AWX = REPO / "extensions" / "awx"
@@ -32,7 +33,7 @@ JOB_FIELDS = {
     "job_tags", "skip_tags", "timeout", "diff_mode", "allow_simultaneous", "become_enabled", "job_slice_count", "ask_limit_on_launch",
     "ask_tags_on_launch", "ask_skip_tags_on_launch", "ask_diff_mode_on_launch", "ask_verbosity_on_launch", "ask_variables_on_launch",
 }  # fmt: skip
-OURS = {"survey", "credentials", "optional_credentials"}
+OURS = {"survey", "credentials", "optional_credentials", "sliced"}
 
 
 def load(name):
@@ -271,7 +272,7 @@ def test_job_templates_and_their_twins():
 
 
 def test_the_workflow_shows_then_asks_then_changes():
-    (row,) = load("workflow_job_templates")
+    row = load("workflow_job_templates")[0]
     nodes = {node["identifier"]: node for node in row["nodes"]}
     jobs = {job["name"]: job for job in load("job_templates")}
     for node in nodes.values():
@@ -314,3 +315,42 @@ def test_what_is_missing_is_named_as_the_user_gives_it(option, words, empty):
     with pytest.raises(ValueError) as error:
         awx_data.run(request, True)
     assert all(word in str(error.value) for word in words)
+
+
+def test_the_workflow_in_slices_ends_whatever_fails_and_is_red_then():
+    """Every path ends in the job that gives the lock back, which no other follows, so that its colour is the workflow's."""
+    row = load("workflow_job_templates")[1]
+    nodes = {node["identifier"]: node for node in row["nodes"]}
+    jobs = {job["name"]: job for job in load("job_templates")}
+    assert all(node["job_template"] in jobs for node in nodes.values()) and row["allow_simultaneous"] is False
+
+    def following(name, good):
+        return [other for edge in ("success" if good else "failure", "always") for other in nodes[name].get(edge, [])]
+
+    order, now = [], ["plan"]
+    while now:
+        order += now
+        now = following(now[0], True)
+    assert order == ["plan", "converge", "publish", "news", "capabilities", "proof", "end"]
+    for name in order[:-1]:
+        reached, now = [], following(name, False)
+        while now:
+            reached += now
+            now = following(now[0], True)
+        assert reached[-1] == "end", name
+    assert following("plan", False) == ["end"]
+    assert {name for name, job in jobs.items() if job.get("sliced")} == {nodes["converge"]["job_template"], nodes["news"]["job_template"]}
+    assert all("sliced" in job or job["job_slice_count"] == 1 for job in jobs.values())
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_how_many_slices_a_job_has_is_what_was_asked_for(count):
+    made = awx_records.records({"job_templates": load("job_templates")}, {name: {} for name in SURVEYS}, {"slices": {"count": count}})
+    assert {row.fields["job_slice_count"] for row in made if row.name == "Multicluster / Slices / converge"} == {count}
+    assert {row.fields["job_slice_count"] for row in made if "converge" not in row.name} == {1} and not any("sliced" in row.fields for row in made)
+
+
+@pytest.mark.parametrize("count", [0, -1, "two", True])
+def test_a_number_of_slices_that_is_none_is_named(count):
+    with pytest.raises(ValueError, match="awx_load_slices"):
+        awx_records.records({"job_templates": []}, {}, {"slices": {"count": count}})

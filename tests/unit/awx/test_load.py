@@ -122,7 +122,11 @@ def loaded(awx):
     state = awx.ask()
     assert state["surveys"][str(jobs["Multicluster / Services"]["id"])]["spec"][0]["variable"] == "awx_service_mirror_namespace"
     assert len(jobs["Multicluster / Mesh"]["credentials"]) == 2
-    nodes = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values()}
+    first, second = (awx.rows("workflow_job_templates")[row["name"]]["id"] for row in data("workflow_job_templates"))
+    nodes = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == first}
+    sliced = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == second}
+    assert sliced["converge"]["unified_job_template"] == sliced["news"]["unified_job_template"] and sliced["proof"]["always_nodes"] == [sliced["end"]["id"]]
+    assert jobs["Multicluster / Slices / converge"]["job_slice_count"] == 2 and jobs["Multicluster / Mesh"]["job_slice_count"] == 1
     assert nodes["check"]["success_nodes"] == [nodes["approve"]["id"]] and nodes["converge"]["always_nodes"] == [nodes["verify"]["id"]]
     approval = state["rows"]["workflow_approval_templates"][str(nodes["approve"]["unified_job_template"])]
     assert approval["name"] == "Multicluster / Approve the change"
@@ -132,7 +136,8 @@ def loaded(awx):
 
 def test_a_workflow_that_somebody_rearranged_is_put_right(awx):
     run(awx)
-    nodes = {row["identifier"]: row["id"] for row in awx.ask()["rows"]["workflow_nodes"].values()}
+    first = awx.rows("workflow_job_templates")["Multicluster / Change with approval"]["id"]
+    nodes = {row["identifier"]: row["id"] for row in awx.ask()["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == first}
     awx.ask({"edges": [[nodes["check"], "always_nodes", [nodes["converge"]]], [nodes["check"], "success_nodes", []]]})
     assert run(awx)["plan"]["changes"] and not run(awx)["changed"]
     loaded(awx)

@@ -18,7 +18,7 @@ import typing as t
 from ..._io import local_lock
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError
-from ..._kubernetes.lease import Lease, LeaseHeld, LeaseLost, holder_of
+from ..._kubernetes.lease import LONGEST, Lease, LeaseHeld, LeaseLost, holder_of
 from ..._linux.errors import LinuxError
 from ..._linux.host import processes
 from ..._linux.host.lock import LockFile, read_record
@@ -40,15 +40,23 @@ ENDING_SECONDS = 20.0
 #: A run that has the lock for so long probably hangs: whoever waits for it is told so.
 LONG_SECONDS = 24 * 3600.0
 _POLL = 0.2
+#: The Lease of a workflow is renewed so often while one of its jobs runs.
+WORKFLOW_RENEWS = 10.0
+#: For so many seconds it holds between two jobs, and where nobody gives it back.
+BETWEEN, LONGEST_BETWEEN = 900.0, LONGEST
 
 
-def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]]) -> str:
-    """What makes two runs runs of one fabric on one controller: its name, and the ways to its clusters."""
+def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]], workflow: str = "", pid: t.Optional[int] = None) -> str:
+    """What makes two runs runs of one fabric on one controller: its name, and the ways to its clusters.
+
+    Jobs of a workflow run side by side, on one machine too, so each of their processes is a run of its own there.
+    """
     ways = []
     for entry in clusters:
         way = entry.get("api_url") or entry.get("kubeconfig") or ""
         ways.append([str(entry.get("name")), os.path.realpath(os.path.expanduser(way)) if isinstance(way, str) and "://" not in way else way])
-    return json.dumps([fabric, sorted(ways, key=str)], sort_keys=True, default=str)
+    own = [workflow, pid] if workflow else []
+    return json.dumps([fabric, sorted(ways, key=str), *own], sort_keys=True, default=str)
 
 
 def lease_name(fabric: str) -> str:
@@ -96,7 +104,7 @@ def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None
 def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
     """Take the lock, hold it until the process ends, give it back.
 
-    ``request``: {fabric, scope: controller|fabric, lock_wait, holder, pid, born, clusters, namespace}. Rows that are reported:
+    ``request``: {fabric, scope: controller|fabric, lock_wait, holder, pid, born, clusters, namespace, workflow, between, give_back}. Rows that are reported:
     {waiting: who}, at most once; then {held: True, leases: [cluster], unlocked: [failure]} or {held: False, who}.
     """
     if not processes.lives(request["pid"], request["born"]):
@@ -120,7 +128,8 @@ class LockHolder:
         self._waiting = False
         self.leases: t.Dict[str, Lease] = {}
         self.unlocked: t.List[Data] = []
-        self._key = key_of(request["fabric"], request["clusters"])
+        self._workflow = str(request.get("workflow") or "")
+        self._key = key_of(request["fabric"], request["clusters"], self._workflow, request["pid"])
         self._file: t.Optional[LockFile] = None
         self._info: Data = {
             "holder": request["holder"], "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "at": time.time(),
@@ -179,8 +188,7 @@ class LockHolder:
         def take(cluster: str, wait: float) -> None:
             client = clusters.clients[cluster]
             client.limits = client.limits._replace(run_bytes=None, run_memory=None, write_seconds=None)  # it renews for as long as the run goes on
-            lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
-            lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
+            lease = self._lease(client, name, manager)
             try:
                 lease.acquire(max(0.0, min(wait, self._deadline - time.monotonic())), self._stop)
                 self.leases[cluster] = lease
@@ -204,6 +212,17 @@ class LockHolder:
         self.unlocked += [dict(error.failure(), reason="lock_claimed", message=LONE.format(error.message)) for unused, error in sorted(held.items())]
         return not self._stop.is_set()
 
+    def _lease(self, client: t.Any, name: str, manager: str) -> Lease:
+        """That of this run, or of the workflow to which it belongs: all jobs of one hold it under one name."""
+        namespace = self._request["namespace"]
+        if not self._workflow:
+            lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
+            lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
+            return lease
+        lease = Lease(client, namespace, name, manager, float(self._request.get("between") or BETWEEN), renew_every=WORKFLOW_RENEWS)
+        lease.holder = workflow_holder(self._workflow)
+        return lease
+
     def hold(self) -> None:
         """Until the run ends. Losing the Lease fails the next playbook; an unreachable API server does not."""
         while not self._stop.wait(1.0):
@@ -226,8 +245,12 @@ class LockHolder:
 
     def release(self) -> None:
         """Give everything back, the lock on this machine last."""
+        stays = self._workflow and not self._request.get("give_back")
         for lease in self.leases.values():
-            lease.release()
+            if stays:
+                lease.leave()
+            else:
+                lease.release()
         if self._file is not None:
             self._file.release()
 
@@ -244,6 +267,11 @@ class LockHolder:
         if not self._waiting and time.monotonic() < self._deadline:
             self._report({"waiting": who})
         self._waiting = True
+
+
+def workflow_holder(workflow: str) -> str:
+    """By which name all jobs of a workflow hold its Leases."""
+    return "workflow {0}".format(workflow)
 
 
 def is_outnumbered(claims: int, clusters: int) -> bool:
@@ -272,3 +300,8 @@ def check_request(request: t.Mapping[str, t.Any]) -> None:
     parse_subdomain(str(request["namespace"]), "name_invalid")
     if float(request["lock_wait"]) < 0:
         raise ValueRefused("value_range", "lock_wait must not be negative")
+    if not LEASE_SECONDS <= float(request.get("between") or BETWEEN) <= LONGEST_BETWEEN:
+        text = "run_lock_between (multicluster_workflow_between) must be from {0:.0f} to {1:.0f} seconds"
+        raise ValueRefused("value_range", text.format(LEASE_SECONDS, LONGEST_BETWEEN))
+    if len(str(request.get("workflow") or "")) > 200:
+        raise ValueRefused("value_range", "run_lock_workflow (multicluster_workflow) must not be longer than 200 characters")

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a job of a workflow hands to the next ones, from what its plays registered on hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.action.node_annotations import unpublished
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+
+_OPTIONS: t.Dict[str, t.Any] = {
+    "stage": {"type": "str", "choices": ["plan", "converge", "publish", "verify"], "required": True},
+    "workflow": {"type": "str", "default": ""},
+    "path": {"type": "path"},
+}
+
+
+def _plan(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Mapping[str, t.Any]:
+    """The result of mesh_plan, from whichever host has it."""
+    found = collected.results(hostvars, hosts, "__mesh_r_plan")
+    return next((plan for plan in found.values() if plan.get("mesh")), {})
+
+
+def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    """``{variable: value}`` that one stage hands on. Raises ValueError where what it needs was not registered."""
+    if stage == "verify":
+        return {handed.PROVEN: True}
+    plan = _plan(hostvars, hosts)
+    if not plan:
+        raise ValueError("there is no plan to hand on")
+    if stage == "converge":
+        results = collected.results(hostvars, hosts, collected.NODE)
+        said = slices.told(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
+        return {handed.told_name(map(str, hosts)): collected.pack(said)}
+    found: t.Dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
+    if stage == "plan":
+        return dict(found, multicluster_workflow=workflow)
+    before = next(iter(collected.results(hostvars, hosts, "__mesh_seen").values()), None)
+    return dict(found, **{handed.NEWS: [] if before is None else slices.news(before, plan["mesh"])})
+
+
+class ActionModule(ActionBase):
+    """See DOCUMENTATION of the module."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The variables as statistics of the run, which is what AWX passes on."""
+        result, variables = super().run(tmp, task_vars), task_vars or {}
+        unused, options = self.validate_argument_spec(_OPTIONS)
+        try:
+            data = handover(options["stage"], options["workflow"], variables["hostvars"], variables["ansible_play_hosts_all"])
+            if options["path"] and not self._task.check_mode:
+                _keep(options["path"], data)
+        except (ValueError, OSError) as error:
+            raise AnsibleActionFail("{0} [not_handed_over]".format(error)) from None
+        return dict(result, changed=False, names=sorted(data), ansible_stats={"data": data, "aggregate": False, "per_host": False})
+
+
+def _keep(path: str, data: t.Mapping[str, t.Any]) -> None:
+    """Anew, for this user alone: whoever could write it would choose what the next job does."""
+    new = path + ".new"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as target:
+        json.dump(data, target)
+    os.replace(new, path)

@@ -1,0 +1,52 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_handover
+short_description: Hand what a job of a workflow found to the next ones
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Gives what M(ansible.builtin.set_stats) would, so that AWX passes it on to the jobs that follow, as extra variables. No file is shared.
+  - The collection's playbooks C(slices_plan), C(slices_converge), C(slices_publish) and C(slices_verify) end with it.
+  - Runs on the controller, without a connection. It never reports a change.
+options:
+  stage:
+    description:
+      - Of which job. V(plan) hands on the plan on which all agree, V(converge) what the hosts of this job said of themselves and nobody has
+        published, V(publish) the new plan and the clusters whose nodes get something new by it, V(verify) that all of it was proven.
+    type: str
+    choices: [plan, converge, publish, verify]
+    required: true
+  workflow:
+    description: Text that all jobs of the workflow have in common; the first one hands it on.
+    type: str
+    default: ""
+  path:
+    description: A file on the controller that receives the same as JSON, for C(-e @FILE) where nothing passes it on.
+    type: path
+extends_documentation_fragment:
+  - multicluster.network._attributes.reads
+"""
+
+EXAMPLES = r"""
+- name: Hand the plan on
+  multicluster.network.run_handover:
+    stage: plan
+    workflow: "workflow 12"
+  run_once: true
+"""
+
+RETURN = r"""
+names:
+  description: The variables that were handed on.
+  type: list
+  elements: str
+  returned: success
+  sample: [multicluster_workflow]
+"""

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What jobs of a workflow hand to the next ones, as variables: the next job has it as extra variables."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+
+PLAN, NEWS, PROVEN = "__multicluster_workflow_plan", "__multicluster_workflow_news", "__multicluster_workflow_proven"
+#: What the hosts of one job said of themselves; each job has a name of its own, made of its hosts.
+TOLD = "__multicluster_workflow_told_"
+
+
+def told_name(hosts: t.Iterable[str]) -> str:
+    """The variable of a job over these hosts."""
+    return TOLD + hashlib.sha256("\0".join(sorted(hosts)).encode("utf-8")).hexdigest()[:12]
+
+
+def told(variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """{host: what it said} of all jobs before this one. Raises ValueRefused."""
+    found: t.Dict[str, t.Any] = {}
+    for name in sorted(name for name in variables if name.startswith(TOLD)):
+        found.update(collected.unpack(str(variables[name])))
+    return found
+
+
+def results(variables: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.Mapping[str, t.Any]]:
+    """Host -> its result of node_dataplane, of this run or of a job before it."""
+    found: t.Dict[str, t.Mapping[str, t.Any]] = {host: said for host, said in told(variables).items() if host in set(map(str, hosts))}
+    found.update(collected.results(hostvars, hosts, collected.NODE))
+    return found
