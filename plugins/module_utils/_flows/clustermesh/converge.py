@@ -23,6 +23,7 @@ from ..._plan.annotations import Patch, plan_annotations
 from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
+from ..._values.gc_pause import gc_paused
 from ..fabric import cluster_objects, node_annotations
 from .objects import Management
 
@@ -39,6 +40,12 @@ def settings_of(request: t.Mapping[str, t.Any]) -> Settings:
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
     """The module's result, and ``whole`` for its plan file. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
+    # the collector would look at every node and Peer of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     settings = settings_of(request)
     clusters = Clusters(request["clusters"], seconds_of(request))
     management = Management.of(request, clusters)

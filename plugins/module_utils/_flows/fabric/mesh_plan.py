@@ -16,6 +16,7 @@ from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
 from ..._plan.plan import to_wire
+from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 
 NODES = "/api/v1/nodes"
@@ -41,6 +42,12 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
 
 def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """The result of mesh_plan: {changed: False, mesh, refused, contested, failures, warnings, stats}."""
+    # the collector would look at every node and peer of every cluster again, and there is no garbage among them
+    with gc_paused():
+        return _run(request)
+
+
+def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     fabric, warnings = validate(request)
     if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
         raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
