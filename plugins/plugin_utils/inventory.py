@@ -77,7 +77,8 @@ def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP)
     if entries in (None, {}) or clusters_group not in (_GROUP, group):
         return hostvars, groups
     if not isinstance(entries, t.Mapping) or not all(isinstance(entry, t.Mapping) for entry in entries.values()):
-        raise ValueRefused("bad_type", "{0} has the variables of each cluster by its name, such as {{aws: {{pod_cidrs: [10.2.0.0/16]}}}}".format(FABRIC_CLUSTERS))
+        text = "{0} has the variables of each cluster by its name, such as {{aws: {{pod_cidrs: [10.2.0.0/16]}}}}"
+        raise ValueRefused("bad_type", text.format(FABRIC_CLUSTERS))
     named = {str(name): entry for name, entry in entries.items()}
     members = [str(host) for host in groups.get(clusters_group, ())]
     for host in members:

@@ -54,7 +54,8 @@ def listings(given, keys=()):
                     if other != name:
                         annotations["{0}.wireguard.semaphore.uw.io/pubKey".format(other)] = keys[name, host]
                         annotations["{0}.wireguard.semaphore.uw.io/endpoint".format(other)] = "10.66.{0}.{1}:1".format(number, host + 1)
-            rows.append({"metadata": {"name": "n{0}".format(host), "annotations": annotations}, "spec": {"podCIDRs": ["10.{0}.{1}.0/24".format(number + 1, host)]},
+            rows.append({"metadata": {"name": "n{0}".format(host), "annotations": annotations},
+                         "spec": {"podCIDRs": ["10.{0}.{1}.0/24".format(number + 1, host)]},
                          "status": {"addresses": [{"type": "InternalIP", "address": "10.66.{0}.{1}".format(number, host + 1)}]}})  # fmt: skip
         found[name] = {"nodes": rows}
     return found
