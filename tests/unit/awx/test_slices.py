@@ -27,7 +27,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "doubles" / "awx"))
 
-from slices import effective_artifacts, sliced  # noqa: E402  # pylint: disable=wrong-import-position,import-self
+from slices import effective_artifacts, sliced  # pylint: disable=wrong-import-position,import-self
 
 KEYS = ["AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{0}=".format(letter) for letter in ("E", "I", "M", "Q", "U", "Y", "c", "g", "k", "o")]
 

@@ -23,7 +23,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import inventories  # noqa: E402  # pylint: disable=wrong-import-position
+import inventories  # pylint: disable=wrong-import-position
 
 TWO = {
     "aws": {"kubeconfig": "/nowhere/aws", "pod_cidrs": ["10.2.0.0/16"], "node_cidrs": ["10.66.0.0/16"], "wireguard_port": 51820},
