@@ -54,7 +54,7 @@ def listed(folder, clusters, fails=False, **source):
 
 
 def cluster(server, **more):
-    return dict(server.access("aws"), node_cidrs=["10.66.23.0/24"], ansible_connection="local", **more)
+    return dict(server.access("aws"), **dict({"node_cidrs": ["10.66.23.0/24"], "ansible_connection": "local"}, **more))
 
 
 def test_nodes_of_the_clusters_that_the_inventory_has(nodes, tmp_path):
@@ -67,6 +67,16 @@ def test_nodes_of_the_clusters_that_the_inventory_has(nodes, tmp_path):
     assert (first["ansible_host"], first["node_name"], first["multicluster_cluster"], first["zone"]) == ("10.66.23.31", "node-1", "aws", "a")
     assert "node aws/thief is no host: 10.22.22.27 is outside the node_cidrs of its cluster [outside_grant]" in warnings
     assert nodes.access()["token"] not in json.dumps({name: found["_meta"]["hostvars"][name] for name in ("node-1", "node-2")})
+
+
+def test_clusters_of_the_variable_are_asked_as_those_of_the_group(nodes, tmp_path):
+    entry = {name: value for name, value in cluster(nodes, token="{{ word }}").items() if not name.startswith("ansible_") and name != "name"}
+    (tmp_path / "group_vars").mkdir()
+    variables = {"multicluster_fabric_clusters": {"aws": entry}, "word": nodes.access()["token"]}
+    (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump(variables))
+    assert listed(tmp_path, {})[0]["aws_nodes"]["hosts"] == ["node-1", "node-2"]
+    (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump({"multicluster_fabric_clusters": ["aws"]}))
+    assert "[bad_type]" in listed(tmp_path, {}, fails=True)[1]
 
 
 def test_what_the_inventory_says_by_hand_wins_and_names_are_not_taken_over(nodes, tmp_path):
