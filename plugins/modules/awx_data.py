@@ -64,6 +64,12 @@ options:
     description: Seconds for one request with its repetitions.
     type: float
     default: 120
+  project_wait:
+    description:
+      - Seconds to wait for the first update of a new project, which AWX starts by itself. Before it was successful AWX takes no template of its playbooks;
+        those are refused then (C(project_not_updated)).
+    type: float
+    default: 300
   fail_on_refused:
     description: Fail when anything was refused. Everything else is done first.
     type: bool
@@ -137,6 +143,7 @@ def argument_spec() -> dict:
         "adopt": {"type": "bool", "default": False},
         "allow_plain_http": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 120.0},
+        "project_wait": {"type": "float", "default": awx_data.PROJECT_SECONDS},
         **fail_on_refused_spec(),
     }
 

@@ -135,6 +135,9 @@ def fabric(tmp_path, server, other):
     made = Fabric(tmp_path, {"aws": server, "gcp": other}, ["aws-1", "aws-2", "aws-3", "gcp-4", "gcp-5"])
     yield made
     made.remove()
+    for one in (server, other):
+        if any(lease["metadata"]["name"] == "multicluster-run-slices" for lease in one.client().list(LEASES).items):
+            one.client().delete(LEASES + "/multicluster-run-slices")  # of a test that failed: the next one would wait for it
 
 
 def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):

@@ -5,7 +5,8 @@
 """A double of AWX's API: the calls that the loader makes, with their state, in a process of its own.
 
 AWX needs a cluster to run in. This is a stand-in, written from the API's description: lists with pages and filters, required fields,
-unique names, references that must exist, surveys and credential types checked as AWX does. Everything under /_double is for tests.
+unique names, references that must exist, surveys and credential types checked as AWX does. A new project is updated by and by (each question after it
+brings that further), and before that was successful there is no template of its playbooks. Everything under /_double is for tests.
 
     server.py PORT_FILE TOKEN
 """
@@ -53,6 +54,7 @@ class State:
     def __init__(self, token):
         self.token, self.lock, self.log, self.page = token, threading.Lock(), [], 3
         self.rows, self.surveys, self.number = {}, {}, 0
+        self.updates = ["pending", "running", "successful"]
         self.add("organizations", {"name": "Default"})
 
     def add(self, kind, fields):
@@ -91,6 +93,8 @@ class State:
         for row in self.rows.get(kind, {}).values() if whole else ():
             if row.get("name") == fields.get("name") and kind != "workflow_nodes":
                 wrong["name"] = ["already exists"]
+        if kind == "job_templates" and whole and not wrong and self.rows["projects"][fields["project"]].get("status", "successful") != "successful":
+            wrong["playbook"] = ["Playbook not found for project."]
         if wrong:
             raise Refused(400, wrong)
 
@@ -117,6 +121,11 @@ class State:
             return self.surveys.get(int(parts[1]), {})
         if len(parts) == 3 and parts[2] == "workflow_nodes":
             rows = [self.shown("workflow_nodes", row) for row in self.nodes_of(int(parts[1]))]
+        elif len(parts) == 2 and parts[0] == "projects":
+            project = self.one("projects", parts[1])
+            if project.setdefault("status", "successful") in self.updates:
+                project["status"] = self.updates[min(self.updates.index(project["status"]) + 1, len(self.updates) - 1)]
+            return project
         elif len(parts) == 1 and parts[0] in REQUIRED:
             rows = [self.shown(parts[0], row) for row in self.rows.get(parts[0], {}).values()]
             for name in ("name", "organization"):
@@ -131,6 +140,8 @@ class State:
     def post(self, parts, body):
         if len(parts) == 1 and parts[0] in REQUIRED:
             self.check(parts[0], body, True)
+            if parts[0] == "projects":
+                body = dict(body, status=self.updates[0], scm_revision="")
             return self.shown(parts[0], self.add(parts[0], body))
         kind, number, what = parts
         if what == "survey_spec":
@@ -204,6 +215,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     state.rows[kind] = {number: row for number, row in state.rows[kind].items() if row["name"] not in names}
                     for row in state.rows.get("job_templates", {}).values():
                         row["credentials"] = [number for number in row.get("credentials", []) if kind != "credentials" or number in state.rows[kind]]
+                state.updates = body.get("updates", state.updates)
                 for number, field, others in body.get("edges", []):
                     state.one("workflow_nodes", number)[field] = others
                 return 200, {}

@@ -115,6 +115,22 @@ def test_load_again_change_remove(awx):
     assert not run(awx, state="absent")["changed"]
 
 
+@pytest.mark.parametrize("updates, wait, shown", [
+    (["pending", "failed"], 60, "ended as 'failed'"), (["pending", "running"], 0.01, "has not ended ('running')"),
+])  # fmt: skip
+def test_templates_wait_for_their_project_and_say_so_where_it_has_no_playbooks(awx, monkeypatch, updates, wait, shown):
+    """The double refuses such templates as AWX does, with a word that names no cause."""
+    monkeypatch.setattr(awx_data, "_ASK_EVERY", 0.01)
+    awx.ask({"updates": updates})
+    found = run(awx, project_wait=wait)
+    left_out = [row for row in found["refused"] if row["reason"] == "project_not_updated"]
+    assert len(left_out) == len(data("job_templates")) and all(shown in row["message"] for row in left_out)
+    assert wait < 1 or "awx_load_scm_url" in left_out[0]["message"]
+    assert not awx.rows("job_templates") and "Playbook not found" not in json.dumps(found["failures"])
+    awx.ask({"updates": [*updates, "successful"]})
+    assert not run(awx)["failures"] and len(awx.rows("job_templates")) == len(data("job_templates"))
+
+
 def loaded(awx):
     for kind in KINDS:
         assert sorted(awx.rows(kind)) == sorted(row["name"] for row in data(kind)), kind

@@ -206,8 +206,16 @@ def test_the_second_round_ends_at_once_where_nothing_is_new(tmp_path):
 @pytest.mark.parametrize("proven", [True, False])
 def test_the_last_job_is_red_where_nothing_was_proven(tmp_path, proven):
     arguments = ["-e", json.dumps({handed.PROVEN: True})] if proven else []
-    code, shown = play(tmp_path, "slices_end", tree(), "-e", "awx_workflow_job_id=12", *arguments)
-    assert code == (0 if proven else 2), shown
+    for named in ("awx_workflow_job_id=12", "multicluster_workflow=mine"):
+        code, shown = play(tmp_path, "slices_end", tree(), "-e", named, *arguments)
+        assert code == (0 if proven else 2), shown
+    code, shown = play(tmp_path, "slices_end", tree(), *arguments)
+    assert code == 2 and "the same text of its own as multicluster_workflow" in shown, shown
+
+
+def test_a_slice_that_was_given_no_plan_says_what_runs_first(tmp_path):
+    code, shown = play(tmp_path, "slices_converge", sliced(tree(), 1, 2), "-e", "multicluster_workflow=mine")
+    assert code == 2 and "slices_plan runs first" in shown and "Converge keys" not in shown, shown
 
 
 def test_the_whole_fabric_is_known_to_nobody_without_its_clusters():

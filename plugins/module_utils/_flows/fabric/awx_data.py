@@ -11,11 +11,14 @@ from ..._io.json_api import ApiFailed, JsonApi, Manners, segment
 from ..._kubernetes.clusters import seconds_of
 from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
 from ..._plan.plan import Plan
-from ..._values.refused import ValueRefused
+from ..._values.refused import ValueRefused, quoted
 
 Data = t.Dict[str, t.Any]
 PAGE = 200
 _PAGES = 500
+#: AWX updates a new project by itself, and takes templates of its playbooks when that was successful once.
+PROJECT_SECONDS, _ASK_EVERY = 300.0, 2.0
+_FAILED = ("failed", "error", "canceled", "missing")
 _EDGES = {"success": "success_nodes", "failure": "failure_nodes", "always": "always_nodes"}
 #: Kinds that are only read: people make them, since they hold secrets or rights.
 _READ_ONLY = {"credentials": "/credentials/", "organizations": "/organizations/"}
@@ -67,6 +70,8 @@ class _Loader:
         self.failures: t.List[Data] = []
         self.found: t.Dict[str, t.Dict[str, Data]] = {}
         self.organization_id: t.Any = None
+        self._wait = float(request.get("project_wait") or PROJECT_SECONDS)
+        self._projects: t.Dict[str, str] = {}
 
     def read(self) -> None:
         """Every kind, once and completely."""
@@ -118,6 +123,9 @@ class _Loader:
         if missing:
             return self.plan.refuse(label, "reference_missing", "there is no credential {0}".format(", ".join(missing)))
         if actual is None:
+            unready = self._unready(record)
+            if unready:
+                return self.plan.refuse(label, "project_not_updated", unready)
             body = dict(record.fields, **ids)
             if record.kind.in_organization:
                 body["organization"] = self.organization_id
@@ -134,6 +142,31 @@ class _Loader:
         if not self._apart(record, actual, False) and not changes:
             self.plan.unchanged += 1
         return None
+
+    def _unready(self, record: Record) -> str:
+        """Why AWX would not know the template's playbook yet, empty where it does. A new project is waited for, once."""
+        name = record.refs.get("project", "")
+        project = self.found["projects"].get(name) or {}
+        if record.kind.name != "job_templates" or project.get("id") is None:
+            return ""
+        if name not in self._projects:
+            self._projects[name] = self._updated(name, project["id"])
+        return self._projects[name]
+
+    def _updated(self, name: str, number: t.Any) -> str:
+        deadline = time.monotonic() + self._wait
+        while True:
+            project = self.api.call("GET", "/projects/{0}/".format(segment(number)))
+            status = str(project.get("status")) if isinstance(project, dict) else ""
+            if status in ("successful", "ok") or (isinstance(project, dict) and project.get("scm_revision")):
+                return ""
+            if status in _FAILED:
+                text = "the first update of project {0} ended as {1}, so AWX knows none of its playbooks; look at that job, and at awx_load_scm_url, "
+                return text.format(name, quoted(status)) + "awx_load_scm_branch and the execution environment of AWX's control plane; then load again"
+            if self.check or time.monotonic() >= deadline:
+                text = "the first update of project {0} has not ended ({1}), so AWX knows none of its playbooks; load again when it has"
+                return "" if self.check else text.format(name, quoted(status))
+            time.sleep(_ASK_EVERY)
 
     def _apart(self, record: Record, actual: Data, fresh: bool) -> bool:
         """Survey, credentials and nodes. True when something differed."""
