@@ -82,7 +82,7 @@ class Fabric:
 
     def published(self):
         found = {}
-        for cluster, server in self.servers.items():
+        for server in self.servers.values():
             for node in server.client().list(NODES).items:
                 given = node["metadata"].get("annotations") or {}
                 found.update({node["metadata"]["name"]: {name.split(".")[0]: value for name, value in given.items() if name.endswith(DOMAIN + "pubKey")}})
