@@ -187,6 +187,18 @@ options:
         type: str
         choices: [bgp_speaker, other]
         default: bgp_speaker
+      exclude_cordoned:
+        description:
+          - Whether a cordoned node announces nothing, so that it can be emptied without new connections. Nodes with the label
+            C(node.kubernetes.io/exclude-from-external-load-balancers) never announce anything.
+        type: bool
+        default: false
+      not_ready_seconds:
+        description:
+          - After how many seconds a node that is not ready announces nothing, seen by the next run. V(0) is never.
+          - While no node at all is ready, none is left out for it.
+        type: int
+        default: 60
       bgp_grants:
         description: What a provider may say of BGP. Nodes with other facts are refused. An empty list grants every usual value.
         type: dict

@@ -13,10 +13,13 @@ short_description: Let a node announce addresses to its routers by BGP
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Runs a BGP daemon of FRR of its own, in the unit C(multicluster-bgp.service), which announces O(prefixes) to the routers in
-    O(neighbors). It takes no route from anybody, puts none into the kernel and does not listen. An FRR that the node has for
+  - Runs a BGP daemon of FRR of its own, in the unit C(multicluster-bgp.service), which announces O(prefixes) and O(routes) to the
+    routers in O(neighbors). It takes no route from anybody, puts none into the kernel and does not listen. An FRR that the node has for
     itself is not touched.
-  - The configuration is checked by FRR before it is put in place. Sessions stay up while prefixes come and go.
+  - A follower, in the unit C(multicluster-bgp-follow.service), asks the ports of O(routes[].health_ports) and O(node_health_port) twice a second
+    and withdraws at once what the node says that it cannot deliver. It needs neither a play nor an account of the cluster.
+  - The configuration is checked by FRR before it is put in place. Changes are made on the running daemon, session by session, and sessions
+    stay up while networks come and go.
   - When a session that stood does not come back within O(verify_seconds), the node gets its former configuration again, and the
     task fails.
 extends_documentation_fragment:
@@ -25,7 +28,7 @@ requirements:
   - FRR 8 or newer (package C(frr))
 options:
   state:
-    description: V(absent) stops the daemon, which withdraws every route at once, and removes the unit and its files.
+    description: V(absent) stops the daemon, which withdraws every route at once, and removes the units and their files.
     type: str
     choices: [present, absent]
     default: present
@@ -55,15 +58,103 @@ options:
       password:
         description: Password of the session, for which the kernel needs TCP MD5 signatures.
         type: str
+      password_file:
+        description: A file on the node whose text is the password, in place of O(neighbors[].password). It is read when the task runs.
+        type: path
       multihop:
         description: How many hops away the router may be. V(0) is for one on the same network.
         type: int
         default: 0
+      ttl_security:
+        description:
+          - How many hops away the router may be, with packets from farther away not believed (RFC 5082). The router has to send with a TTL of 255,
+            so it needs the same rule for the node. In place of O(neighbors[].multihop); V(0) is for no such rule.
+        type: int
+        default: 0
   prefixes:
-    description: What to announce, networks or single addresses.
+    description: What to announce in any case, networks or single addresses.
     type: list
     elements: str
     default: []
+  routes:
+    description: What to announce while the node can deliver it, as RV(multicluster.network.load_balancers#module:load_balancers) has it.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      network:
+        description: A network or a single address.
+        type: str
+        required: true
+      health_ports:
+        description:
+          - Ports of this node that all have to answer with status 200, such as C(healthCheckNodePort) of a Service with
+            C(externalTrafficPolicy=Local). Any other answer withdraws the network at once, silence after 10 seconds.
+        type: list
+        elements: int
+        default: []
+      services:
+        description: Whose network it is, for people.
+        type: list
+        elements: str
+        default: []
+  node_health_port:
+    description:
+      - Port on which kube-proxy says whether the node can deliver at all. Everything is withdrawn by its word. It counts once it has ever answered, so
+        that nodes without kube-proxy go on. V(0) is for no such port.
+    type: int
+    default: 10256
+  graceful_restart:
+    description:
+      - Ask routers to keep the node's routes while its daemon starts anew. It takes effect with the next session, and such routers also keep the routes
+        of a node that died, until their own time for that is over.
+    type: bool
+    default: false
+  communities:
+    description: What every network is marked with, each as C(65000:1).
+    type: list
+    elements: str
+  large_communities:
+    description: The same with large communities, each as C(65000:1:2).
+    type: list
+    elements: str
+  local_preference:
+    description: Local preference of every network, for routers of the node's own autonomous system.
+    type: int
+  med:
+    description: Multi-exit discriminator of every network.
+    type: int
+  pools:
+    description: What holds for the networks inside one. The smallest that has a network counts, and what it does not say is said above.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      network:
+        description: The pool.
+        type: str
+        required: true
+      announce:
+        description:
+          - V(addresses) announces each address, V(aggregate) in their place the pool's network while any address in it is announced, and V(both) both.
+          - Networks with O(routes[].health_ports) are announced by themselves in any case, since other nodes announce the pool's network too.
+        type: str
+        choices: [addresses, aggregate, both]
+        default: addresses
+      communities:
+        description: As above.
+        type: list
+        elements: str
+      large_communities:
+        description: As above.
+        type: list
+        elements: str
+      local_preference:
+        description: As above.
+        type: int
+      med:
+        description: As above.
+        type: int
   keepalive_time:
     description: Seconds between signs of life.
     type: int
@@ -128,7 +219,7 @@ plan:
   type: dict
   returned: always
   sample: {"create": 0, "update": 1, "delete": 0, "unchanged": 1, "changes": [{"action": "update", "kind": "file",
-    "id": "/etc/multicluster-network/bgp/bgpd.conf", "fields": ["lines"]}]}
+    "id": "/etc/multicluster-network/bgp/speaker.json", "fields": ["lines"]}]}
 refused:
   description: What was left alone, with a reason word and a message.
   type: list
@@ -140,12 +231,29 @@ sessions:
   type: dict
   returned: always
   sample: {"10.66.23.1": true}
+announced:
+  description: The networks that the daemon has been told of, by the follower's last word.
+  type: list
+  elements: str
+  returned: always
+  sample: ["203.0.113.1/32"]
+withheld:
+  description: The others, each with the reason.
+  type: dict
+  returned: always
+  sample: {"203.0.113.2/32": "port 31234 of this node says that it cannot deliver"}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_agent
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
+
+
+def attributes_spec():
+    """What routers are told beside a network."""
+    lists = {name: {"type": "list", "elements": "str"} for name in ("communities", "large_communities")}
+    return dict(lists, local_preference={"type": "int"}, med={"type": "int"})
 
 
 def argument_spec():
@@ -160,9 +268,24 @@ def argument_spec():
             "address": {"type": "str", "required": True},
             "asn": {"type": "int", "required": True},
             "password": {"type": "str", "no_log": True},
+            "password_file": {"type": "path", "no_log": False},
             "multihop": {"type": "int", "default": 0},
+            "ttl_security": {"type": "int", "default": 0},
         }},
         prefixes={"type": "list", "elements": "str", "default": []},
+        routes={"type": "list", "elements": "dict", "default": [], "options": {
+            "network": {"type": "str", "required": True},
+            "health_ports": {"type": "list", "elements": "int", "default": []},
+            "services": {"type": "list", "elements": "str", "default": []},
+        }},
+        node_health_port={"type": "int", "default": 10256},
+        graceful_restart={"type": "bool", "default": False},
+        pools={"type": "list", "elements": "dict", "default": [], "options": dict(
+            attributes_spec(),
+            network={"type": "str", "required": True},
+            announce={"type": "str", "choices": ["addresses", "aggregate", "both"], "default": "addresses"},
+        )},
+        **attributes_spec(),
         keepalive_time={"type": "int", "default": 3},
         hold_time={"type": "int", "default": 9},
         grants={"type": "dict", "options": {
@@ -196,6 +319,9 @@ def main():
         module.fail_json(msg=str(error), reason=getattr(error, "reason", ""))
     exit_with(module, result)
 
+
+#: The program that is packed on the node; so its files come along.
+AGENT = speaker_agent.main
 
 if __name__ == "__main__":
     main()

@@ -133,6 +133,9 @@ load_balancers:
       BGP, and the costs of the plan.
     - C(releases) are addresses that this run released, or would with O(release=true). C(kept) are those that no Service wants any more and
       that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
+    - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
+      O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
+      C(not_ready).
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
   type: dict
   returned: always
@@ -151,6 +154,11 @@ load_balancers:
           ready: true
           state: Mapped
       announce: [203.0.113.1/32]
+      routes:
+        - network: 203.0.113.1/32
+          services: [default/web]
+          health_ports: []
+      left_out: {}
       unannounced: []
       nodes: [aws-node-1, aws-node-2]
       releases: []

@@ -19,6 +19,8 @@ from .._values.refused import ValueRefused
 
 UNIT = "multicluster-bgp.service"
 RUN = "/run/multicluster-bgp"
+#: What runs: written by whatever told the daemon so.
+CONFIG = RUN + "/bgpd.conf"
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 _SECONDS = 30
 
@@ -43,15 +45,27 @@ def _absolute(name: str) -> str:
     return shutil.which(name, path=_PATH) or "/usr/bin/" + name
 
 
-def unit_text(config: str) -> str:
+def unit_text(code: str) -> str:
+    """bgpd with what ``code`` (speaker_agent) writes just before it starts."""
     bgpd, unused = programs()
-    words = [bgpd, "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", config,
+    words = [bgpd, "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
              "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
     return (
         "[Unit]\nDescription=BGP speaker of multicluster.network\nAfter=network-online.target\nWants=network-online.target\n\n"
-        "[Service]\nExecStartPre={0} -d -o frr -g frr -m 0750 {1}\nExecStart={2}\nExecStopPost={3} -rf {1}\nRestart=on-failure\nRestartSec=2\n\n"
+        "[Service]\nExecStartPre={0} -d -o frr -g frr -m 0750 {1}\nExecStartPre=/usr/bin/python3 {3} start\nExecStart={2}\n"
+        "Restart=on-failure\nRestartSec=2\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
-    ).format(_absolute("install"), RUN, " ".join(words), _absolute("rm"))
+    ).format(_absolute("install"), RUN, " ".join(words), code)
+
+
+def forget_everything() -> None:
+    """Sockets, numbers of processes and the configuration."""
+    shutil.rmtree(RUN, ignore_errors=True)
+
+
+def alive() -> bool:
+    """Whether the daemon answers."""
+    return ask("show bgp summary json") is not None
 
 
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
@@ -88,14 +102,18 @@ def _checked(path: str) -> t.Optional[str]:
 
 
 def tell(lines: t.Sequence[str]) -> None:
-    """Commands for the running speaker. Raises ValueRefused ``speaker_failed``."""
+    """Lines for the running speaker, by a file, since passwords are no arguments. Raises ValueRefused ``speaker_failed``."""
     unused, vtysh = programs()
-    words = [vtysh, "--vty_socket", RUN]
-    for line in lines:
-        words += ["-c", line]
-    done = _run(words)
-    if done.returncode or "%" in done.stdout:
-        raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format((done.stdout + done.stderr).strip()[:500]))
+    handle, path = tempfile.mkstemp(prefix=".change-", dir=RUN)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write("\n".join(lines) + "\n")
+        done = _run([vtysh, "--vty_socket", RUN, "--inputfile", path])
+    finally:
+        os.unlink(path)
+    said = done.stdout + done.stderr
+    if done.returncode or "%" in said or "failed" in said:
+        raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format(said.strip()[:500] or "no reason given"))
 
 
 def ask(command: str) -> t.Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
+from .bgp.routes import NOT_READY_SECONDS
 from .bgp.values import BgpGrants, NodeBgp, parse_grants
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
@@ -61,6 +62,8 @@ class Setup(t.NamedTuple):
     in_annotation: bool = False
     announced_by: str = ""
     speakers: t.Optional[t.FrozenSet[str]] = None
+    exclude_cordoned: bool = False
+    not_ready_seconds: int = NOT_READY_SECONDS
 
     @property
     def eip_tag(self) -> str:
@@ -193,6 +196,8 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         in_annotation=given.get("service_ip_field") == "annotation",
         announced_by=given.get("announced_by") or "",
         speakers=None if speakers is None else frozenset(speakers),
+        exclude_cordoned=bool(given.get("exclude_cordoned")),
+        not_ready_seconds=NOT_READY_SECONDS if given.get("not_ready_seconds") is None else int(given["not_ready_seconds"]),
     )  # fmt: skip
 
 

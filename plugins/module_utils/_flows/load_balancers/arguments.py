@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.argspec import clusters_spec, inventory_spec, owner_spec
+from ..._loadbalancers.bgp.routes import NOT_READY_SECONDS
 from ..._loadbalancers.reservations import DEFAULT_IDENTITY, IDENTITIES
 from ..._loadbalancers.services import OTHER, SPEAKER
 from ..._loadbalancers.setup import PROVIDERS
@@ -60,6 +61,8 @@ def settings_spec() -> Spec:
         bgp_speakers={"type": "list", "elements": "str"},
         reserved_ranges={"type": "dict", "default": {}},
         announced_by={"type": "str", "choices": [SPEAKER, OTHER], "default": SPEAKER},
+        exclude_cordoned={"type": "bool", "default": False},
+        not_ready_seconds={"type": "int", "default": NOT_READY_SECONDS},
         bgp_grants={"type": "dict", "options": {
             "local_asns": {"type": "list", "elements": "int", "default": []},
             "peer_asns": {"type": "list", "elements": "int", "default": []},

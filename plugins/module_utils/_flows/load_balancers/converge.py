@@ -65,7 +65,7 @@ def run(
     def each(work: t.Callable[[ServiceAddressReconciler], Report]) -> t.Callable[[str, Client], Report]:
         def run_one(name: str, client: Client) -> Report:
             options = parse_run_options(request, name)
-            return work(ServiceAddressReconciler(client, setups[name], options, manager, proofs.get(name)))
+            return work(ServiceAddressReconciler(client, setups[name], options, manager, proofs.get(name), time.time()))
 
         return lambda name, client: guarded(client, lambda: run_one(name, client))
 

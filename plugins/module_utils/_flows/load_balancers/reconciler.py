@@ -10,6 +10,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
+from ..._loadbalancers.bgp.routes import left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.metallb.config import ServiceKey
@@ -94,8 +95,11 @@ class ServiceAddressReconciler:
     balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.Foreseen).
     """
 
-    def __init__(self, client: Client, setup: Setup, options: RunOptions, manager: str, proof: t.Optional[Proof] = None) -> None:
+    def __init__(
+        self, client: Client, setup: Setup, options: RunOptions, manager: str, proof: t.Optional[Proof] = None, began: float = 0.0
+    ) -> None:
         self.client, self.setup, self.options, self.manager, self.proof = client, setup, options, manager, proof
+        self.began = began  # seconds since 1970: for how long a node is not ready
         self.effects = Foreseen()
         self.outcome, self.failed = Plan(), t.cast(t.List[KubeError], [])
         self.refusals: t.Dict[str, Refusal] = {}
@@ -428,8 +432,18 @@ class ServiceAddressReconciler:
         """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
         if self.options.mode == ABSENT:
             return set()
+        return set(self._networks(cost).values())
+
+    def _networks(self, cost: CostPlan) -> t.Dict[str, str]:
         gone = self.options.services if self.options.mode == REMOVE else ()
-        return {network for key, network in cost.networks.items() if key not in gone}
+        return {key: network for key, network in cost.networks.items() if key not in gone}
+
+    def _speaking(self, cost: CostPlan) -> t.Dict[str, t.Any]:
+        """What our speakers need, beside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
+        if self.setup.balancer.type != EMPTY or self.options.mode == ABSENT:
+            return {"routes": [], "left_out": {}}
+        out = left_out(self.state.nodes, self.setup.exclude_cordoned, self.setup.not_ready_seconds, self.began)
+        return {"routes": [route.shown() for route in routes_of(self._networks(cost), self.state.objects)], "left_out": out}
 
     def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
         setup, rows, served = self.setup, [], t.cast(t.List[Row], [])
@@ -454,6 +468,7 @@ class ServiceAddressReconciler:
             "load_balancer": balancer,
             "services": rows,
             "announce": sorted(self._announced(cost)) if balancer == EMPTY else [],
+            **self._speaking(cost),
             "unannounced": unannounced(served, balancer, why),
             "nodes": [node.name for node in speakers],
             "releases": self.releases,

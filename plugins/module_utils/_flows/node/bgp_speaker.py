@@ -1,30 +1,58 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The BGP speaker of one node: rendered, checked by FRR itself, put in place, watched, and put back if sessions break."""
+"""The BGP speaker of one node: rendered, checked by FRR itself, put in place, watched, and put back if sessions break.
+
+What is announced when is the follower's work (speaker_follow.py), which goes on without a play; here its state, its code and the units are kept.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 import typing as t
 
 from ..._io import frr
 from ..._linux import files
 from ..._linux.files import FileState
-from ..._linux.host import systemd
+from ..._linux.host import bundle, systemd
 from ..._linux.netlink.routes import look_up
-from ..._loadbalancers.bgp.frr_config import commands, established, parse_speaker, read_prefixes, render, shown, without_prefixes
+from ..._loadbalancers.bgp.delivery import parse_routes
+from ..._loadbalancers.bgp.frr_config import established, render, shown
+from ..._loadbalancers.bgp.speaker import parse_speaker
 from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
+from . import speaker_follow
+from .speaker_follow import FOLDER, KEPT, STATE, STATUS
 
-FOLDER = "/etc/multicluster-network/bgp"
-CONFIG = FOLDER + "/bgpd.conf"
+#: The module whose ``main()`` the archive runs; it carries what that imports.
+AGENT = "_flows.node.speaker_agent"
+CODE = "/usr/local/lib/multicluster-network-bgp/speaker.pyz"
 UNIT = "/etc/systemd/system/" + frr.UNIT
+FOLLOWER = "multicluster-bgp-follow.service"
+FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
+#: Where the daemon's configuration lay before there was a follower.
+FORMER = FOLDER + "/bgpd.conf"
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 SUMMARY = "show bgp summary json"
+_KEPT_OPTIONS = ("asn", "router_id", "keepalive_time", "hold_time", "graceful_restart", "communities", "large_communities", "local_preference", "med", "pools")
+_FOLLOWER_TEXT = """\
+[Unit]
+Description=What the BGP speaker of multicluster.network announces
+After={daemon}
+ConditionPathExists={state}
+
+[Service]
+ExecStart=/usr/bin/python3 {code} follow
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 class RolledBack(Exception):
@@ -41,32 +69,63 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     if request.get("state") == "absent":
         _absent(plan, check)
         return _result(plan, {}, False)
-    source = request.get("source_ip") or _source(request["neighbors"])
-    speaker = parse_speaker(dict(request, source_ip=source), parse_grants(request.get("grants")))
+    given = _given(request)
+    speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
     _no_rival(speaker.neighbours, request.get("beside_frr"))
-    group = frr.group()
-    wanted = {CONFIG: FileState("file", 0o640, render(speaker).encode("ascii")), UNIT: FileState("file", 0o644, frr.unit_text(CONFIG).encode("ascii"))}
-    before = {path: files.read_state(path) for path in wanted}
+    frr.group()
+    wanted = {
+        CODE: FileState("file", 0o755, bundle.build(AGENT)),
+        UNIT: FileState("file", 0o644, frr.unit_text(CODE).encode("ascii")),
+        FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(daemon=frr.UNIT, state=STATE, code=CODE).encode("ascii")),
+        STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
+    }
+    before = {path: files.read_state(path) for path in (*wanted, FORMER)}
     _note(plan, before, wanted)
-    runs = frr.systemctl("is-active", "--quiet", frr.UNIT)
+    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (frr.UNIT, FOLLOWER))
     if not plan.changes and not runs and systemd.running():
         plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
-        frr.check_config(wanted[CONFIG].content.decode("ascii"), secrets)
-    stood = established(frr.ask(SUMMARY)) if runs else {}
+        frr.check_config(render(speaker.announcing(route.network for route in routes)), secrets)
+    stood = established(frr.ask(SUMMARY)) if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
     if not check and plan.changes:
-        _apply(plan, before, wanted, group, runs, speaker, request, stood)
+        _apply(before, wanted, request, stood)
     sessions = established(frr.ask(SUMMARY)) if not check or runs else {}
     return _result(plan, sessions, True)
 
 
+def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What the follower has to know, as plain data: the same request gives the same. Raises ValueRefused, LinuxError."""
+    routes = parse_routes(request.get("prefixes") or (), request.get("routes") or ())
+    return dict(
+        {name: request[name] for name in _KEPT_OPTIONS if request.get(name) is not None},
+        version=speaker_follow.VERSION,
+        source_ip=request.get("source_ip") or _source(request["neighbors"]),
+        neighbors=[_neighbour(row) for row in request["neighbors"]],
+        node_port=request.get("node_health_port") or 0,
+        routes=[{"network": route.network, "health_ports": list(route.health_ports)} for route in routes],
+    )
+
+
+def _neighbour(row: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """A router with the password itself, wherever that stands. Raises ValueRefused ``bad_setting``."""
+    found = {name: value for name, value in row.items() if value is not None and name != "password_file"}
+    path = row.get("password_file")
+    if path:
+        held = files.read_state(str(path))
+        if held is None or held.kind != "file":
+            raise ValueRefused("bad_setting", "password_file of {0} in bgp_speaker_neighbors: the node has no file {1}".format(row["address"], path))
+        found["password"] = held.content.decode("utf-8", "replace").strip()
+    return found
+
+
 def _result(plan: Plan, sessions: t.Mapping[str, bool], present: bool) -> t.Dict[str, t.Any]:
-    result = plan.result()
-    result.update(sessions=dict(sorted(sessions.items())), diff=plan.diff(), warnings=plan.warnings)
+    result, status = plan.result(), speaker_follow.read_status() if present else {}
+    result.update(sessions=dict(sorted(sessions.items())), diff=plan.diff(), warnings=list(plan.warnings),
+                  announced=status.get("announced") or [], withheld=status.get("withheld") or {})  # fmt: skip
     if present and not plan.changes and not all(sessions.values()):
         down = ", ".join(sorted(name for name, up in sessions.items() if not up))
-        result["warnings"] = list(plan.warnings) + ["no session with {0}".format(down)]
+        result["warnings"].append("no session with {0}".format(down))
     return result
 
 
@@ -97,52 +156,77 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
         old, new = before[path], wanted[path]
         if old == new:
             plan.unchanged += 1
-            continue
-        rows = [{"lines": shown(state.content.decode("utf-8", "replace"), fingerprint)} if state is not None else None for state in (old, new)]
-        if old is None:
-            plan.create("file", path, rows[1])
+        elif old is None:
+            plan.create("file", path, _shown(path, new))
         else:
-            plan.update("file", path, rows[0], rows[1])
+            plan.update("file", path, _shown(path, old), _shown(path, new))
+    if before[FORMER] is not None:
+        plan.delete("file", FORMER, {})
+
+
+def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
+    """For a plan: of the follower's state what the daemon is told when everything can be delivered, and what that depends on."""
+    if path != STATE:
+        return state.shown()
+    try:
+        wanted = speaker_follow.parse_state(state.content.decode("utf-8"))
+    except ValueError:
+        return {"lines": []}
+    rows = ["! {0} while port {1} of the node says that it can deliver".format(route.network, port) for route in wanted.routes for port in route.health_ports]
+    return {"lines": shown(render(wanted.speaker.announcing(route.network for route in wanted.routes)), fingerprint) + rows}
 
 
 def _apply(
-    plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], group: int, runs: bool,
-    speaker: t.Any, request: t.Mapping[str, t.Any], stood: t.Mapping[str, bool],
-) -> None:  # fmt: skip
-    old, new = before[CONFIG], wanted[CONFIG].content.decode("ascii")
-    text = old.content.decode("utf-8", "replace") if old is not None else ""
-    quiet = runs and before[UNIT] == wanted[UNIT] and without_prefixes(text) == without_prefixes(new)
+    before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], request: t.Mapping[str, t.Any], stood: t.Mapping[str, bool]
+) -> None:
+    seconds = float(request.get("verify_seconds") or 0)
     try:
-        if quiet and old is not None:
-            # sessions stay; the file last, so that a run that was killed in between is repeated
-            frr.tell(commands(speaker.asn, read_prefixes(text), read_prefixes(new)))
-            _put(wanted, group)
-        else:
-            _put(wanted, group)
-            _restart()
-        _wait_for(stood, float(request.get("verify_seconds") or 0))
+        _put(before, wanted, seconds)
+        _wait_for(stood, seconds)
     except ValueRefused as error:
-        _put_back(before, group)
+        _put_back(before, wanted, seconds)
         result = _result(Plan(), established(frr.ask(SUMMARY)), False)
         result["refused"] = [{"object": frr.UNIT, "reason": error.reason, "message": error.message}]
         raise RolledBack("the node has its former BGP speaker again: {0}".format(error.message), result) from None
 
 
-def _put(states: t.Mapping[str, t.Optional[FileState]], group: int) -> None:
-    for path in sorted(states):
-        state = states[path]
-        if state is not None and files.read_state(path) != state:
-            files.write_state(path, state)
-        if path == CONFIG and state is not None:
-            files.give_to_group(path, group)
+def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+    """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused."""
+    for path in sorted(wanted, key=lambda path: (path == STATE, path)):
+        if before.get(path) != wanted[path]:
+            files.write_state(path, wanted[path])
+    files.remove(FORMER)
+    if not systemd.running():
+        return
+    units = {UNIT, FOLLOWER_UNIT} & {path for path in wanted if before.get(path) != wanted[path]}
+    if units:
+        systemd.reload_units()
+    if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
+        _start(frr.UNIT)
+    if FOLLOWER_UNIT in units or before.get(CODE) != wanted.get(CODE) or not frr.systemctl("is-active", "--quiet", FOLLOWER):
+        _start(FOLLOWER)
+    _wait_until_followed(wanted[STATE], seconds)
 
 
-def _restart() -> None:
-    systemd.reload_units()
-    frr.systemctl("reset-failed", frr.UNIT)
-    frr.systemctl("enable", frr.UNIT)
-    if not frr.systemctl("restart", frr.UNIT) and systemd.running():
-        raise ValueRefused("speaker_failed", "the unit {0} did not start".format(frr.UNIT))
+def _start(unit: str) -> None:
+    frr.systemctl("reset-failed", unit)
+    frr.systemctl("enable", unit)
+    if not frr.systemctl("restart", unit):
+        why = speaker_follow.read_status().get("error")
+        raise ValueRefused("speaker_failed", "the unit {0} did not start{1}".format(unit, ": {0}".format(why) if why else ""))
+
+
+def _wait_until_followed(state: FileState, seconds: float) -> None:
+    """Until the daemon has been told of this state. Raises ValueRefused ``speaker_failed``."""
+    digest = speaker_follow.parse_state(state.content.decode("utf-8")).digest
+    deadline = time.monotonic() + max(seconds, 5.0)
+    while True:
+        status = speaker_follow.read_status()
+        if status.get("state") == digest and not status.get("error"):
+            return
+        if time.monotonic() >= deadline:
+            raise ValueRefused("speaker_failed", str(status.get("error") or "{0} does not follow; see its journal".format(FOLLOWER)))
+        time.sleep(0.1)
 
 
 def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
@@ -161,34 +245,42 @@ def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
         time.sleep(0.3)
 
 
-def _put_back(before: t.Mapping[str, t.Optional[FileState]], group: int) -> None:
-    if before[UNIT] is None:
-        systemd.retire(frr.UNIT)
-        frr.systemctl("disable", frr.UNIT)
-    for path, state in before.items():
-        if state is None:
-            files.remove(path)
-    _put(before, group)
-    systemd.reload_units()
-    if before[UNIT] is not None:
-        frr.systemctl("restart", frr.UNIT)
-    else:
-        files.remove_empty_folders(FOLDER, "/etc")
+def _put_back(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+    former = {path: state for path, state in before.items() if state is not None}
+    if STATE not in former:
+        _take_away((*wanted, FORMER))
+        for path, state in former.items():
+            files.write_state(path, state)
+        if UNIT in former:  # of a release without a follower
+            files.give_to_group(FORMER, frr.group())
+            systemd.reload_units()
+            frr.systemctl("restart", frr.UNIT)
+        return
+    try:
+        _put({path: wanted.get(path) for path in before}, former, seconds)
+    except ValueRefused:
+        pass  # it says what it could not do; what broke is told anyway
 
 
 def _absent(plan: Plan, check: bool) -> None:
-    there = {path: files.read_state(path) for path in (CONFIG, UNIT)}
+    there = {path: files.read_state(path) for path in (CODE, UNIT, FOLLOWER_UNIT, STATE, FORMER)}
     for path, state in there.items():
         if state is None:
             plan.unchanged += 1
         else:
-            plan.delete("file", path, {"lines": shown(state.content.decode("utf-8", "replace"), fingerprint)})
-    if check or not plan.changes:
-        return
-    # ends with a notification, so that routers withdraw at once and need not wait for the hold time
-    systemd.retire(frr.UNIT)
-    frr.systemctl("disable", frr.UNIT)
-    for path in there:
+            plan.delete("file", path, _shown(path, state) if path != FORMER else {})
+    if plan.changes and not check:
+        _take_away(there)
+
+
+def _take_away(paths: t.Iterable[str]) -> None:
+    # the daemon ends with a notification, so that routers withdraw at once and need not wait for the hold time
+    for unit in (FOLLOWER, frr.UNIT):
+        systemd.retire(unit)
+        frr.systemctl("disable", unit)
+    for path in (*paths, KEPT, STATUS):
         files.remove(path)
+    frr.forget_everything()
     systemd.reload_units()
-    files.remove_empty_folders(FOLDER, "/etc")
+    for path, top in ((FOLDER, "/etc"), (CODE, "/usr/local/lib"), (KEPT, "/var/lib"), (STATUS, "/run")):
+        files.remove_empty_folders(path if path == FOLDER else path.rsplit("/", 1)[0], top)

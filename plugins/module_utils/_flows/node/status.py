@@ -25,7 +25,7 @@ from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
-from . import bgp_speaker, kubespan_preflight, persistence, transaction
+from . import kubespan_preflight, persistence, transaction
 
 Data = t.Dict[str, t.Any]
 
@@ -197,7 +197,7 @@ def _devices() -> t.List[Data]:
 
 def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
-    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], bgp_speaker.CONFIG)}
+    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], frr.CONFIG)}
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
 

@@ -9,15 +9,8 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import (
-    commands,
-    established,
-    parse_speaker,
-    read_prefixes,
-    render,
-    shown,
-    without_prefixes,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import changes, established, read_prefixes, render, shown
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.speaker import parse_speaker
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import BgpGrants
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -47,12 +40,83 @@ def test_six_and_four():
 
 
 def test_prefixes_change_without_the_rest():
-    before, after = render(speaker()), render(speaker(prefixes=["203.0.113.2"]))
-    assert without_prefixes(before) == without_prefixes(after) != without_prefixes(render(speaker(asn=65001)))
-    assert commands(65000, read_prefixes(before), read_prefixes(after)) == [
-        "configure terminal", "router bgp 65000", "address-family ipv4 unicast", "no network 203.0.113.1/32", "network 203.0.113.2/32",
-        "exit-address-family",
+    assert changes(render(speaker()), render(speaker(prefixes=["203.0.113.2"]))) == [
+        "router bgp 65000", " address-family ipv4 unicast", "  no network 203.0.113.1/32", "  network 203.0.113.2/32", " exit-address-family", "exit",
     ]  # fmt: skip
+    assert changes(render(speaker()), render(speaker())) == []
+
+
+def test_attributes_come_before_what_has_them_and_go_after_it():
+    plain, marked = render(speaker()), render(speaker(communities=["65000:1"], large_communities=["65000:1:2"], local_preference=200, med=0))
+    name = next(line.split()[1] for line in marked.splitlines() if line.startswith("route-map "))
+    assert changes(plain, marked) == [
+        "route-map {0} permit 10".format(name), " set community 65000:1", " set large-community 65000:1:2", " set local-preference 200", " set metric 0", "exit",
+        "router bgp 65000", " address-family ipv4 unicast", "  network 203.0.113.1/32 route-map " + name, " exit-address-family", "exit",
+    ]  # fmt: skip
+    back = changes(marked, plain)
+    assert "  network 203.0.113.1/32" in back and "  no network 203.0.113.1/32" not in back  # never gone in between
+    assert back[-1] == "no route-map {0} permit 10".format(name)
+
+
+def test_a_session_is_touched_only_where_its_own_lines_differ():
+    two = [{"address": "10.66.23.1", "asn": 65530}, {"address": "10.66.23.2", "asn": 65530}]
+    before = render(speaker(neighbors=two))
+    after = changes(before, render(speaker(neighbors=[two[0], dict(two[1], password="secret", multihop=3)])))
+    assert [line for line in after if "neighbor" in line] == [
+        " no neighbor 10.66.23.2 disable-connected-check", " neighbor 10.66.23.2 password secret", " neighbor 10.66.23.2 ebgp-multihop 3",
+    ]  # fmt: skip
+    other = changes(before, render(speaker(neighbors=[two[0], dict(two[1], asn=65531)])))
+    assert other[1:3] == [" no neighbor 10.66.23.2", " neighbor 10.66.23.2 remote-as 65531"] and "10.66.23.1" not in "".join(other).replace("10.66.23.1/", "")
+    gone = changes(before, render(speaker(neighbors=two[:1])))
+    assert gone == ["router bgp 65000", " no neighbor 10.66.23.2", "exit"]
+    assert changes(before, render(speaker(asn=65001, neighbors=two)))[:2] == ["no router bgp 65000", "router bgp 65001"]
+
+
+def test_pools():
+    pools = [{"network": "203.0.113.0/27", "announce": "both", "med": 7}, {"network": "203.0.113.16/28", "announce": "aggregate", "communities": ["65000:9"]}]
+    one = speaker(pools=pools, local_preference=150)
+    assert one.attributes_of("203.0.113.1/32").med == 7 and one.attributes_of("203.0.113.1/32").local_preference == 150
+    assert one.attributes_of("203.0.113.17/32").communities == ("65000:9",) and one.attributes_of("198.51.100.1/32").med is None
+    assert one.announcing(["203.0.113.1/32"]).prefixes == ("203.0.113.0/27", "203.0.113.1/32")
+    assert one.announcing(["203.0.113.17/32"]).prefixes == ("203.0.113.16/28",)
+    # one that depends on this node stays beside the network that every node announces
+    assert one.announcing(["203.0.113.17/32"], {"203.0.113.17/32"}).prefixes == ("203.0.113.16/28", "203.0.113.17/32")
+    assert one.announcing([]).prefixes == ()
+
+
+@given(st.sampled_from(["communities", "large_communities"]), st.text(max_size=30))
+def test_no_community_starts_another_line(kind, text):
+    try:
+        rendered = render(speaker(**{kind: [text]}))
+    except ValueRefused as error:
+        assert error.reason == "bad_format"
+        return
+    assert len(rendered.splitlines()) == len(render(speaker(**{kind: ["1:2" if kind == "communities" else "1:2:3"]})).splitlines())
+    assert rendered.isascii()
+
+
+PARTS = st.fixed_dictionaries({
+    "asn": st.sampled_from([65000, 65001]),
+    "prefixes": st.sets(st.sampled_from(["203.0.113.{0}/32".format(number) for number in range(4)] + ["2001:db8::1/128"])).map(sorted),
+    "neighbors": st.lists(st.builds(
+        lambda last, asn, password, hops: dict({"address": "10.66.23.{0}".format(last), "asn": asn, "password": password}, **hops),
+        st.integers(1, 3), st.sampled_from([65530, 65000]), st.sampled_from(["", "one", "two"]),
+        st.sampled_from([{}, {"multihop": 2}, {"ttl_security": 1}]),
+    ), min_size=1, max_size=3, unique_by=lambda row: row["address"]),
+    "communities": st.sampled_from([[], ["1:2"], ["1:2", "1:3"]]), "med": st.sampled_from([None, 0, 5]),
+    "graceful_restart": st.booleans(),
+})  # fmt: skip
+
+
+@given(PARTS, PARTS)
+def test_nothing_that_both_have_is_taken_away(one, other):
+    before, after = render(speaker(**one)), render(speaker(**other))
+    lines = changes(before, after)
+    assert bool(lines) == (before != after)
+    kept = set(read_prefixes(before)) & set(read_prefixes(after)) if one["asn"] == other["asn"] else set()
+    assert not {"no network " + prefix for prefix in kept} & {line.strip() for line in lines}
+    same = [row["address"] for row in one["neighbors"] if row in other["neighbors"]] if one["asn"] == other["asn"] else []
+    assert not [line for line in lines for address in same if "neighbor {0} ".format(address) in line + " " and "remote-as" in line]
 
 
 def test_a_password_is_shown_as_a_fingerprint():
@@ -83,6 +147,11 @@ def test_hostile_facts(row):
      ({"prefixes": ["203.0.113.1\n network 0.0.0.0/0"]}, "bad_cidr"), ({"hold_time": 8, "keepalive_time": 3}, "bad_format"),
      ({"router_id": "2001:db8::1"}, "bad_address"), ({"neighbors": []}, "no_ipv4_neighbor"),
      ({"neighbors": [{"address": "10.66.23.1", "asn": 65530, "multihop": 256}]}, "bad_format"),
+     ({"neighbors": [{"address": "10.66.23.1", "asn": 65530, "ttl_security": 255}]}, "bad_format"),
+     ({"neighbors": [{"address": "10.66.23.1", "asn": 65530, "ttl_security": 1, "multihop": 2}]}, "bad_format"),
+     ({"med": -1}, "bad_format"), ({"local_preference": 2**32}, "bad_format"), ({"communities": ["65536:1"]}, "bad_format"),
+     ({"pools": [{"network": "203.0.113.0/27"}, {"network": "203.0.113.0/27"}]}, "claimed_twice"),
+     ({"pools": [{"network": "0.0.0.0/0"}]}, "special_address"),
      ({"neighbors": [{"address": "10.66.23.1", "asn": 65530, "password": "two words"}]}, "bad_format")],
 )  # fmt: skip
 def test_refused(more, word):

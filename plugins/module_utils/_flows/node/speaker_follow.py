@@ -1,0 +1,201 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The follower of a node's BGP speaker: it announces what the node can deliver, by its kube-proxy's word, with or without a play.
+
+A play writes ``speaker.json``: the routers, and networks with the ports that speak for them. The follower is the only one that tells the daemon
+of networks: it asks those ports twice a second and tells the daemon what has changed, over its socket, so that sessions and all other routes stay.
+The daemon starts with what is right at that moment (``start``). What the follower knows lies in ``/run``, and one thing is kept: that kube-proxy's
+own port has ever answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+import typing as t
+
+from ..._io import frr
+from ..._io.health_ports import ask
+from ..._linux import files
+from ..._linux.errors import LinuxError
+from ..._linux.host import systemd
+from ..._linux.host.lock import HostLock
+from ..._loadbalancers.bgp.delivery import Heard, Wanted, heard, judge, parse_routes, trusted
+from ..._loadbalancers.bgp.frr_config import changes, read_prefixes, render
+from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
+from ..._values.refused import ValueRefused
+
+FOLDER = "/etc/multicluster-network/bgp"
+STATE = FOLDER + "/speaker.json"
+STATUS = "/run/multicluster-network/bgp-speaker.json"
+KEPT = "/var/lib/multicluster-network-bgp/known.json"
+VERSION = 1
+#: Between two rounds of questions, and for how long one waits for answers. With very many ports there is more time between rounds.
+PAUSE_SECONDS, ANSWER_SECONDS, PORTS_PER_SECOND = 0.5, 0.5, 400
+LOCK, LOCK_SECONDS = "multicluster-bgp", 5.0
+
+
+class State(t.NamedTuple):
+    """What a play wants: ``digest`` tells one state from another."""
+
+    speaker: Speaker
+    routes: t.Tuple[Wanted, ...]
+    node_port: int
+    digest: str
+
+    @property
+    def conditional(self) -> t.FrozenSet[str]:
+        return frozenset(route.network for route in self.routes if route.health_ports)
+
+    def ports(self) -> t.Set[int]:
+        return {port for route in self.routes for port in (*route.health_ports, self.node_port) if port}
+
+
+def parse_state(text: str) -> State:
+    """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is not ours."""
+    given = json.loads(text)
+    if not isinstance(given, dict) or given.get("version") != VERSION:
+        raise ValueError("this is no state of a speaker")
+    routes = parse_routes((), given["routes"])
+    return State(parse_speaker(given), routes, int(given["node_port"]), hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])
+
+
+def load_state() -> t.Optional[State]:
+    """None where there is none. Raises ValueRefused, ValueError."""
+    found = files.read_state(STATE)
+    if found is None or found.kind != "file" or not files.is_roots_alone(STATE):
+        return None
+    return parse_state(found.content.decode("utf-8"))
+
+
+class Follower:
+    """Rounds over one memory. ``told``: what the status file says."""
+
+    def __init__(self) -> None:
+        self.memory: t.Dict[int, Heard] = {}
+        self.known = _known()
+        self.begun = False
+        self.told: t.Dict[str, t.Any] = {}
+
+    def round(self, starting: bool = False) -> None:
+        """Ask, decide, tell the daemon, and say what holds. Raises ValueRefused, ValueError, LinuxError, OSError."""
+        with HostLock(LOCK, LOCK_SECONDS):
+            state = load_state()
+            if state is None:
+                return
+            error = ""
+            try:
+                announced, withheld = self._decide(state)
+                self._apply(render(state.speaker.announcing(announced, state.conditional)), starting)
+            except ValueRefused as problem:
+                error = problem.message
+                announced, withheld = list(read_prefixes(read_config() or "")), {}
+            self._say({"version": VERSION, "state": state.digest, "announced": sorted(announced), "withheld": withheld, "error": error})
+            if error and starting:
+                raise ValueRefused("speaker_failed", error)
+
+    def _decide(self, state: State) -> t.Tuple[t.List[str], t.Dict[str, str]]:
+        now = time.monotonic()
+        if not self.begun:
+            running = set(read_prefixes(read_config() or ""))
+            self.memory = trusted(self.memory, [route for route in state.routes if route.network in running], state.node_port if self.known else 0, now)
+            self.begun = True
+        self.memory = heard(self.memory, _answers(state), now)
+        if state.node_port in self.memory and not self.known:
+            self.known = True
+            files.write_state(KEPT, files.FileState("file", 0o600, b'{"answered": true}\n'))
+        return judge(state.routes, self.memory, state.node_port, self.known, now)
+
+    def _apply(self, text: str, starting: bool) -> None:
+        before = read_config()
+        if starting:
+            put_config(text)
+        elif before == text:
+            return
+        elif not frr.alive():
+            raise ValueRefused("speaker_failed", "the daemon does not answer")  # it starts with what is right then
+        elif before is None:
+            # half of a change may have taken place: begin anew
+            put_config(text)
+            frr.systemctl("restart", "--no-block", frr.UNIT)  # start() waits for our lock
+        else:
+            forget_config()
+            frr.tell(changes(before, text))
+            put_config(text)
+
+    def _say(self, status: t.Dict[str, t.Any]) -> None:
+        if status != self.told:
+            files.write_state(STATUS, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8")))
+            self.told = status
+
+
+def _answers(state: State) -> t.Dict[int, t.Optional[int]]:
+    """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
+    hosts = ["127.0.0.1", state.speaker.source] + (["::1"] if ":" in state.speaker.source else [])
+    ports = state.ports()
+    said = ask([(host, port) for host in hosts for port in ports], ANSWER_SECONDS)
+    found: t.Dict[int, t.Optional[int]] = {}
+    for port in sorted(ports):
+        statuses = [status for status in (said[(host, port)] for host in hosts) if status is not None]
+        found[port] = 200 if 200 in statuses else statuses[0] if statuses else None
+    return found
+
+
+def put_config(text: str) -> None:
+    """What the daemon runs with, for itself alone to read."""
+    files.write_state(frr.CONFIG, files.FileState("file", 0o640, text.encode("ascii")))
+    files.give_to_group(frr.CONFIG, frr.group())
+
+
+def read_config() -> t.Optional[str]:
+    """What the daemon runs with; None where nobody knows."""
+    found = files.read_state(frr.CONFIG)
+    return found.content.decode("ascii", "replace") if found is not None and found.kind == "file" else None
+
+
+def forget_config() -> None:
+    """Until a change has taken place as a whole nobody knows what the daemon runs with."""
+    files.remove(frr.CONFIG)
+
+
+def read_status() -> t.Dict[str, t.Any]:
+    """What the follower says that holds; {} when there is no word of it."""
+    found = files.read_state(STATUS)
+    try:
+        status = json.loads(found.content.decode("utf-8")) if found is not None and found.kind == "file" else {}
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _known() -> bool:
+    return files.read_state(KEPT) is not None
+
+
+def start() -> int:
+    """Just before the daemon: what is right now is what it starts with. Returns the exit status."""
+    try:
+        Follower().round(starting=True)
+    except (ValueRefused, LinuxError, OSError, ValueError) as error:
+        sys.stderr.write("{0}\n".format(error))
+        return 1
+    return 0
+
+
+def follow() -> None:
+    """For ever. A round that fails is told once and tried again."""
+    follower, told = Follower(), ""
+    while systemd.running():
+        problem = ""
+        try:
+            follower.round()
+            problem = str(follower.told.get("error") or "")
+        except (ValueRefused, LinuxError, OSError, ValueError) as error:
+            problem = str(error) or type(error).__name__
+        if problem != told:
+            sys.stdout.write((problem or "all is well again") + "\n")
+            sys.stdout.flush()
+            told = problem
+        time.sleep(max(PAUSE_SECONDS, len(follower.memory) / PORTS_PER_SECOND))

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's BGP speaker: to whom it speaks and what it announces, whatever program does it.
+
+Every value is parsed before it becomes a word of a line of a configuration, so that none can start another line (T16, T20).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._values.addresses import Network, parse_address, parse_network, special_kind
+from ..._values.refused import ValueRefused, quoted
+from .values import BgpGrants, NodeBgp, check_bgp_claims
+
+_PASSWORD = re.compile(r"[!-~]{1,80}\Z")
+_NUMBER = re.compile(r"[0-9]{1,10}\Z")
+#: More than any router of ours takes in; a typing error, not a plan.
+MOST_PREFIXES = 4096
+
+
+#: What is announced of a pool: each address, the pool's network while any address in it is, or both.
+ADDRESSES, AGGREGATE, BOTH = "addresses", "aggregate", "both"
+
+
+class Neighbour(t.NamedTuple):
+    """A router. ``ttl_hops``: packets from farther away are not believed, 0 for no such rule; ``bfd``: whether its silence is noticed at once."""
+
+    address: str
+    asn: int
+    password: str = ""
+    multihop: int = 0
+    ttl_hops: int = 0
+    bfd: bool = False
+
+
+class Attributes(t.NamedTuple):
+    """What routers are told beside a network. Local preference counts inside one autonomous system only."""
+
+    communities: t.Tuple[str, ...] = ()
+    large_communities: t.Tuple[str, ...] = ()
+    local_preference: t.Optional[int] = None
+    med: t.Optional[int] = None
+
+
+class PoolRule(t.NamedTuple):
+    """What holds for the networks inside one: their attributes, and whether it is announced itself, beside them or in their place."""
+
+    network: Network
+    attributes: Attributes = Attributes()
+    announce: str = ADDRESSES
+
+
+class Speaker(t.NamedTuple):
+    """A node's part. ``prefixes`` are sorted, each with its attributes where it has any; ``hold_s`` after which a router forgets a silent node."""
+
+    asn: int
+    source: str
+    neighbours: t.Tuple[Neighbour, ...]
+    prefixes: t.Tuple[str, ...] = ()
+    keepalive_s: int = 3
+    hold_s: int = 9
+    router_id: str = ""
+    graceful_restart: bool = False
+    attributes: Attributes = Attributes()
+    pools: t.Tuple[PoolRule, ...] = ()
+
+    def announcing(self, prefixes: t.Iterable[str], conditional: t.Container[str] = ()) -> Speaker:
+        """The same speaker with these networks and what its pools make of them.
+
+        ``conditional``: networks that depend on the node's word. They stay beside the network of their pool, which other nodes announce too.
+        """
+        networks = [parse_network(text) for text in prefixes]
+        found = set()
+        for network in networks:
+            rule = self._rule(network)
+            if rule is None or rule.announce != AGGREGATE or str(network) in conditional:
+                found.add(str(network))
+            if rule is not None and rule.announce != ADDRESSES:
+                found.add(str(rule.network))
+        return self._replace(prefixes=parse_prefixes(found))
+
+    def attributes_of(self, prefix: str) -> Attributes:
+        """By the smallest pool that it lies in, else the speaker's own."""
+        rule = self._rule(parse_network(prefix))
+        return rule.attributes if rule is not None else self.attributes
+
+    def _rule(self, network: Network) -> t.Optional[PoolRule]:
+        inside = [rule for rule in self.pools if rule.network.version == network.version and rule.network.prefixlen <= network.prefixlen
+                  and network[0] in rule.network]  # fmt: skip
+        return max(inside, key=lambda rule: rule.network.prefixlen, default=None)
+
+
+def parse_speaker(given: t.Mapping[str, t.Any], grants: BgpGrants = BgpGrants()) -> Speaker:
+    """From a module's options. Raises ValueRefused with the words of the claims stage."""
+    neighbours = [_neighbour(row) for row in given["neighbors"]]
+    source = str(parse_address(given["source_ip"]))
+    for one in neighbours:
+        facts = NodeBgp("this node", source, given["asn"], one.asn, tuple(other.address for other in neighbours), one.password)
+        unused, refused = check_bgp_claims([facts], grants)
+        if refused:
+            raise ValueRefused(refused[0].reason, refused[0].message)
+        if one.password and not _PASSWORD.match(one.password):
+            raise ValueRefused("bad_format", "the password of {0} is not up to 80 printable characters without blanks".format(one.address))
+        if parse_address(one.address).version != parse_address(source).version:
+            raise ValueRefused("bad_address", "{0} and {1} are of different families".format(source, one.address))
+    if not neighbours:
+        raise ValueRefused("no_ipv4_neighbor", "no router is named")
+    keepalive, hold = given.get("keepalive_time") or 3, given.get("hold_time") or 9
+    if not 1 <= keepalive <= hold // 3 or hold > 65535:
+        raise ValueRefused("bad_format", "hold_time is at least three times keepalive_time, and both are seconds")
+    router = given.get("router_id") or (source if ":" not in source else "")
+    if not router or parse_address(router).version != 4:
+        raise ValueRefused("bad_address", "router_id has to be an IPv4 address")
+    return Speaker(given["asn"], source, tuple(sorted(neighbours)), parse_prefixes(given.get("prefixes") or ()), keepalive, hold, router,
+                   bool(given.get("graceful_restart")), parse_attributes(given), _pools(given.get("pools") or (), given))  # fmt: skip
+
+
+def _pools(rows: t.Iterable[t.Mapping[str, t.Any]], above: t.Mapping[str, t.Any]) -> t.Tuple[PoolRule, ...]:
+    """What a pool does not say is said above. Raises ValueRefused."""
+    found: t.Dict[str, PoolRule] = {}
+    for row in rows:
+        network = parse_prefixes([row["network"]])[0]
+        if network in found:
+            raise ValueRefused("claimed_twice", "{0} stands twice among the pools".format(network))
+        said = {name: row[name] if row.get(name) is not None else above.get(name) for name in Attributes._fields}
+        announce = row.get("announce") or ADDRESSES
+        if announce not in (ADDRESSES, AGGREGATE, BOTH):
+            raise ValueRefused("bad_format", "{0} is none of addresses, aggregate and both".format(quoted(str(announce))))
+        found[network] = PoolRule(parse_network(network), parse_attributes(said), announce)
+    return tuple(found[network] for network in sorted(found))
+
+
+def _neighbour(row: t.Mapping[str, t.Any]) -> Neighbour:
+    multihop, hops = row.get("multihop") or 0, row.get("ttl_security") or 0
+    if not 0 <= multihop <= 255:
+        raise ValueRefused("bad_format", "multihop is a number of hops up to 255")
+    if not 0 <= hops <= 254 or (hops and multihop):
+        raise ValueRefused("bad_format", "ttl_security is a number of hops up to 254, and takes the place of multihop")
+    return Neighbour(str(parse_address(row["address"])), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")))
+
+
+def parse_attributes(given: t.Mapping[str, t.Any]) -> Attributes:
+    """Of networks, from a module's options. Raises ValueRefused ``bad_format``."""
+    small = tuple(sorted({_community(text, 2, 65535) for text in given.get("communities") or ()}))
+    large = tuple(sorted({_community(text, 3, 2**32 - 1) for text in given.get("large_communities") or ()}))
+    numbers = []
+    for name in ("local_preference", "med"):
+        number = given.get(name)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32):
+            raise ValueRefused("bad_format", "{0} is a number from 0 to 4294967295".format(name))
+        numbers.append(number)
+    return Attributes(small, large, numbers[0], numbers[1])
+
+
+def _community(text: object, parts: int, most: int) -> str:
+    """Numbers joined by colons. Raises ValueRefused ``bad_format``."""
+    words = str(text).split(":")
+    if len(words) != parts or not all(_NUMBER.match(word) and int(word) <= most for word in words):
+        raise ValueRefused("bad_format", "{0} is not {1} numbers up to {2} joined by colons".format(quoted(str(text)), parts, most))
+    return ":".join(str(int(word)) for word in words)
+
+
+def parse_prefixes(texts: t.Iterable[object]) -> t.Tuple[str, ...]:
+    """Networks to announce, each once, sorted. Raises ValueRefused."""
+    found = set()
+    for text in texts:
+        network = parse_network(text if "/" in str(text) else "{0}/{1}".format(text, 128 if ":" in str(text) else 32))
+        kind = special_kind(network[0])
+        if kind is not None or network.prefixlen == 0:
+            raise ValueRefused("special_address", "{0} must not be announced".format(quoted(str(network))))
+        found.add(network)
+    if len(found) > MOST_PREFIXES:
+        raise ValueRefused("prefix_limit", "{0} prefixes; a node announces at most {1}".format(len(found), MOST_PREFIXES))
+    return tuple(str(network) for network in sorted(found, key=lambda one: (one.version, int(one[0]), one.prefixlen)))
