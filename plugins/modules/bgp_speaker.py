@@ -25,13 +25,21 @@ description:
 extends_documentation_fragment:
   - multicluster.network._node
 requirements:
-  - FRR 8 or newer (package C(frr))
+  - FRR 8 or newer (package C(frr)), or BIRD 2 (package C(bird2))
 options:
   state:
     description: V(absent) stops the daemon, which withdraws every route at once, and removes the units and their files.
     type: str
     choices: [present, absent]
     default: present
+  daemon:
+    description:
+      - The program that speaks, of the package C(frr) or C(bird2). Both announce the same in the same way. Only V(bird) can do BFD, and it listens, on
+        port 1790, where it takes connections of O(neighbors) alone.
+      - A change from one to the other ends the sessions once.
+    type: str
+    choices: [frr, bird]
+    default: frr
   asn:
     description: Autonomous system of the node. Required with O(state=present).
     type: int
@@ -65,6 +73,10 @@ options:
         description: How many hops away the router may be. V(0) is for one on the same network.
         type: int
         default: 0
+      bfd:
+        description: Notice within a second that the router, or the way to it, is gone (and let it notice the same), with O(daemon=bird).
+        type: bool
+        default: false
       ttl_security:
         description:
           - How many hops away the router may be, with packets from farther away not believed (RFC 5082). The router has to send with a TTL of 255,
@@ -261,6 +273,7 @@ def argument_spec():
     return dict(
         fail_on_refused_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        daemon={"type": "str", "choices": ["frr", "bird"], "default": "frr"},
         asn={"type": "int"},
         source_ip={"type": "str"},
         router_id={"type": "str"},
@@ -270,6 +283,7 @@ def argument_spec():
             "password": {"type": "str", "no_log": True},
             "password_file": {"type": "path", "no_log": False},
             "multihop": {"type": "int", "default": 0},
+            "bfd": {"type": "bool", "default": False},
             "ttl_security": {"type": "int", "default": 0},
         }},
         prefixes={"type": "list", "elements": "str", "default": []},

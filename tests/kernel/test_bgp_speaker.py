@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The contract of a node's BGP speaker with a real router: FRR at the other end of a cable, in a namespace of its own.
+"""The contract of a node's BGP speaker, FRR's and BIRD's, with a real router: FRR at the other end of a cable, in a namespace of its own.
 
 The rounds of the follower are called by the test, so that nothing depends on how fast this machine is.
 """
@@ -21,7 +21,7 @@ import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import speaker_follow
-from ansible_collections.multicluster.network.plugins.module_utils._io import frr
+from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -80,7 +80,7 @@ class Cable:
     def __init__(self, folder):
         self.folder = folder
         self.names = ["mcn-bgp-{0}-{1}".format(os.getpid(), end) for end in ("node", "router")]
-        self.pids = {}
+        self.processes = {}
 
     def __enter__(self):
         for name in self.names:
@@ -92,7 +92,7 @@ class Cable:
         return self
 
     def __exit__(self, *unused):
-        for name in list(self.pids):
+        for name in list(self.processes):
             self.end(name)
         for name in self.names:
             self.run("ip", "netns", "delete", name)
@@ -102,29 +102,40 @@ class Cable:
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         return done.stdout
 
-    def start(self, name, end, folder, *more):
-        words = [program("bgpd"), "-d", "-i", str(folder / "bgpd.pid"), "--vty_socket", str(folder), "-P", "0", "--no_zebra", "--no_kernel", *more]
-        self.run("ip", "netns", "exec", self.names[end], *words)
-        self.pids[name] = int((folder / "bgpd.pid").read_text())
+    def start(self, name, end, words):
+        # ip becomes the program, so that its number is the program's
+        process = subprocess.Popen(["ip", "netns", "exec", self.names[end], *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        self.processes[name] = process
 
     def end(self, name, by=signal.SIGTERM):
-        pid = self.pids.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, by)
-            while os.path.exists("/proc/{0}".format(pid)):
-                time.sleep(0.02)
+        process = self.processes.pop(name)
+        process.send_signal(by)
+        process.wait(timeout=30)
 
-    def router(self, asn=65530, more=""):
+    def router(self, asn=65530, more="", bfd=False):
         """Begin, or begin anew, at the router's end."""
         folder = self.folder / "router"
-        if "router" in self.pids:
-            self.end("router")
+        for name in [name for name in self.processes if name != "node"]:
+            self.end(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        more += " neighbor 10.66.23.31 bfd\n" if bfd else ""
         (folder / "bgpd.conf").write_text(ROUTER_CONFIG.format(asn=asn, more=more))
         for path in (folder, folder / "bgpd.conf"):
             shutil.chown(path, "frr", "frr")
-        self.start("router", 1, folder, "-f", str(folder / "bgpd.conf"))
+        for name in ("zebra", "bfdd", "bgpd") if bfd else ("bgpd",):
+            own = ["-f", str(folder / "bgpd.conf") if name == "bgpd" else "/dev/null", "-z", str(folder / "zserv")]
+            own += ["--no_zebra", "--no_kernel"] if not bfd else []
+            self.start(name, 1, [program(name), "-i", str(folder / (name + ".pid")), "--vty_socket", str(folder), "-P", "0", *own])
+            self.until(lambda name=name: (folder / (name + ".vty")).exists())
+
+    @staticmethod
+    def until(condition, within=30.0):
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def ask(self, *words):
         return json.loads(self.run("vtysh", "--vty_socket", str(self.folder / "router"), "-c", " ".join(["show bgp", *words, "json"])))
@@ -157,8 +168,9 @@ class Node:
 
     def __init__(self, cable):
         self.cable = cable
-        self.given = {"version": speaker_follow.VERSION, "asn": 65000, "source_ip": NODE, "neighbors": [{"address": ROUTER, "asn": 65530}],
-                      "keepalive_time": 1, "hold_time": 3, "node_port": 0, "routes": []}  # fmt: skip
+        self.daemon = speaker_follow.DAEMONS[cable.daemon]
+        self.given = {"version": speaker_follow.VERSION, "daemon": cable.daemon, "asn": 65000, "source_ip": NODE,
+                      "neighbors": [{"address": ROUTER, "asn": 65530}], "keepalive_time": 1, "hold_time": 3, "node_port": 0, "routes": []}  # fmt: skip
         self.follower = speaker_follow.Follower()
 
     def want(self, *routes, **more):
@@ -166,35 +178,34 @@ class Node:
         if routes:
             self.given["routes"] = [{"network": network, "health_ports": ports} for network, ports in routes]
         write_state(speaker_follow.STATE, FileState("file", 0o600, json.dumps(self.given).encode()))
-        frr.check_config(speaker_follow.render(speaker_follow.load_state().speaker.announcing(["203.0.113.9/32"])))
+        self.daemon.io.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]))
 
     def start(self):
         assert speaker_follow.start() == 0
-        folder = pathlib.Path(frr.RUN)
-        self.cable.start("node", 0, folder, "-p", "0", "-f", frr.CONFIG)
-        while not frr.alive():
-            time.sleep(0.05)
+        self.cable.start("node", 0, self.daemon.io.words())
+        self.cable.until(self.daemon.io.alive)
 
     def round(self):
         self.follower.round()
         return speaker_follow.read_status()
 
 
-@pytest.fixture
-def place(monkeypatch):
+@pytest.fixture(params=["frr", "bird"])
+def place(monkeypatch, request):
     """Every path of the speaker in a folder of its own, which FRR can enter."""
     folder = pathlib.Path("/run/mcn-bgp-{0}".format(os.getpid()))
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("", "node", "own"):
         (folder / name).mkdir()
-    shutil.chown(folder / "node", "frr", "frr")
+    shutil.chown(folder / "node", request.param, request.param)
     monkeypatch.setattr(frr, "RUN", str(folder / "node"))
     monkeypatch.setattr(frr, "CONFIG", str(folder / "node" / "bgpd.conf"))
+    monkeypatch.setattr(bird, "CONFIG", str(folder / "node" / "bird.conf"))
     for name in ("STATE", "STATUS", "KEPT"):
         monkeypatch.setattr(speaker_follow, name, str(folder / "own" / name.lower()))
     ports = Ports()
     with Cable(folder) as cable:
-        cable.ports = ports
+        cable.ports, cable.daemon = ports, request.param
         yield cable
     ports.close()
     shutil.rmtree(folder)
@@ -306,15 +317,18 @@ def test_graceful_restart_keeps_routes_over_a_restart_and_not_over_an_end(place)
     assert set(place.routes()) == {ONE, TWO}
 
 
-def test_what_frr_refuses_is_said_and_the_former_state_is_taken_again(place):
+def test_what_the_daemon_refuses_is_said_and_the_next_state_is_taken(place):
     place.router()
     node = Node(place)
     node.want((ONE, []))
     node.start()
     place.settle(ONE)
     with pytest.raises(ValueRefused) as caught:
-        frr.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
+        node.daemon.io.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
     assert caught.value.reason == "speaker_failed"
+    with pytest.raises(ValueRefused) as caught:
+        node.daemon.io.check_config("nonsense\n")
+    assert caught.value.reason == "config_refused"
     write_state(speaker_follow.STATE, FileState("file", 0o600, b"{}"))
     with pytest.raises(ValueError, match="no state"):
         node.round()
@@ -322,3 +336,37 @@ def test_what_frr_refuses_is_said_and_the_former_state_is_taken_again(place):
     node.round()
     place.settle(ONE, TWO)
     assert place.sessions() == 1
+    assert node.daemon.io.sessions() == {ROUTER: "Established"} and node.daemon.io.announces() == [ONE, TWO]
+
+
+def test_a_password_that_changes_ends_no_other_session(place):
+    place.router(more=" neighbor 10.66.23.31 password first\n")
+    node = Node(place)
+    node.want((ONE, []), neighbors=[{"address": ROUTER, "asn": 65530, "password": "first"}])
+    node.start()
+    place.settle(ONE)
+    assert "first" not in json.dumps(speaker_follow.read_status())
+    place.router(more=" neighbor 10.66.23.31 password second\n")
+    node.want(neighbors=[{"address": ROUTER, "asn": 65530, "password": "second"}, {"address": "10.66.23.2", "asn": 65530}])
+    assert not node.round()["error"]
+    place.settle(ONE)
+
+
+def test_bfd_notices_silence(place):
+    node = Node(place)
+    one = {"address": ROUTER, "asn": 65530, "bfd": True}
+    if place.daemon == "frr":
+        with pytest.raises(ValueRefused) as caught:
+            node.want((ONE, []), neighbors=[one])
+        assert caught.value.reason == "no_bfd"
+        return
+    place.router(bfd=True, more=" neighbor 10.66.23.31 timers 60 180\n")
+    node.want((ONE, []), neighbors=[one], keepalive_time=60, hold_time=180)
+    node.start()
+    place.settle(ONE)
+    assert place.ask("neighbors", NODE)[NODE]["bgpTimerHoldTimeMsecs"] == 180000  # that long it takes without BFD
+    place.until(lambda: (place.ask("neighbors", NODE)[NODE].get("peerBfdInfo") or {}).get("status") == "Up")
+    place.run("ip", "netns", "exec", place.names[0], "nft", "table ip cut { chain out { type filter hook output priority 0; drop; }; }")
+    place.settle(within=60.0)
+    place.run("ip", "netns", "exec", place.names[0], "nft", "delete", "table", "ip", "cut")
+    place.settle(ONE)

@@ -23,6 +23,8 @@ RUN = "/run/multicluster-bgp"
 CONFIG = RUN + "/bgpd.conf"
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 _SECONDS = 30
+_SUMMARY = "show bgp summary json"
+PACKAGE = "frr"
 
 
 def programs() -> t.Tuple[str, str]:
@@ -41,21 +43,34 @@ def group() -> int:
         raise ValueRefused("frr_missing", "there is no user frr; install the package frr") from None
 
 
+def find(name: str) -> t.Optional[str]:
+    """The path of a program of ours or of FRR's."""
+    return shutil.which(name, path=_PATH)
+
+
 def _absolute(name: str) -> str:
     return shutil.which(name, path=_PATH) or "/usr/bin/" + name
 
 
+def words() -> t.List[str]:
+    """The command of the daemon."""
+    return [programs()[0], "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
+            "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
+
+
 def unit_text(code: str) -> str:
     """bgpd with what ``code`` (speaker_agent) writes just before it starts."""
-    bgpd, unused = programs()
-    words = [bgpd, "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
-             "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
+    return unit(code, words(), "frr")
+
+
+def unit(code: str, command: t.Sequence[str], user: str) -> str:
+    """The unit of a daemon that starts as root and goes on as ``user``."""
     return (
         "[Unit]\nDescription=BGP speaker of multicluster.network\nAfter=network-online.target\nWants=network-online.target\n\n"
-        "[Service]\nExecStartPre={0} -d -o frr -g frr -m 0750 {1}\nExecStartPre=/usr/bin/python3 {3} start\nExecStart={2}\n"
+        "[Service]\nExecStartPre={0} -d -o {4} -g {4} -m 0750 {1}\nExecStartPre=/usr/bin/python3 {3} start\nExecStart={2}\n"
         "Restart=on-failure\nRestartSec=2\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
-    ).format(_absolute("install"), RUN, " ".join(words), code)
+    ).format(_absolute("install"), RUN, " ".join(command), code, user)
 
 
 def forget_everything() -> None:
@@ -65,7 +80,7 @@ def forget_everything() -> None:
 
 def alive() -> bool:
     """Whether the daemon answers."""
-    return ask("show bgp summary json") is not None
+    return ask(_SUMMARY) is not None
 
 
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
@@ -92,9 +107,9 @@ def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
 def _checked(path: str) -> t.Optional[str]:
     """What FRR says against a file, None when nothing."""
     bgpd, vtysh = programs()
-    done = _run([vtysh, "--dryrun", "--inputfile", path])
+    done = run([vtysh, "--dryrun", "--inputfile", path])
     if done.returncode == 0:
-        done = _run([bgpd, "--dryrun", "--config_file", path])
+        done = run([bgpd, "--dryrun", "--config_file", path])
         # it says that a line failed, and ends with success
         if done.returncode == 0 and "%" not in done.stdout + done.stderr and "Config Failed" not in done.stdout + done.stderr:
             return None
@@ -108,7 +123,7 @@ def tell(lines: t.Sequence[str]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="ascii") as stream:
             stream.write("\n".join(lines) + "\n")
-        done = _run([vtysh, "--vty_socket", RUN, "--inputfile", path])
+        done = run([vtysh, "--vty_socket", RUN, "--inputfile", path])
     finally:
         os.unlink(path)
     said = done.stdout + done.stderr
@@ -119,22 +134,42 @@ def tell(lines: t.Sequence[str]) -> None:
 def ask(command: str) -> t.Any:
     """The JSON that a command of the running speaker gives; None when it does not run or says nothing."""
     unused, vtysh = programs()
-    done = _run([vtysh, "--vty_socket", RUN, "-c", command])
+    done = run([vtysh, "--vty_socket", RUN, "-c", command])
     try:
         return json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
         return None
 
 
+def sessions() -> t.Dict[str, str]:
+    """Router -> the state of its session, in FRR's words; nothing where the daemon does not answer."""
+    found: t.Dict[str, str] = {}
+    summary = ask(_SUMMARY)
+    for part in summary.values() if isinstance(summary, dict) else ():
+        peers = part.get("peers") if isinstance(part, dict) else None
+        for address, row in (peers or {}).items():
+            found[str(address)] = str(row.get("state")) if isinstance(row, dict) else ""
+    return found
+
+
+def announces() -> t.List[str]:
+    """The networks that it tells routers of."""
+    found: t.List[str] = []
+    for family in ("ipv4", "ipv6"):
+        found += sorted((ask("show bgp {0} unicast json".format(family)) or {}).get("routes") or ())
+    return found
+
+
 def systemctl(*words: str) -> bool:
-    return _run(["systemctl", *words]).returncode == 0
+    return run(["systemctl", *words]).returncode == 0
 
 
-def _run(words: t.Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def run(command: t.Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """How a program of the host ended; 127 for one that cannot be run, or takes too long."""
     try:
         return subprocess.run(  # pylint: disable=ansible-bad-function  # run_command knows no time limit
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
             env={"LC_ALL": "C", "PATH": _PATH},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(words, 127, "", str(error))
+        return subprocess.CompletedProcess(command, 127, "", str(error))

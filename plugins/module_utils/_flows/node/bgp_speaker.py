@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The BGP speaker of one node: rendered, checked by FRR itself, put in place, watched, and put back if sessions break.
+"""The BGP speaker of one node: rendered, checked by its own daemon, put in place, watched, and put back if sessions break.
 
 What is announced when is the follower's work (speaker_follow.py), which goes on without a play; here its state, its code and the units are kept.
 """
@@ -17,7 +17,6 @@ from ..._linux.files import FileState
 from ..._linux.host import bundle, systemd
 from ..._linux.netlink.routes import look_up
 from ..._loadbalancers.bgp.delivery import parse_routes
-from ..._loadbalancers.bgp.frr_config import established, render, shown
 from ..._loadbalancers.bgp.speaker import parse_speaker
 from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
@@ -37,7 +36,6 @@ FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 FORMER = FOLDER + "/bgpd.conf"
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
-SUMMARY = "show bgp summary json"
 _KEPT_OPTIONS = ("asn", "router_id", "keepalive_time", "hold_time", "graceful_restart", "communities", "large_communities", "local_preference", "med", "pools")
 _FOLLOWER_TEXT = """\
 [Unit]
@@ -64,7 +62,7 @@ class RolledBack(Exception):
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. Raises ValueRefused for options that make no sense or that FRR refuses, RolledBack."""
+    """The module's result. Raises ValueRefused for options that make no sense or that the daemon refuses, RolledBack."""
     plan = Plan()
     if request.get("state") == "absent":
         _absent(plan, check)
@@ -72,10 +70,12 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
     _no_rival(speaker.neighbours, request.get("beside_frr"))
-    frr.group()
+    state = speaker_follow.parse_state(json.dumps(given))
+    daemon = speaker_follow.DAEMONS[state.daemon]
+    daemon.io.group()
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
-        UNIT: FileState("file", 0o644, frr.unit_text(CODE).encode("ascii")),
+        UNIT: FileState("file", 0o644, daemon.io.unit_text(CODE).encode("ascii")),
         FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(daemon=frr.UNIT, state=STATE, code=CODE).encode("ascii")),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
@@ -86,12 +86,16 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
-        frr.check_config(render(speaker.announcing(route.network for route in routes)), secrets)
-    stood = established(frr.ask(SUMMARY)) if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
+        daemon.io.check_config(state.render(route.network for route in routes), secrets)
+    stood = _sessions() if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
     if not check and plan.changes:
         _apply(before, wanted, request, stood)
-    sessions = established(frr.ask(SUMMARY)) if not check or runs else {}
-    return _result(plan, sessions, True)
+    return _result(plan, _sessions() if not check or runs else {}, True)
+
+
+def _sessions() -> t.Dict[str, bool]:
+    """Router -> whether its session stands, by the daemon that runs."""
+    return {name: word == "Established" for name, word in speaker_follow.running_daemon().io.sessions().items()}
 
 
 def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
@@ -100,6 +104,7 @@ def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return dict(
         {name: request[name] for name in _KEPT_OPTIONS if request.get(name) is not None},
         version=speaker_follow.VERSION,
+        daemon=request.get("daemon") or speaker_follow.FRR,
         source_ip=request.get("source_ip") or _source(request["neighbors"]),
         neighbors=[_neighbour(row) for row in request["neighbors"]],
         node_port=request.get("node_health_port") or 0,
@@ -170,10 +175,11 @@ def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
         return state.shown()
     try:
         wanted = speaker_follow.parse_state(state.content.decode("utf-8"))
-    except ValueError:
+    except (ValueError, KeyError):
         return {"lines": []}
     rows = ["! {0} while port {1} of the node says that it can deliver".format(route.network, port) for route in wanted.routes for port in route.health_ports]
-    return {"lines": shown(render(wanted.speaker.announcing(route.network for route in wanted.routes)), fingerprint) + rows}
+    lines = speaker_follow.DAEMONS[wanted.daemon].config.shown(wanted.render(route.network for route in wanted.routes), fingerprint)
+    return {"lines": lines + rows}
 
 
 def _apply(
@@ -185,7 +191,7 @@ def _apply(
         _wait_for(stood, seconds)
     except ValueRefused as error:
         _put_back(before, wanted, seconds)
-        result = _result(Plan(), established(frr.ask(SUMMARY)), False)
+        result = _result(Plan(), _sessions(), False)
         result["refused"] = [{"object": frr.UNIT, "reason": error.reason, "message": error.message}]
         raise RolledBack("the node has its former BGP speaker again: {0}".format(error.message), result) from None
 
@@ -234,7 +240,7 @@ def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
     needed = {name for name, up in stood.items() if up}
     deadline = time.monotonic() + seconds
     while systemd.running():
-        now = established(frr.ask(SUMMARY))
+        now = _sessions()
         missing = sorted(name for name in needed if name in now and not now[name])
         if now and not missing:
             return

@@ -16,14 +16,14 @@ import sys
 import time
 import typing as t
 
-from ..._io import frr
+from ..._io import bird, frr
 from ..._io.health_ports import ask
 from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host import systemd
 from ..._linux.host.lock import HostLock
+from ..._loadbalancers.bgp import bird_config, frr_config
 from ..._loadbalancers.bgp.delivery import Heard, Wanted, heard, judge, parse_routes, trusted
-from ..._loadbalancers.bgp.frr_config import changes, read_prefixes, render
 from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ..._values.refused import ValueRefused
 
@@ -37,9 +37,23 @@ PAUSE_SECONDS, ANSWER_SECONDS, PORTS_PER_SECOND = 0.5, 0.5, 400
 LOCK, LOCK_SECONDS = "multicluster-bgp", 5.0
 
 
+class Daemon(t.NamedTuple):
+    """A program that speaks BGP: how it is spoken to, and how its configuration reads. Both kinds have the same functions."""
+
+    io: t.Any
+    config: t.Any
+
+
+DAEMONS = {"frr": Daemon(frr, frr_config), "bird": Daemon(bird, bird_config)}
+FRR, BIRD = "frr", "bird"
+#: Files in the daemon's folder: what it runs with, which is written when it has been told of it.
+RUNNING = "running"
+
+
 class State(t.NamedTuple):
     """What a play wants: ``digest`` tells one state from another."""
 
+    daemon: str
     speaker: Speaker
     routes: t.Tuple[Wanted, ...]
     node_port: int
@@ -48,6 +62,14 @@ class State(t.NamedTuple):
     @property
     def conditional(self) -> t.FrozenSet[str]:
         return frozenset(route.network for route in self.routes if route.health_ports)
+
+    def render(self, announced: t.Iterable[str]) -> str:
+        """The daemon's configuration with these networks."""
+        return str(DAEMONS[self.daemon].config.render(self.speaker.announcing(announced, self.conditional)))
+
+    def running(self) -> t.Tuple[str, ...]:
+        """The networks that the daemon has been told of."""
+        return tuple(DAEMONS[self.daemon].config.read_prefixes(read_running() or ""))
 
     def ports(self) -> t.Set[int]:
         return {port for route in self.routes for port in (*route.health_ports, self.node_port) if port}
@@ -59,7 +81,9 @@ def parse_state(text: str) -> State:
     if not isinstance(given, dict) or given.get("version") != VERSION:
         raise ValueError("this is no state of a speaker")
     routes = parse_routes((), given["routes"])
-    return State(parse_speaker(given), routes, int(given["node_port"]), hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])
+    if given["daemon"] not in DAEMONS:
+        raise ValueError("this is no state of a speaker")
+    return State(given["daemon"], parse_speaker(given), routes, int(given["node_port"]), hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])
 
 
 def load_state() -> t.Optional[State]:
@@ -88,18 +112,18 @@ class Follower:
             error = ""
             try:
                 announced, withheld = self._decide(state)
-                self._apply(render(state.speaker.announcing(announced, state.conditional)), starting)
+                self._apply(state, state.render(announced), starting)
             except ValueRefused as problem:
                 error = problem.message
-                announced, withheld = list(read_prefixes(read_config() or "")), {}
-            self._say({"version": VERSION, "state": state.digest, "announced": sorted(announced), "withheld": withheld, "error": error})
+                announced, withheld = list(state.running()), {}
+            self._say({"version": VERSION, "daemon": state.daemon, "state": state.digest, "announced": sorted(announced), "withheld": withheld, "error": error})
             if error and starting:
                 raise ValueRefused("speaker_failed", error)
 
     def _decide(self, state: State) -> t.Tuple[t.List[str], t.Dict[str, str]]:
         now = time.monotonic()
         if not self.begun:
-            running = set(read_prefixes(read_config() or ""))
+            running = set(state.running())
             self.memory = trusted(self.memory, [route for route in state.routes if route.network in running], state.node_port if self.known else 0, now)
             self.begun = True
         self.memory = heard(self.memory, _answers(state), now)
@@ -108,22 +132,25 @@ class Follower:
             files.write_state(KEPT, files.FileState("file", 0o600, b'{"answered": true}\n'))
         return judge(state.routes, self.memory, state.node_port, self.known, now)
 
-    def _apply(self, text: str, starting: bool) -> None:
-        before = read_config()
+    def _apply(self, state: State, text: str, starting: bool) -> None:
+        before, daemon = read_running(), DAEMONS[state.daemon]
         if starting:
-            put_config(text)
+            put_config(daemon, text)
+            put_running(text)
         elif before == text:
             return
-        elif not frr.alive():
+        elif not daemon.io.alive():
             raise ValueRefused("speaker_failed", "the daemon does not answer")  # it starts with what is right then
         elif before is None:
-            # half of a change may have taken place: begin anew
-            put_config(text)
-            frr.systemctl("restart", "--no-block", frr.UNIT)  # start() waits for our lock
+            # half of a change may have taken place: begin anew, which waits for our lock
+            frr.systemctl("restart", "--no-block", frr.UNIT)
+            raise ValueRefused("speaker_failed", "the daemon starts anew after a change that failed")
         else:
-            forget_config()
-            frr.tell(changes(before, text))
-            put_config(text)
+            # until a change has taken place as a whole nobody knows what the daemon runs with
+            files.remove(running_path())
+            put_config(daemon, text)
+            daemon.io.tell(daemon.config.changes(before, text))
+            put_running(text)
 
     def _say(self, status: t.Dict[str, t.Any]) -> None:
         if status != self.told:
@@ -143,21 +170,25 @@ def _answers(state: State) -> t.Dict[int, t.Optional[int]]:
     return found
 
 
-def put_config(text: str) -> None:
-    """What the daemon runs with, for itself alone to read."""
-    files.write_state(frr.CONFIG, files.FileState("file", 0o640, text.encode("ascii")))
-    files.give_to_group(frr.CONFIG, frr.group())
+def running_path() -> str:
+    return "{0}/{1}".format(frr.RUN, RUNNING)
 
 
-def read_config() -> t.Optional[str]:
-    """What the daemon runs with; None where nobody knows."""
-    found = files.read_state(frr.CONFIG)
+def put_config(daemon: Daemon, text: str) -> None:
+    """What the daemon reads, for itself alone."""
+    files.write_state(daemon.io.CONFIG, files.FileState("file", 0o640, text.encode("ascii")))
+    files.give_to_group(daemon.io.CONFIG, daemon.io.group())
+
+
+def put_running(text: str) -> None:
+    """What the daemon has been told of."""
+    files.write_state(running_path(), files.FileState("file", 0o600, text.encode("ascii")))
+
+
+def read_running() -> t.Optional[str]:
+    """None where nobody knows."""
+    found = files.read_state(running_path())
     return found.content.decode("ascii", "replace") if found is not None and found.kind == "file" else None
-
-
-def forget_config() -> None:
-    """Until a change has taken place as a whole nobody knows what the daemon runs with."""
-    files.remove(frr.CONFIG)
 
 
 def read_status() -> t.Dict[str, t.Any]:
@@ -168,6 +199,11 @@ def read_status() -> t.Dict[str, t.Any]:
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}
+
+
+def running_daemon() -> Daemon:
+    """The one that the follower speaks of."""
+    return DAEMONS.get(str(read_status().get("daemon")), DAEMONS[FRR])
 
 
 def _known() -> bool:

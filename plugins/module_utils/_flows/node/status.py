@@ -25,7 +25,7 @@ from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
-from . import kubespan_preflight, persistence, transaction
+from . import kubespan_preflight, persistence, speaker_follow, transaction
 
 Data = t.Dict[str, t.Any]
 
@@ -197,7 +197,7 @@ def _devices() -> t.List[Data]:
 
 def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
-    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], frr.CONFIG)}
+    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().io.CONFIG)}
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
 
@@ -229,14 +229,12 @@ def read_bgp() -> t.Optional[Data]:
     """What our speaker announces, and to whom; None where there is none."""
     if not facts.exists(frr.RUN):
         return None
+    daemon = speaker_follow.running_daemon()
     try:
-        sessions, announces = (frr.ask("show bgp summary json") or {}), []
-        for family in ("ipv4", "ipv6"):
-            announces += sorted((frr.ask("show bgp {0} unicast json".format(family)) or {}).get("routes") or ())
+        sessions, announces = daemon.io.sessions(), daemon.io.announces()
     except ValueRefused:
         return None
-    peers = {name: row for part in sessions.values() if isinstance(part, dict) for name, row in (part.get("peers") or {}).items()}
-    return {"announces": announces, "sessions": [{"neighbor": name, "state": str(peers[name].get("state"))} for name in sorted(peers)]}
+    return {"announces": announces, "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)]}
 
 
 def _peer(key: str, peer: LivePeer) -> Data:

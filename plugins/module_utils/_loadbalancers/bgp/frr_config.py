@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
+from ..._values.refused import ValueRefused
 from .speaker import Attributes, Neighbour, Speaker
 
 HEADER = "! Written by multicluster.network, module bgp_speaker. Changes are overwritten."
@@ -14,7 +15,8 @@ FAMILIES = ("ipv4", "ipv6")
 
 
 def render(speaker: Speaker) -> str:
-    """The whole configuration. The same speaker gives the same bytes."""
+    """The whole configuration. The same speaker gives the same bytes. Raises ValueRefused."""
+    check_speaker(speaker)
     lines = [HEADER, "frr defaults traditional", "log syslog informational", "ip prefix-list nothing seq 5 deny any",
              "ipv6 prefix-list nothing seq 5 deny any"]  # fmt: skip
     used = {prefix: speaker.attributes_of(prefix) for prefix in speaker.prefixes}
@@ -50,7 +52,7 @@ def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
         lines.append("{0} ebgp-multihop {1}".format(name, one.multihop))
     elif one.asn != speaker.asn:
         lines.append(name + " disable-connected-check")
-    return lines + ([name + " bfd"] if one.bfd else [])
+    return lines
 
 
 def _name(attributes: Attributes) -> str:
@@ -67,6 +69,14 @@ def _sets(attributes: Attributes) -> t.Iterator[str]:
         yield "local-preference {0}".format(attributes.local_preference)
     if attributes.med is not None:
         yield "metric {0}".format(attributes.med)
+
+
+def check_speaker(speaker: Speaker) -> None:
+    """What only FRR cannot have. Raises ValueRefused ``no_bfd``."""
+    for one in speaker.neighbours:
+        if one.bfd:
+            # its bfdd speaks through zebra, and a second zebra removes routes from the kernel that look like those of the first
+            raise ValueRefused("no_bfd", "{0}: FRR's BFD would need a second zebra beside the node's own; set bgp_speaker_daemon: bird".format(one.address))
 
 
 def read_prefixes(text: str) -> t.Tuple[str, ...]:
@@ -97,7 +107,7 @@ def _blocks(text: str) -> Blocks:
 #: A line that only differs after so many words takes the place of the other one.
 _KEYS = {"network": 2, "neighbor": 3, "bgp": 2}
 #: And those that need some more to tell them apart.
-_LONGER = {"prefix-list": 5, "route-map": 5, "bfd": 4, "default": 9, "bestpath": 9, "ebgp-requires-policy": 9, "graceful-restart": 3}
+_LONGER = {"prefix-list": 5, "route-map": 5, "default": 9, "bestpath": 9, "ebgp-requires-policy": 9, "graceful-restart": 3}
 
 
 def _key(line: str) -> t.Tuple[str, ...]:
@@ -163,14 +173,3 @@ def shown(text: str, fingerprint: t.Callable[[str], str]) -> t.List[str]:
         head, word, secret = line.partition(" password ")
         rows.append(head + word + fingerprint(secret) if word else line)
     return rows
-
-
-def established(summary: t.Any) -> t.Dict[str, bool]:
-    """Router -> whether its session stands, from ``show bgp summary json``."""
-    found: t.Dict[str, bool] = {}
-    for family in ("ipv4Unicast", "ipv6Unicast"):
-        part = summary.get(family) if isinstance(summary, dict) else None
-        peers = part.get("peers") if isinstance(part, dict) else None
-        for address, row in (peers or {}).items():
-            found[str(address)] = isinstance(row, dict) and row.get("state") == "Established"
-    return found

@@ -9,7 +9,8 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import changes, established, read_prefixes, render, shown
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import bird_config, frr_config
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.frr_config import changes, read_prefixes, render, shown
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.speaker import parse_speaker
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import BgpGrants
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
@@ -50,7 +51,8 @@ def test_attributes_come_before_what_has_them_and_go_after_it():
     plain, marked = render(speaker()), render(speaker(communities=["65000:1"], large_communities=["65000:1:2"], local_preference=200, med=0))
     name = next(line.split()[1] for line in marked.splitlines() if line.startswith("route-map "))
     assert changes(plain, marked) == [
-        "route-map {0} permit 10".format(name), " set community 65000:1", " set large-community 65000:1:2", " set local-preference 200", " set metric 0", "exit",
+        "route-map {0} permit 10".format(name), " set community 65000:1", " set large-community 65000:1:2", " set local-preference 200", " set metric 0",
+        "exit",
         "router bgp 65000", " address-family ipv4 unicast", "  network 203.0.113.1/32 route-map " + name, " exit-address-family", "exit",
     ]  # fmt: skip
     back = changes(marked, plain)
@@ -160,16 +162,34 @@ def test_refused(more, word):
     assert caught.value.reason == word
 
 
+@pytest.mark.parametrize("config", [frr_config, bird_config])
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
-def test_no_value_starts_another_line(password, router, prefix):
+def test_no_value_starts_another_line(config, password, router, prefix):
     try:
-        text = render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "password": password}], router_id=router, prefixes=[prefix]))
+        text = config.render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "password": password}], router_id=router, prefixes=[prefix]))
     except ValueRefused:
         return
-    assert len(text.splitlines()) <= len(render(speaker()).splitlines()) + 1
+    assert len(text.splitlines()) <= len(config.render(speaker()).splitlines()) + 1
 
 
-def test_sessions():
-    answer = {"ipv4Unicast": {"peers": {"10.0.0.1": {"state": "Established"}, "10.0.0.2": {"state": "Active"}, "10.0.0.3": None}}}
-    assert established(answer) == {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": False}
-    assert established(None) == {} and established({"ipv4Unicast": {"peers": {}}}) == {}
+@pytest.mark.parametrize("config", [frr_config, bird_config])
+@given(st.text("!\"#$%&'()*+,-./0;<=>?@[\\]^_`{|}~ab", min_size=1, max_size=80))
+def test_a_password_stays_a_word(config, password):
+    try:
+        one = speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "password": password}])
+        text = config.render(one)
+    except ValueRefused:
+        assert '"' in password and config is bird_config
+        return
+    quoted = ['  password "{0}";'.format(password), " neighbor 10.66.23.1 password " + password]
+    assert [line for line in text.splitlines() if line in quoted]
+    marked = [line for line in config.shown(text, lambda secret: "MASKED" if secret == password else "WRONG") if "MASKED" in line or "WRONG" in line]
+    assert len(marked) == 1 and "WRONG" not in marked[0] and len(marked[0]) < 60
+
+
+def test_each_daemon_says_what_it_cannot_have():
+    with pytest.raises(ValueRefused) as caught:
+        render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "bfd": True}]))
+    assert caught.value.reason == "no_bfd" and "bgp_speaker_daemon" in caught.value.message
+    text = bird_config.render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "bfd": True}]))
+    assert "  bfd on;" in text and "protocol bfd {" in text and bird_config.read_prefixes(text) == ("203.0.113.1/32",)

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A BIRD of our own, spoken to through its own socket. The user's BIRD or FRR is never touched. The same names as in frr.py."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+import typing as t
+
+from .._values.refused import ValueRefused
+from . import frr
+
+PACKAGE = "bird2"
+CONFIG = frr.RUN + "/bird.conf"
+_SOCKET = "bird.ctl"
+_SESSION = re.compile(r"^\s+(BGP state|Neighbor address):\s+(\S+)", re.MULTILINE | re.ASCII)
+
+
+def programs() -> t.Tuple[str, str]:
+    """Paths of bird and birdc. Raises ValueRefused ``bird_missing``."""
+    found = [frr.find(name) for name in ("bird", "birdc")]
+    if not all(found):
+        raise ValueRefused("bird_missing", "bird and birdc were not found; install the package bird2, or set bgp_speaker_daemon: frr")
+    return str(found[0]), str(found[1])
+
+
+def group() -> int:
+    """The number of BIRD's group. Raises ValueRefused."""
+    try:
+        return pwd.getpwnam("bird").pw_gid
+    except KeyError:
+        raise ValueRefused("bird_missing", "there is no user bird; install the package bird2, or set bgp_speaker_daemon: frr") from None
+
+
+def words() -> t.List[str]:
+    """The command of the daemon. It asks routers for what they have kept for it (-R) where graceful restart is on."""
+    return [programs()[0], "-f", "-R", "-u", "bird", "-g", "bird", "-c", CONFIG, "-s", os.path.join(frr.RUN, _SOCKET)]
+
+
+def unit_text(code: str) -> str:
+    """BIRD with what ``code`` (speaker_agent) writes just before it starts."""
+    return frr.unit(code, words(), "bird")
+
+
+def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
+    """Raises ValueRefused ``config_refused`` with BIRD's words."""
+    folder = tempfile.mkdtemp(prefix="multicluster-bgp-")
+    path = os.path.join(folder, "candidate")
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+            stream.write(text)
+        done = frr.run([programs()[0], "-p", "-c", path])
+    finally:
+        shutil.rmtree(folder)
+    if done.returncode:
+        raise ValueRefused("config_refused", "BIRD does not take the configuration: {0}".format(_without(secrets, done)))
+
+
+def _without(secrets: t.Iterable[str], done: "subprocess.CompletedProcess[str]") -> str:
+    said = done.stdout + done.stderr
+    for secret in secrets:
+        said = said.replace(secret, "<masked>")
+    return said.strip()[:500] or "no reason given"
+
+
+def _birdc(*command: str) -> "subprocess.CompletedProcess[str]":
+    return frr.run([programs()[1], "-s", os.path.join(frr.RUN, _SOCKET), *command])
+
+
+def tell(lines: t.Sequence[str]) -> None:
+    """Commands for the running speaker. Raises ValueRefused ``speaker_failed``."""
+    for line in lines:
+        done = _birdc(*line.split())
+        if done.returncode or "Reconfigur" not in done.stdout:
+            raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format(_without((), done)))
+
+
+def alive() -> bool:
+    """Whether the daemon answers."""
+    return "BIRD" in _birdc("show", "status").stdout
+
+
+def sessions() -> t.Dict[str, str]:
+    """Router -> the state of its session, in BIRD's words; nothing where the daemon does not answer."""
+    found: t.Dict[str, str] = {}
+    state = ""
+    for word, value in _SESSION.findall(_birdc("show", "protocols", "all").stdout):
+        if word == "BGP state":
+            state = value
+        else:
+            found[value] = state
+    return found
+
+
+def announces() -> t.List[str]:
+    """The networks that it tells routers of."""
+    rows = [line.split()[:1] for line in _birdc("show", "route").stdout.splitlines() if "unreachable" in line]
+    return sorted(row[0] for row in rows if "/" in row[0])

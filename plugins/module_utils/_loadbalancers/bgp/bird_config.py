@@ -1,0 +1,101 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's BGP speaker as BIRD's text. It takes no route from anybody, and has no protocol that would put one into the kernel."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._values.refused import ValueRefused
+from .speaker import Attributes, Neighbour, Speaker
+
+HEADER = "# Written by multicluster.network, module bgp_speaker. Changes are overwritten."
+#: BIRD listens wherever it has a session: not where a BIRD or FRR of the node's own does.
+PORT = 1790
+FAMILIES = ((4, "announced4"), (6, "announced6"))
+_PREFIX = "  route "
+#: To another autonomous system goes no MED but one that was set on the way out.
+_EXPORT = ("    export filter {", "      if source != RTS_STATIC then reject;", "      if defined(bgp_med) then bgp_med = bgp_med;", "      accept;", "    };")
+
+
+def check_speaker(speaker: Speaker) -> None:
+    """What only BIRD cannot have. Raises ValueRefused ``bad_format``."""
+    for one in speaker.neighbours:
+        if '"' in one.password:
+            raise ValueRefused("bad_format", "the password of {0} has a quotation mark, which BIRD cannot be told".format(one.address))
+
+
+def render(speaker: Speaker) -> str:
+    """The whole configuration. The same speaker gives the same bytes."""
+    check_speaker(speaker)
+    lines = [HEADER, "log syslog all;", "router id {0};".format(speaker.router_id), "protocol device {", "}"]
+    if any(one.bfd for one in speaker.neighbours):
+        lines += ["protocol bfd {", "  interface \"*\" {", "    interval 300 ms;", "    multiplier 3;", "  };",
+                  "  multihop {", "    interval 300 ms;", "    multiplier 3;", "  };", "}"]  # fmt: skip
+    for version, name in FAMILIES:
+        lines += ["protocol static {0} {{".format(name), "  ipv{0};".format(version)]
+        for prefix in speaker.prefixes:
+            if (":" in prefix) == (version == 6):
+                lines += _route(prefix, speaker.attributes_of(prefix))
+        lines.append("}")
+    for one in speaker.neighbours:
+        lines += _session(speaker, one)
+    return "\n".join(lines) + "\n"
+
+
+def _route(prefix: str, attributes: Attributes) -> t.List[str]:
+    sets = ["bgp_community.add(({0}));".format(text.replace(":", ",")) for text in attributes.communities]
+    sets += ["bgp_large_community.add(({0}));".format(text.replace(":", ",")) for text in attributes.large_communities]
+    if attributes.local_preference is not None:
+        sets.append("bgp_local_pref = {0};".format(attributes.local_preference))
+    if attributes.med is not None:
+        sets.append("bgp_med = {0};".format(attributes.med))
+    head = "{0}{1} unreachable".format(_PREFIX, prefix)
+    return [head + " {", *("    " + text for text in sets), "  };"] if sets else [head + ";"]
+
+
+def session_name(address: str) -> str:
+    """Of the protocol that speaks with a router."""
+    return "router_" + address.replace(".", "_").replace(":", "_")
+
+
+def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
+    version = 6 if ":" in one.address else 4
+    lines = [
+        "protocol bgp {0} {{".format(session_name(one.address)), "  local {0} port {1} as {2};".format(speaker.source, PORT, speaker.asn),
+        "  neighbor {0} as {1};".format(one.address, one.asn), "  keepalive time {0};".format(speaker.keepalive_s),
+        "  hold time {0};".format(speaker.hold_s), "  connect retry time 3;", "  connect delay time 1;", "  error wait time 1, 10;",
+        "  graceful restart {0};".format("on" if speaker.graceful_restart else "aware"),
+    ]  # fmt: skip
+    if one.password:
+        lines.append('  password "{0}";'.format(one.password))
+    if one.ttl_hops > 1:
+        lines.append("  multihop {0};".format(one.ttl_hops))
+    elif one.multihop:
+        lines.append("  multihop {0};".format(one.multihop))
+    else:
+        lines.append("  direct;")
+    if one.ttl_hops:
+        lines.append("  ttl security on;")
+    if one.bfd:
+        lines.append("  bfd on;")
+    return [*lines, "  ipv{0} {{".format(version), "    import none;", *_EXPORT, "  };", "}"]
+
+
+def read_prefixes(text: str) -> t.Tuple[str, ...]:
+    """What a configuration of ours announces."""
+    return tuple(line.split()[1] for line in text.splitlines() if line.startswith(_PREFIX))
+
+
+def changes(before: str, after: str) -> t.List[str]:
+    """Commands for a running speaker: BIRD compares its file itself, and touches what differs."""
+    return ["configure"] if before != after else []
+
+
+def shown(text: str, fingerprint: t.Callable[[str], str]) -> t.List[str]:
+    """The lines for a diff, passwords as fingerprints."""
+    rows = []
+    for line in text.splitlines():
+        head, word, secret = line.partition('  password "')
+        rows.append("{0}{1}{2}\";".format(head, word, fingerprint(secret[:-2])) if word and not head else line)
+    return rows
