@@ -149,10 +149,12 @@ units:
   returned: success
   sample: [{name: multicluster-network-default.service, load: loaded, active: active, sub: exited, result: success, enabled: enabled}]
 bgp:
-  description: What the collection's BGP speaker announces here, and its sessions; null where there is none.
+  description:
+    - What the collection's BGP speaker announces here, what it withholds since no pod of the Service runs here (C(externalTrafficPolicy=Local)),
+      and its sessions; null where there is none.
   type: dict
   returned: success
-  sample: {announces: [203.0.113.1/32], sessions: [{neighbor: 10.66.23.1, state: Established}]}
+  sample: {announces: [203.0.113.1/32], withheld: [], sessions: [{neighbor: 10.66.23.1, state: Established}]}
 errors:
   description: What could not be read, by C(section) and C(message).
   type: list

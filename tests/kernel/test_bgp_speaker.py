@@ -178,12 +178,12 @@ class Node:
         if routes:
             self.given["routes"] = [{"network": network, "health_ports": ports} for network, ports in routes]
         write_state(speaker_follow.STATE, FileState("file", 0o600, json.dumps(self.given).encode()))
-        self.daemon.io.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]))
+        self.daemon.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]), ())
 
     def start(self):
         assert speaker_follow.start() == 0
-        self.cable.start("node", 0, self.daemon.io.words())
-        self.cable.until(self.daemon.io.alive)
+        self.cable.start("node", 0, {"frr": frr, "bird": bird}[self.cable.daemon].words())
+        self.cable.until(self.daemon.alive)
 
     def round(self):
         self.follower.round()
@@ -324,10 +324,10 @@ def test_what_the_daemon_refuses_is_said_and_the_next_state_is_taken(place):
     node.start()
     place.settle(ONE)
     with pytest.raises(ValueRefused) as caught:
-        node.daemon.io.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
+        node.daemon.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
     assert caught.value.reason == "speaker_failed"
     with pytest.raises(ValueRefused) as caught:
-        node.daemon.io.check_config("nonsense\n")
+        node.daemon.check_config("nonsense\n", ())
     assert caught.value.reason == "config_refused"
     write_state(speaker_follow.STATE, FileState("file", 0o600, b"{}"))
     with pytest.raises(ValueError, match="no state"):
@@ -336,7 +336,7 @@ def test_what_the_daemon_refuses_is_said_and_the_next_state_is_taken(place):
     node.round()
     place.settle(ONE, TWO)
     assert place.sessions() == 1
-    assert node.daemon.io.sessions() == {ROUTER: "Established"} and node.daemon.io.announces() == [ONE, TWO]
+    assert node.daemon.sessions() == {ROUTER: "Established"} and node.daemon.announces() == [ONE, TWO]
 
 
 def test_a_password_that_changes_ends_no_other_session(place):

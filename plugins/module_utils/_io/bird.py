@@ -15,10 +15,14 @@ import typing as t
 from .._values.refused import ValueRefused
 from . import frr
 
-PACKAGE = "bird2"
 CONFIG = frr.RUN + "/bird.conf"
 _SOCKET = "bird.ctl"
 _SESSION = re.compile(r"^\s+(BGP state|Neighbor address):\s+(\S+)", re.MULTILINE | re.ASCII)
+
+
+def config_file() -> str:
+    """What BIRD reads."""
+    return CONFIG
 
 
 def programs() -> t.Tuple[str, str]:

@@ -24,7 +24,11 @@ CONFIG = RUN + "/bgpd.conf"
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 _SECONDS = 30
 _SUMMARY = "show bgp summary json"
-PACKAGE = "frr"
+
+
+def config_file() -> str:
+    """What bgpd reads."""
+    return CONFIG
 
 
 def programs() -> t.Tuple[str, str]:

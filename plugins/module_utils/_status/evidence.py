@@ -51,19 +51,20 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
 
 
 def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[str, t.Set[str]]:
-    """Cluster -> networks that speakers of its nodes announce, where a neighbour listens."""
+    """Cluster -> networks that speakers of its nodes announce, where a neighbour listens, or withhold, since no pod of the Service is there."""
     networks: t.Dict[str, t.Set[str]] = {}
     for host, row in found.items():
         cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
-        networks.setdefault(str(cluster), set()).update(announced((row.get("probe") or {}).get("bgp")))
+        bgp = (row.get("probe") or {}).get("bgp")
+        networks.setdefault(str(cluster), set()).update(announced(bgp) + announced(bgp, "withheld"))
     return networks
 
 
-def announced(bgp: t.Any) -> t.List[str]:
-    """What a speaker announces: nothing while no neighbour is connected."""
+def announced(bgp: t.Any, key: str = "announces") -> t.List[str]:
+    """What a speaker announces, or withholds for want of a pod: nothing while no neighbour is connected."""
     if not isinstance(bgp, t.Mapping) or not any(row.get("state") == "Established" for row in bgp.get("sessions") or ()):
         return []
-    return [str(network) for network in bgp.get("announces") or ()]
+    return [str(network) for network in bgp.get(key) or ()]
 
 
 def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:

@@ -10,7 +10,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
-from ..._loadbalancers.bgp.routes import left_out, routes_of
+from ..._loadbalancers.bgp.routes import all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.metallb.config import ServiceKey
@@ -450,6 +450,8 @@ class ServiceAddressReconciler:
         owner, balancer = setup.owner(self.state.uid), setup.balancer.type
         mapped = cost.networks if self.options.gives else {}
         why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
+        speaking = self._speaking(cost)
+        why = why or all_left_out(setup.speakers, speaking["left_out"])
         planned = {change.id: change for change in self.outcome.changes if change.kind == "Service"}
         for service in sorted(self.state.services) if setup.balancer.enabled else ():
             if not counts(service, setup.our_class):
@@ -468,7 +470,7 @@ class ServiceAddressReconciler:
             "load_balancer": balancer,
             "services": rows,
             "announce": sorted(self._announced(cost)) if balancer == EMPTY else [],
-            **self._speaking(cost),
+            **speaking,
             "unannounced": unannounced(served, balancer, why),
             "nodes": [node.name for node in speakers],
             "releases": self.releases,

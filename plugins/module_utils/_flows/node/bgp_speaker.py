@@ -72,10 +72,10 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     _no_rival(speaker.neighbours, request.get("beside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
-    daemon.io.group()
+    daemon.group()
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
-        UNIT: FileState("file", 0o644, daemon.io.unit_text(CODE).encode("ascii")),
+        UNIT: FileState("file", 0o644, daemon.unit_text(CODE).encode("ascii")),
         FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(daemon=frr.UNIT, state=STATE, code=CODE).encode("ascii")),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
@@ -86,7 +86,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
-        daemon.io.check_config(state.render(route.network for route in routes), secrets)
+        daemon.check_config(state.render(route.network for route in routes), secrets)
     stood = _sessions() if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
     if not check and plan.changes:
         _apply(before, wanted, request, stood)
@@ -95,7 +95,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 
 def _sessions() -> t.Dict[str, bool]:
     """Router -> whether its session stands, by the daemon that runs."""
-    return {name: word == "Established" for name, word in speaker_follow.running_daemon().io.sessions().items()}
+    return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
 
 
 def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
@@ -178,7 +178,7 @@ def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
     except (ValueError, KeyError):
         return {"lines": []}
     rows = ["! {0} while port {1} of the node says that it can deliver".format(route.network, port) for route in wanted.routes for port in route.health_ports]
-    lines = speaker_follow.DAEMONS[wanted.daemon].config.shown(wanted.render(route.network for route in wanted.routes), fingerprint)
+    lines = speaker_follow.DAEMONS[wanted.daemon].shown(wanted.render(route.network for route in wanted.routes), fingerprint)
     return {"lines": lines + rows}
 
 

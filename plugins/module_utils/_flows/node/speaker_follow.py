@@ -23,7 +23,7 @@ from ..._linux.errors import LinuxError
 from ..._linux.host import systemd
 from ..._linux.host.lock import HostLock
 from ..._loadbalancers.bgp import bird_config, frr_config
-from ..._loadbalancers.bgp.delivery import Heard, Wanted, heard, judge, parse_routes, trusted
+from ..._loadbalancers.bgp.delivery import Decision, Heard, Wanted, heard, judge, parse_routes, trusted
 from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ..._values.refused import ValueRefused
 
@@ -38,15 +38,30 @@ LOCK, LOCK_SECONDS = "multicluster-bgp", 5.0
 
 
 class Daemon(t.NamedTuple):
-    """A program that speaks BGP: how it is spoken to, and how its configuration reads. Both kinds have the same functions."""
+    """A program that speaks BGP: how it is kept and spoken to, and how its configuration is written."""
 
-    io: t.Any
-    config: t.Any
+    config_file: t.Callable[[], str]
+    group: t.Callable[[], int]
+    unit_text: t.Callable[[str], str]
+    check_config: t.Callable[[str, t.Iterable[str]], None]
+    tell: t.Callable[[t.Sequence[str]], None]
+    alive: t.Callable[[], bool]
+    sessions: t.Callable[[], t.Dict[str, str]]
+    announces: t.Callable[[], t.List[str]]
+    render: t.Callable[[Speaker], str]
+    read_prefixes: t.Callable[[str], t.Tuple[str, ...]]
+    changes: t.Callable[[str, str], t.List[str]]
+    shown: t.Callable[[str, t.Callable[[str], str]], t.List[str]]
 
 
-DAEMONS = {"frr": Daemon(frr, frr_config), "bird": Daemon(bird, bird_config)}
 FRR, BIRD = "frr", "bird"
-#: Files in the daemon's folder: what it runs with, which is written when it has been told of it.
+DAEMONS = {
+    FRR: Daemon(frr.config_file, frr.group, frr.unit_text, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.announces,
+                frr_config.render, frr_config.read_prefixes, frr_config.changes, frr_config.shown),
+    BIRD: Daemon(bird.config_file, bird.group, bird.unit_text, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.announces,
+                 bird_config.render, bird_config.read_prefixes, bird_config.changes, bird_config.shown),
+}  # fmt: skip
+#: A file in the daemon's folder: what it runs with, written when it has been told of it.
 RUNNING = "running"
 
 
@@ -65,11 +80,11 @@ class State(t.NamedTuple):
 
     def render(self, announced: t.Iterable[str]) -> str:
         """The daemon's configuration with these networks."""
-        return str(DAEMONS[self.daemon].config.render(self.speaker.announcing(announced, self.conditional)))
+        return DAEMONS[self.daemon].render(self.speaker.announcing(announced, self.conditional))
 
     def running(self) -> t.Tuple[str, ...]:
         """The networks that the daemon has been told of."""
-        return tuple(DAEMONS[self.daemon].config.read_prefixes(read_running() or ""))
+        return DAEMONS[self.daemon].read_prefixes(read_running() or "")
 
     def ports(self) -> t.Set[int]:
         return {port for route in self.routes for port in (*route.health_ports, self.node_port) if port}
@@ -111,16 +126,18 @@ class Follower:
                 return
             error = ""
             try:
-                announced, withheld = self._decide(state)
-                self._apply(state, state.render(announced), starting)
+                holds = self._decide(state)
+                self._apply(state, state.render(holds.announced), starting)
             except ValueRefused as problem:
-                error = problem.message
-                announced, withheld = list(state.running()), {}
-            self._say({"version": VERSION, "daemon": state.daemon, "state": state.digest, "announced": sorted(announced), "withheld": withheld, "error": error})
+                error, holds = problem.message, Decision(list(state.running()), {})
+            self._say({
+                "version": VERSION, "daemon": state.daemon, "state": state.digest, "announced": sorted(holds.announced), "withheld": holds.withheld,
+                "stopped": holds.stopped, "error": error,
+            })  # fmt: skip
             if error and starting:
                 raise ValueRefused("speaker_failed", error)
 
-    def _decide(self, state: State) -> t.Tuple[t.List[str], t.Dict[str, str]]:
+    def _decide(self, state: State) -> Decision:
         now = time.monotonic()
         if not self.begun:
             running = set(state.running())
@@ -139,7 +156,7 @@ class Follower:
             put_running(text)
         elif before == text:
             return
-        elif not daemon.io.alive():
+        elif not daemon.alive():
             raise ValueRefused("speaker_failed", "the daemon does not answer")  # it starts with what is right then
         elif before is None:
             # half of a change may have taken place: begin anew, which waits for our lock
@@ -149,7 +166,7 @@ class Follower:
             # until a change has taken place as a whole nobody knows what the daemon runs with
             files.remove(running_path())
             put_config(daemon, text)
-            daemon.io.tell(daemon.config.changes(before, text))
+            daemon.tell(daemon.changes(before, text))
             put_running(text)
 
     def _say(self, status: t.Dict[str, t.Any]) -> None:
@@ -176,8 +193,8 @@ def running_path() -> str:
 
 def put_config(daemon: Daemon, text: str) -> None:
     """What the daemon reads, for itself alone."""
-    files.write_state(daemon.io.CONFIG, files.FileState("file", 0o640, text.encode("ascii")))
-    files.give_to_group(daemon.io.CONFIG, daemon.io.group())
+    files.write_state(daemon.config_file(), files.FileState("file", 0o640, text.encode("ascii")))
+    files.give_to_group(daemon.config_file(), daemon.group())
 
 
 def put_running(text: str) -> None:

@@ -197,7 +197,7 @@ def _devices() -> t.List[Data]:
 
 def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
-    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().io.CONFIG)}
+    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().config_file())}
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
 
@@ -231,10 +231,12 @@ def read_bgp() -> t.Optional[Data]:
         return None
     daemon = speaker_follow.running_daemon()
     try:
-        sessions, announces = daemon.io.sessions(), daemon.io.announces()
+        sessions, announces = daemon.sessions(), daemon.announces()
     except ValueRefused:
         return None
-    return {"announces": announces, "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)]}
+    told = speaker_follow.read_status()
+    held = {} if told.get("stopped") else told.get("withheld") or {}
+    return {"announces": announces, "withheld": sorted(held), "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)]}
 
 
 def _peer(key: str, peer: LivePeer) -> Data:

@@ -35,6 +35,14 @@ class Wanted(t.NamedTuple):
     health_ports: t.Tuple[int, ...] = ()
 
 
+class Decision(t.NamedTuple):
+    """The networks to announce, why each of the others is withheld, and what stops all of them, if anything does."""
+
+    announced: t.List[str]
+    withheld: t.Dict[str, str]
+    stopped: str = ""
+
+
 def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.Tuple[Wanted, ...]:
     """Networks without a condition, and routes; each network once, with the ports of all that name it. Raises ValueRefused."""
     found: t.Dict[str, t.Set[int]] = {text: set() for text in parse_prefixes(prefixes)}
@@ -63,8 +71,8 @@ def trusted(memory: Memory, announced: t.Iterable[Wanted], node_port: int, now: 
     return {**{port: Heard(True, now) for port in ports}, **memory}
 
 
-def judge(routes: t.Iterable[Wanted], memory: Memory, node_port: int, known: bool, now: float) -> t.Tuple[t.List[str], t.Dict[str, str]]:
-    """The networks to announce, and why each of the others is withheld.
+def judge(routes: t.Iterable[Wanted], memory: Memory, node_port: int, known: bool, now: float) -> Decision:
+    """What holds now.
 
     ``node_port``: kube-proxy's own, which speaks for everything on the node, 0 for none. It counts once it has ever answered (``known``): there are
     clusters without kube-proxy, and nothing must be withdrawn there.
@@ -77,7 +85,7 @@ def judge(routes: t.Iterable[Wanted], memory: Memory, node_port: int, known: boo
             withheld[route.network] = why
         else:
             announced.append(route.network)
-    return announced, withheld
+    return Decision(announced, withheld, stops)
 
 
 def _stopped(memory: Memory, port: int, now: float) -> str:

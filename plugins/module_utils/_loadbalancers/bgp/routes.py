@@ -70,6 +70,14 @@ def left_out(nodes: t.Mapping[str, t.Mapping[str, t.Any]], cordoned: bool, not_r
     return dict(sorted(found.items()))
 
 
+def all_left_out(speakers: t.Optional[t.Collection[str]], out: t.Mapping[str, str]) -> str:
+    """Why nobody announces anything although nodes have routers, or nothing. ``speakers``: their names, None where nobody said."""
+    if not speakers or not all(name in out for name in speakers):
+        return ""
+    why = ", ".join("{0} ({1})".format(name, out[name]) for name in sorted(speakers)[:3])
+    return "every node with a router is left out: {0}; see exclude_cordoned and not_ready_seconds in load_balancers_settings".format(why)
+
+
 def _asked(node: t.Mapping[str, t.Any], cordoned: bool) -> str:
     """What somebody asked for with a label, or by cordoning."""
     if EXCLUDE_LABEL in ((node.get("metadata") or {}).get("labels") or {}):

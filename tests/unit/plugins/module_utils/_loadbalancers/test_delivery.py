@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     parse_routes,
     trusted,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import EXCLUDE_LABEL, left_out, routes_of
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import EXCLUDE_LABEL, all_left_out, left_out, routes_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -69,13 +69,13 @@ def said(**answers):
 
 def test_a_port_that_says_no_counts_at_once_and_silence_after_a_while():
     memory = heard({}, said(p31234=200), 100.0)
-    assert judge([LOCAL, ANY], memory, 0, False, 100.0) == (["203.0.113.1/32", "203.0.113.2/32"], {})
+    assert judge([LOCAL, ANY], memory, 0, False, 100.0) == (["203.0.113.1/32", "203.0.113.2/32"], {}, "")
     gone = heard(memory, said(p31234=503), 100.5)
     assert judge([LOCAL, ANY], gone, 0, False, 100.5)[0] == ["203.0.113.2/32"]
     silent = heard(memory, said(p31234=None), 101.0)
     assert judge([LOCAL], silent, 0, False, 100.0 + SILENCE_SECONDS)[0] == ["203.0.113.1/32"]
-    announced, withheld = judge([LOCAL], silent, 0, False, 100.1 + SILENCE_SECONDS)
-    assert announced == [] and "31234" in withheld["203.0.113.1/32"]
+    announced, withheld, stopped = judge([LOCAL], silent, 0, False, 100.1 + SILENCE_SECONDS)
+    assert announced == [] and "31234" in withheld["203.0.113.1/32"] and not stopped
     # silence after a no stays a no, and a port that never said anything is one, too
     assert judge([LOCAL], heard(gone, said(p31234=None), 101.0), 0, False, 101.0)[0] == [] == judge([LOCAL], {}, 0, False, 0.0)[0]
 
@@ -84,6 +84,7 @@ def test_kube_proxy_speaks_for_everything_once_it_has_spoken():
     assert judge([ANY], {}, PROXY, False, 0.0)[0] == ["203.0.113.2/32"]
     assert judge([ANY], {}, PROXY, True, 0.0)[0] == []
     assert judge([ANY], heard({}, {PROXY: 503}, 0.0), PROXY, True, 0.0)[0] == []
+    assert str(PROXY) in judge([ANY], heard({}, {PROXY: 503}, 0.0), PROXY, True, 0.0).stopped
     assert judge([ANY, LOCAL], heard({}, {PROXY: 200, 31234: 503}, 0.0), PROXY, True, 0.0)[0] == ["203.0.113.2/32"]
 
 
@@ -141,3 +142,8 @@ def test_statuses_are_read_and_whatever_else_is_none():
         ports = {"good": good, "bad": bad, "slow": slow, "other": other, "closed": closed}
         found = ask([("127.0.0.1", port) for port in ports.values()], 1.0)
     assert {name: found[("127.0.0.1", port)] for name, port in ports.items()} == {"good": 200, "bad": 503, "slow": None, "other": None, "closed": None}
+
+
+def test_nobody_is_left():
+    assert all_left_out(["a", "b"], {"a": "cordoned", "c": "excluded"}) == "" == all_left_out(None, {"a": "cordoned"}) == all_left_out([], {})
+    assert "a (cordoned), b (excluded)" in all_left_out(["b", "a"], {"a": "cordoned", "b": "excluded"})

@@ -454,3 +454,11 @@ def test_a_mesh_of_nodes_misses_its_peers_too():
 def test_networks_count_as_announced_where_a_neighbour_listens():
     facts = verified.facts()
     assert evidence.announcing(facts["mesh"], facts["found"]) == {"aws": {"203.0.113.1/32"}, "gcp": set()}
+
+
+def test_an_address_without_a_pod_is_withheld_and_not_silent():
+    facts = verified.facts()
+    probe(facts)["bgp"].update(announces=[], withheld=["203.0.113.1/32"])
+    assert report.build(facts)["verdict"] == PROVEN
+    probe(facts)["bgp"]["withheld"] = []
+    assert report.build(facts)["verdict"] != PROVEN
