@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
 import time
 
+import bgp_lab
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+from bgp_lab import NODES, ROUTER, Router, api
 from harness import LAB
 
-ROUTER, NODES = "10.66.23.1", {"aws-node-1": "10.66.23.31", "aws-node-2": "10.66.23.32"}
 WEB, OTHER = "203.0.113.0", "203.0.113.1"
 HOLD = 9
 SERVER = """
@@ -30,21 +27,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *unused): pass
 http.server.HTTPServer(("", 8080), Answer).serve_forever()
 """
-ROUTER_CONFIG = """frr defaults traditional
-hostname router
-router bgp 65530
- bgp router-id {0}
- no bgp ebgp-requires-policy
- bgp bestpath as-path multipath-relax
- neighbor nodes peer-group
- neighbor nodes remote-as 65000
- neighbor nodes timers 3 9
- bgp listen range 10.66.23.0/24 peer-group nodes
- address-family ipv4 unicast
-  maximum-paths 8
- exit-address-family
-exit
-""".format(ROUTER)
 RELEASING = [
     "TASK [multicluster.network.bgp_speaker : Announce, or stop]",
     "TASK [multicluster.network.load_balancers : Release what nobody announces any more]",
@@ -52,76 +34,12 @@ RELEASING = [
 STATE = {}
 
 
-class Router:
-    """FRR in the lab's underlay, through which everything between the clusters goes."""
-
-    def __init__(self, fabric):
-        self.namespace = fabric.namespace("underlay")
-        self.folder = pathlib.Path("/run/mcn-router-" + fabric.name)
-        self.pids = []
-
-    def start(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
-        (self.folder / "bgpd.conf").write_text(ROUTER_CONFIG)
-        for path in (self.folder, self.folder / "bgpd.conf"):
-            shutil.chown(path, "frr", "frr")
-        # flows are spread by their ports, as routers do
-        self.sh("sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=1")
-        for name, more in (("zebra", ["-f", "/dev/null"]), ("bgpd", ["-f", str(self.folder / "bgpd.conf")])):
-            pid = self.folder / (name + ".pid")
-            program = next(path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path))
-            self.sh(program, "-d", "-i", str(pid), "-z", str(self.folder / "zserv"), "--vty_socket", str(self.folder), "-P", "0", *more)
-            self.pids.insert(0, int(pid.read_text()))
-
-    def stop(self):
-        for pid in self.pids:
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def sh(self, *words):
-        done = subprocess.run(["ip", "netns", "exec", self.namespace, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def hops(self, address):
-        """The gateways of the route to an address in the router's kernel."""
-        rows = json.loads(self.sh("ip", "-j", "route", "show", address) or "[]")
-        return [hop["gateway"] for row in rows for hop in row.get("nexthops") or [row] if "gateway" in hop]
-
-    def bgp(self, *words):
-        """What the router's daemon says."""
-        return json.loads(self.sh("vtysh", "--vty_socket", str(self.folder), "-c", " ".join(["show bgp", *words, "json"])))
-
-    def via(self, address):
-        """The nodes to which the router's kernel sends an address."""
-        hops = self.hops(address)
-        return {name for name, own in NODES.items() if own in hops}
-
-    def wait(self, address, nodes, within=60.0):
-        """Seconds until the router sends an address to exactly these nodes."""
-        began = time.monotonic()
-        while self.via(address) != set(nodes):
-            assert time.monotonic() - began < within, "{0} goes to {1}, not to {2}".format(address, self.via(address), nodes)
-            time.sleep(0.2)
-        return time.monotonic() - began
-
-
-def api(fabric):
-    return Client(parse_access({"name": "aws", "kubeconfig": str(fabric.state / "aws" / "kubeconfig")}))
-
-
 def make_service(fabric, name):
     """A Service of the two pods, as hand-made Endpoints."""
-    client, base = api(fabric), "/api/v1/namespaces/default/"
-    ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
-    client.create(base + "services", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-                                      "spec": {"type": "LoadBalancer", "ports": ports}}, "test")  # fmt: skip
+    bgp_lab.make_service(fabric, name)
     subsets = [{"addresses": [{"ip": ip} for ip in STATE["pods"]], "ports": [{"name": "http", "port": 8080}]}]
-    client.create(base + "endpoints", {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": subsets}, "test")
+    api(fabric).create("/api/v1/namespaces/default/endpoints", {
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": subsets}, "test")  # fmt: skip
 
 
 def address_of(fabric, name):
@@ -301,4 +219,4 @@ def test_absent_leaves_nothing(fabric):
     assert not address_of(fabric, "other") and ledger(fabric) == []
     assert not play(fabric, load_balancers_state="absent").ok().changed
     for node in NODES:
-        assert fabric.sh(node, "sh", "-c", "ls /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp.service 2>/dev/null; true") == ""
+        assert fabric.sh(node, "sh", "-c", "ls /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp* 2>/dev/null; true") == ""

@@ -145,10 +145,10 @@ def moves(fabric):
     return count
 
 
-def under_moves(fabric, count):
+def under_moves(fabric, count, pause):
     pods(fabric, aws_node_1="ready")
     time.sleep(BOUND)
-    STATE["client"] = requests(fabric, count, 0.002)
+    STATE["client"] = requests(fabric, count, pause)
     number = moves(fabric)
     found = json.loads(STATE["client"].communicate(timeout=60)[0])
     return number, sum(found["seen"].values()), found["lost"], found["seen"]
@@ -197,11 +197,11 @@ def source(fabric):
 
 
 def test_clients_lose_nothing_while_pods_move(fabric):
-    number, good, lost, seen = under_moves(fabric, REQUESTS)
+    number, good, lost, seen = under_moves(fabric, REQUESTS, 0.012)
     # a request that is under way while the router's routes change, which each move does twice
     allowed = CLIENTS * 2 * (number + 1)
     fabric.ran("{0} moves, {1} requests answered, {2} lost; {3} may be".format(number, good, len(lost), allowed))
-    assert good + len(lost) == REQUESTS and number >= 3
+    assert good + len(lost) == REQUESTS and number >= 3, number
     assert len(lost) <= allowed, lost[:20]
     assert {text.split()[1] for text in seen} == {source(fabric)}  # pods see who asks
     assert {text.split()[0] for text in seen} == set(NODES)
@@ -270,9 +270,9 @@ def test_what_clients_lose_where_every_node_announces(fabric, tmp_path):
                           stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"))  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     STATE["router"].wait(LOCAL, NODES)
-    number, good, lost, unused = under_moves(fabric, 600)
+    number, good, lost, unused = under_moves(fabric, 600, 0.15)
     fabric.ran("without the nodes' word: {0} moves, {1} answered, {2} lost".format(number, good, len(lost)))
-    assert len(lost) > 600 // 20
+    assert number >= 2 and len(lost) > 600 // 20
 
 
 def test_absent_leaves_nothing(fabric):
