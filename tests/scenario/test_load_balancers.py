@@ -192,8 +192,15 @@ def test_the_route_of_a_dead_node_goes_and_comes_back(fabric):
     STATE["router"].wait(WEB, ["aws-node-1"])
     assert answers(fabric, WEB, 4)
     fabric.lab("node-rebuild", "aws-node-2")
-    STATE["router"].wait(WEB, NODES)  # the unit is enabled; nobody ran a playbook
+    own, router = NODES["aws-node-2"], STATE["router"]
+    end = time.monotonic() + 60
+    while router.bgp("neighbors", own).get(own, {}).get("bgpState") != "Established":
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    time.sleep(3)
+    assert router.via(WEB) == {"aws-node-1"}  # the node speaks, and could not deliver
     fabric.lab("kube-proxy-start", "aws-node-2")
+    router.wait(WEB, NODES)  # the units are enabled; nobody ran a playbook
 
 
 def test_deletion_withdraws_and_releases(fabric):
