@@ -42,7 +42,7 @@ options:
         type: str
       provider:
         description:
-          - Where addresses come from. V(static) takes them from O(settings[].pool), V(equinix_metal) from an API of that shape at
+          - Where addresses come from. V(static) takes them from O(settings[].pool) and O(settings[].pools), V(equinix_metal) from an API of that shape at
             O(settings[].base_url). Equinix Metal itself ended on 30 June 2026.
         type: str
         choices: [static, equinix_metal]
@@ -69,11 +69,81 @@ options:
       pool:
         description:
           - Networks and ranges (C(FIRST-LAST)) of addresses, for O(settings[].provider=static). The lowest free one is given first.
-          - A Service whose first family is IPv6 gets an address of an IPv6 range.
+          - A Service of both families gets an address of each of which there are ranges.
           - Pools of several clusters must not overlap.
+          - Beside O(settings[].pools) it is the pool C(default), which is for all.
         type: list
         elements: str
         default: []
+      pools:
+        description:
+          - Named pools, for O(settings[].provider=static). A Service gets an address of the first one that is for it and has one left. Those
+            that are for some namespaces or Services come first, then by O(settings[].pools[].priority), then in their order.
+          - What a Service asks for by an annotation (C(metallb.io/loadBalancerIPs), C(metallb.io/address-pool), C(kube-vip.io/loadbalancerIPs),
+            C(lbipam.cilium.io/ips)) or in C(spec.loadBalancerIP) is a claim. Where it lies in no pool that is for the Service, the Service is
+            refused. Addresses that are in use stay, whatever becomes of pools.
+        type: list
+        elements: dict
+        suboptions:
+          name:
+            description: What C(metallb.io/address-pool) of a Service names.
+            type: str
+            required: true
+          addresses:
+            description: Networks, ranges (C(FIRST-LAST)) and addresses, of either family or both.
+            type: list
+            elements: str
+            required: true
+          reserved:
+            description: Those of them that no Service gets.
+            type: list
+            elements: str
+            default: []
+          auto_assign:
+            description: Whether Services that ask for nothing get addresses of it.
+            type: bool
+            default: true
+          priority:
+            description: As with MetalLB, 1 comes before 2, and 0 last.
+            type: int
+            default: 0
+          avoid_buggy_ips:
+            description: Leave IPv4 addresses that end in 0 or 255 alone.
+            type: bool
+            default: false
+          namespaces:
+            description: Namespaces that it is for. Without these and O(settings[].pools[].namespace_selector) it is for all.
+            type: list
+            elements: str
+            default: []
+          namespace_selector:
+            description: Label selector of further namespaces that it is for.
+            type: str
+          service_selector:
+            description: Label selector of the Services that it is for. Who writes Services writes their labels; it keeps nobody away.
+            type: str
+          max_per_namespace:
+            description: How many of its addresses of each family one namespace gets.
+            type: int
+          tenants:
+            description: Namespaces that together get a number of its addresses of each family.
+            type: list
+            elements: dict
+            default: []
+            suboptions:
+              name:
+                description: For messages.
+                type: str
+                required: true
+              namespaces:
+                description: The tenant's namespaces.
+                type: list
+                elements: str
+                required: true
+              max_addresses:
+                description: How many addresses they get.
+                type: int
+                required: true
       cluster_uid:
         description:
           - UID of the namespace C(kube-system) of the cluster, as C(kubectl get namespace kube-system -o yaml) shows it.

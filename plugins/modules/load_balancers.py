@@ -66,6 +66,13 @@ options:
         release, so that nodes can stop announcing first.
     type: bool
     default: true
+  events:
+    description:
+      - Whether Services are told in Events what became of their addresses. C(EnsuredLoadBalancer) says which one was given,
+        C(SyncLoadBalancerFailed) why a Service is refused, and C(AllocationFailed) that no pool has one left for it.
+      - An Event that a Service was told last is not written again. Events count as no change, and check mode writes none.
+    type: bool
+    default: true
   lock_wait:
     description: Seconds to wait for another run on the same cluster to end.
     type: float
@@ -84,6 +91,18 @@ EXAMPLES = r"""
     settings:
       - {cluster: aws, load_balancer: "empty://", pool: [203.0.113.0/27]}
       - {cluster: gcp, load_balancer: "metallb:///metallb-system?crdConfiguration=true", pool: [203.0.113.64-203.0.113.95]}
+
+- name: Pools with names, the second for those who ask for it
+  multicluster.network.load_balancers:
+    fabric: demo
+    clusters:
+      - {name: aws, kubeconfig: ~/.kube/aws}
+    settings:
+      - cluster: aws
+        load_balancer: "empty://"
+        pools:
+          - {name: public, addresses: [203.0.113.0/27, "2001:db8:5::/120"], max_per_namespace: 4}
+          - {name: partners, addresses: [198.51.100.0/28], auto_assign: false, namespaces: [shop]}
 
 - name: What the inventory says
   multicluster.network.load_balancers:
@@ -136,6 +155,8 @@ load_balancers:
     - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
       O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
       C(not_ready).
+    - C(pools) tells of each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
+    - C(events) is how many Events were written, where Services were told something.
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
   type: dict
   returned: always
@@ -146,6 +167,7 @@ load_balancers:
       services:
         - service: default/web
           address: 203.0.113.1
+          addresses: [203.0.113.1]
           reservation: 203.0.113.1
           requested: false
           reserved: true
@@ -153,6 +175,8 @@ load_balancers:
           mapped: true
           ready: true
           state: Mapped
+      pools:
+        - {pool: default, family: 4, total: 32, used: 1, free: 31}
       announce: [203.0.113.1/32]
       routes:
         - network: 203.0.113.1/32
@@ -191,6 +215,7 @@ def argument_spec() -> dict:
         "renumber": {"type": "list", "elements": "str", "default": []},
         "gc_orphans": {"type": "bool"},
         "release": {"type": "bool", "default": True},
+        "events": {"type": "bool", "default": True},
         "lock_wait": {"type": "float", "default": 30.0},
         "leave_conflicts": {"type": "bool", "default": False},
         **common_spec(),

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import settings_spec
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.named_pools import parse_named_pools
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import known_load_balancer
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 
@@ -33,15 +33,23 @@ def wrong_settings(settings: t.Any) -> t.List[str]:
         if option["type"] == "str" and isinstance(settings[key], str) and settings[key] not in option.get("choices", [settings[key]]):
             found.append("{0}: {1} is none of {2}".format(key, quoted(settings[key]), ", ".join(option["choices"])))
     checks: t.Tuple[t.Tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
-        ("load_balancer", known_load_balancer, str), ("pool", parse_pool, (list, tuple)),
+        ("load_balancer", known_load_balancer, str), ("pool", lambda texts: parse_named_pools(texts, None), (list, tuple)),
+        ("pools", lambda rows: parse_named_pools((), rows), (list, tuple)),
     )  # fmt: skip
     for key, check, kinds in checks:
         try:
-            if isinstance(settings.get(key), kinds):
-                check(settings[key])
+            rows = settings.get(key)
+            if isinstance(rows, kinds) and not (key == "pools" and wrong_types(dict(settings, cluster="-"))):
+                check(rows)
         except ValueRefused as error:
             found.append("{0}: {1}".format(key, error.message))
-    return found or wrong_types(dict(settings, cluster="-"))
+    found = found or wrong_types(dict(settings, cluster="-"))
+    if not found and settings.get("pool") and settings.get("pools"):
+        try:
+            parse_named_pools(settings["pool"], settings["pools"])
+        except ValueRefused as error:
+            found.append("pool and pools: {0}".format(error.message))
+    return found
 
 
 def wrong_types(row: t.Mapping[str, t.Any]) -> t.List[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_bounds
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS, pool_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -97,7 +97,7 @@ class _Inventory:
         for name in GRANTS:
             self.reserved.update(self._ranges("{0} of cluster {1}".format(name, host), host, given.get(name), "{0} of {1}".format(name, host)))
         self._reserve("control_plane_address_ip of cluster {0}".format(host), given.get("control_plane_address_ip"))
-        self.pools.update(self._ranges(host, host, settings.get("pool") if isinstance(settings, t.Mapping) else None))
+        self.pools.update(self._ranges(host, host, pool_texts(settings) if isinstance(settings, t.Mapping) else None))
 
     def settings(self, host: str, given: t.Any) -> t.Dict[str, t.Any]:
         """The entry of one cluster; nothing for one that has neither settings nor anything wrong."""

@@ -24,8 +24,8 @@ LEDGER = "/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool"
 FAMILIES = {"both": ["IPv4", "IPv6"], "six": ["IPv6"], "six-first": ["IPv6", "IPv4"], "third": ["IPv6"]}
 
 
-def make_service(client, name, address=None, kind="LoadBalancer", **annotations):
-    spec = {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+def make_service(client, name, address=None, kind="LoadBalancer", port=80, **annotations):
+    spec = {"type": kind, "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}
     if address:
         spec["loadBalancerIP"] = address
     meta = {"name": name, "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()}}
@@ -61,7 +61,7 @@ def request_for(server, more=None, **settings):
     return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 20}, **(more or {}))
 
 
-def row(result, name):
+def row_of(result, name):
     return next(item for item in result["load_balancers"]["aws"]["services"] if item["service"] == NAMESPACE + "/" + name)
 
 
@@ -85,13 +85,13 @@ def test_an_address_of_the_pool_and_back(server, api):
         "db": "203.0.113.0", "web": "203.0.113.1", "inside": None,
     }  # fmt: skip
     assert [row["ip"] for row in get(api, "web")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.1"]
-    assert row(result, "web")["ready"] and row(result, "web")["state"] == "Mapped"
+    assert row_of(result, "web")["ready"] and row_of(result, "web")["state"] == "Mapped"
     assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.0/32", "203.0.113.1/32"]
     assert ledger(api)["203.0.113.1"]["service"] == NAMESPACE + "/web"
 
     mark = server.mark()
     result = load_balancers.run(request_for(server))
-    assert not result["changed"] and server.writes(mark) == [] and row(result, "db")["ready"]
+    assert not result["changed"] and server.writes(mark) == [] and row_of(result, "db")["ready"]
     assert result["stats"]["requests"]["aws"] == {"get": 1, "list": 3}
 
     api.delete(SERVICES + "/db")
@@ -118,9 +118,10 @@ def test_claims_of_service_authors(server, api):
     result = load_balancers.run(request_for(server))
     assert reasons(result) == {
         ("service aws/lb-test/thief", "claimed_twice"), ("service aws/lb-test/metadata", "special_address"),
+        ("service aws/lb-test/by-annotation", "claimed_twice"),
     }  # fmt: skip
     # an address that its owner wrote is in use, although it lies in the pool and nobody reserved it
-    assert {get(api, name)["spec"]["loadBalancerIP"] for name in ("plain", "by-annotation")} == {"203.0.113.2", "203.0.113.3"}
+    assert get(api, "plain")["spec"]["loadBalancerIP"] == "203.0.113.2" and "loadBalancerIP" not in get(api, "by-annotation")["spec"]
     assert get(api, "own")["spec"]["loadBalancerIP"] == "203.0.113.1" and get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
     assert "203.0.113.1" not in ledger(api)
 
@@ -152,7 +153,7 @@ def test_an_address_that_stands_in_the_status_only(server, api):
     """MetalLB and Cilium give addresses so. Adopted where that is asked for and the pool has it, else left; in every back end."""
     live = {"pool": "203.0.113.3", "foreign": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
     for name, address in live.items():
-        make_service(api, name, **({"metallb_io__allow-shared-ip": "k"} if name.startswith("shared") else {}))
+        make_service(api, name, **({"metallb_io__allow-shared-ip": "k", "port": int(name[-1])} if name.startswith("shared") else {}))
         report(api, name, {"ip": address})
     make_service(api, "two")
     report(api, "two", {"ip": "203.0.113.4"}, {"ip": "2001:db8::4"})
@@ -229,6 +230,10 @@ def test_services_of_ipv6(server, api, monkeypatch):
     found = {name: get(api, name)["spec"].get("loadBalancerIP") for name in FAMILIES}
     assert found == {"both": "203.0.113.0", "six": "2001:db8:5::10", "six-first": "2001:db8:5::11", "third": None}
     assert "2001:db8:5::10/128" in result["load_balancers"]["aws"]["announce"]
+    # who wants one of both families gets the second after everybody has a first
+    assert [row["ip"] for row in get(api, "six-first")["status"]["loadBalancer"]["ingress"]] == ["2001:db8:5::11", "203.0.113.1"]
+    assert row_of(result, "six-first")["addresses"] == ["2001:db8:5::11", "203.0.113.1"] and row_of(result, "both")["addresses"] == ["203.0.113.0"]
+    assert any("goes without an IPv6 address" in text for text in result["warnings"])
     mark = server.mark()
     result = load_balancers.run(request_for(server, pool=pool))
     assert not result["changed"], str(result["plan"]["changes"]) + str(result["diff"])

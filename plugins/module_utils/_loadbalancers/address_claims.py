@@ -14,17 +14,19 @@ import typing as t
 from .._plan.plan import Refusal
 from .._values.addresses import parse_address, readable_address, special_kind
 from .._values.prefix_sets import PrefixSet
-from .._values.refused import ValueRefused, quoted
+from .._values.refused import ValueRefused
 from .._values.text import lower
+from .named_pools import Grants, Wish, check_wish
 from .pools import Pool, Reserved, refuse_foreign
 from .reservations import Owner, Reservation, is_ours, matches_of, service_tag
 from .services import Service, address_of, annotated_address, counts
+from .sharing import refusal_text, wants_to_share, why_not
 
 
 class AddressRules(t.NamedTuple):
     """What the check needs to know. ``recorded``: address -> ``namespace/name`` as our ledger has it;
 
-    ``others``: the pools of other clusters; ``reserved``: what is for something else than Services.
+    ``others``: the pools of other clusters; ``reserved``: what is for something else than Services; ``grants``: which pools are for whom.
     """
 
     owner: Owner
@@ -34,6 +36,7 @@ class AddressRules(t.NamedTuple):
     recorded: t.Mapping[str, str] = {}
     others: t.Mapping[str, Pool] = {}
     reserved: Reserved = Reserved()
+    grants: Grants = Grants()
 
 
 def check_address_claims(
@@ -42,8 +45,10 @@ def check_address_claims(
     """Services whose address is theirs to use, in their order, and refusals; the rest goes on.
 
     The one for which an address is reserved or recorded keeps it; else the one that already announces it, else the
-    first by name. Others may have it too when both name the same sharing key, as MetalLB asks for.
+    first by name. Others may have it too when they agree to share it (sharing.why_not). Where the inventory names pools, an address that is
+    not in use yet is only for whom its pool is.
     """
+    granted = _GrantCheck(reservations, rules)
     reserved = {item.address: item for item in reservations if item.address}
     rows: t.Dict[str, t.List[Service]] = {}
     refused: t.Dict[str, ValueRefused] = {}
@@ -57,17 +62,25 @@ def check_address_claims(
                     raise ValueRefused("special_address", "{0} is {1}".format(address, kind))
                 refuse_foreign(str(address), rules.others)
                 rules.reserved.refuse(str(address))
+                granted.check(service, str(address))
                 rows.setdefault(str(address), []).append(service)
         except ValueRefused as error:
             refused[service.key] = error
     for text, users in rows.items():
         holder = _holder(text, users, reserved.get(text), rules)
-        for service in users:
-            if isinstance(holder, ValueRefused):
-                refused[service.key] = holder
-            elif service.key != holder and not _shares(service, holder, services):
-                message = "{0} belongs to {1}; both would have to name the same sharing key".format(address, quoted(holder))
-                refused[service.key] = ValueRefused("claimed_twice", message)
+        if isinstance(holder, ValueRefused):
+            refused.update((service.key, holder) for service in users)
+            continue
+        sharing = [service for service in services if service.key == holder][:1]
+        for service in sorted(users, key=lambda item: item.key):
+            if service.key == holder:
+                continue
+            reasons = [why_not(service, other) for other in sharing] or ["both would have to name the same sharing key"]
+            why = next((reason for reason in reasons if reason), "")
+            if why:
+                refused[service.key] = ValueRefused("claimed_twice", refusal_text(text, holder, why))
+            else:
+                sharing.append(service)
     kept = [service for service in services if service.key not in refused]
     return kept, [Refusal("service " + key, error.reason, error.message) for key, error in sorted(refused.items())]
 
@@ -90,9 +103,27 @@ def _holder(
     return min(users, key=lambda service: (address not in service.ingress, service.key)).key
 
 
-def _shares(service: Service, holder: str, services: t.Sequence[Service]) -> bool:
-    key = service.sharing_key()
-    return bool(key) and any(other.key == holder and other.sharing_key() == key for other in services)
+class _GrantCheck:
+    """Whether Services may have the addresses that they name, by the pools of the inventory: those that they have already stay."""
+
+    def __init__(self, reservations: t.Sequence[Reservation], rules: AddressRules) -> None:
+        self._rules = rules
+        self._own = {item.address: item for item in reservations if item.address and is_ours(item, rules.owner)}
+        self._held = dict(rules.recorded)
+
+    def check(self, service: Service, address: str) -> None:
+        """Raise ValueRefused ``outside_grant``, or ``quota`` where its namespace has as many as it may."""
+        grants = self._rules.grants
+        if not grants.strict or address in service.ingress:
+            return
+        if address in self._own and service_tag(service.namespace, service.name) in self._own[address].tags:
+            return
+        pools = check_wish(grants, Wish(service.namespace, service.name, service.labels, service.version, address))
+        if address not in self._held:
+            why = pools[0].limit(service.namespace, parse_address(address).version, self._held)
+            if why:
+                raise ValueRefused("quota", why)
+            self._held[address] = service.key
 
 
 class Settling(t.NamedTuple):
@@ -120,9 +151,9 @@ def _settled(service: Service, reservations: t.Sequence[Reservation], settling: 
     text = service.ingress[0]
     holders = [item for item in reservations if item.address == text]
     mine = matches_of(holders, rules.owner, service.namespace, service.name)
-    if service.reported and holders and not mine and not service.sharing_key() and is_ours(holders[0], rules.owner):
+    if service.reported and holders and not mine and not wants_to_share(service) and is_ours(holders[0], rules.owner):
         return service._replace(ingress=())
-    wanted = settling.adopt and settling.selected(service.key) and (text in settling.pool or bool(service.sharing_key() and holders))
+    wanted = settling.adopt and settling.selected(service.key) and (text in settling.pool or bool(wants_to_share(service) and holders))
     return service._replace(live=text) if mine or service.reported or wanted else service
 
 
@@ -166,7 +197,7 @@ def _without(
     if service.address and goes(service.address):
         service = service._replace(address="")
     named = annotated_address(service, rules.backend)
-    if named and annotation and goes(named):
+    if named and (annotation or service.ours) and goes(named):
         kept = {key: text for key, text in service.annotations.items() if not key.endswith(("/loadBalancerIPs", "/loadbalancerIPs"))}
         service = service._replace(annotations=kept)
     if service.hosts and given.everything:

@@ -24,7 +24,8 @@ MOST = 3000
 class Entry(t.NamedTuple):
     """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people.
 
-    ``retain``: its Service wanted the address kept when we saw it last; when it is gone, nobody else can say so.
+    ``retain``: its Service wanted the address kept when we saw it last; when it is gone, nobody else can say so. ``sharers``: the other
+    Services that had the address then: the first of them holds it when its Service is gone.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Entry(t.NamedTuple):
     device: str = ""
     time: str = ""
     retain: bool = False
+    sharers: t.Tuple[str, ...] = ()
 
     def reservation(self) -> Reservation:
         assigned = (Assignment(self.id + "-assignment", self.address, self.device),) if self.device else ()
@@ -66,9 +68,12 @@ def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
                 raise ValueRefused("config_parse", "it has no prefix length")
             if not isinstance(row.get("retain", False), bool):
                 raise ValueRefused("config_parse", "it does not say whether it is kept")
+            sharers = row.get("sharers", [])
+            if not isinstance(sharers, list) or not all(isinstance(one, str) for one in sharers):
+                raise ValueRefused("config_parse", "it does not say who shares it")
         except ValueRefused as error:
             raise ValueRefused("config_parse", "the record of addresses is damaged at {0}: {1}".format(quoted(key), error.message)) from None
-        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False))
+        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False), tuple(sharers))
     return found
 
 

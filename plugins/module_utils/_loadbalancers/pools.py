@@ -7,13 +7,13 @@ Who may write a Service, or a provider, could else have a node's or a router's a
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import typing as t
 
 from .._values.addresses import Address, parse_address, parse_network
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
-from .reservations import Reservation
 
 
 class Span(t.Protocol):
@@ -81,7 +81,7 @@ class Pool(t.NamedTuple):
     spans: t.Tuple[Span, ...]
 
     def __contains__(self, address: object) -> bool:
-        parsed = parse_address(address)
+        parsed = address if isinstance(address, (ipaddress.IPv4Address, ipaddress.IPv6Address)) else parse_address(address)
         return any(item.version == parsed.version and item.first <= int(parsed) <= item.last for item in self.spans)
 
 
@@ -108,26 +108,6 @@ def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
     for name, pool in sorted(others.items()):
         if address in pool:
             raise ValueRefused("outside_grant", "{0} is of the pool of cluster {1}, which alone gives it to Services".format(address, name))
-
-
-def reserve(pool: Pool, held: t.Sequence[Reservation], tags: t.Sequence[str], version: int = 4) -> t.Tuple[Reservation, bool]:
-    """(reservation, whether it is new): the lowest free address. The same tags get the same address.
-
-    Raises ValueRefused ``quota`` when none is free.
-    """
-    wanted = set(tags)
-    for item in held:
-        if wanted and set(item.tags) == wanted:
-            return item, False
-    addresses = map(parse_address, (item.address for item in held))
-    taken = {int(address) for address in addresses if address.version == version}
-    for span in pool.spans:
-        numbers = range(span.first, span.last + 1) if span.version == version else range(0)
-        free = next((number for number in numbers if number not in taken), None)
-        if free is not None:
-            address = parse_address(str(span[free - span.first]))
-            return Reservation(str(address), str(address), address.max_prefixlen, tuple(tags)), True
-    raise ValueRefused("quota", "no IPv{0} address of the pool is free; make the pool larger or release one".format(version))
 
 
 class Reserved:

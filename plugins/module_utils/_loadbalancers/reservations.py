@@ -14,6 +14,7 @@ import base64
 import hashlib
 import typing as t
 
+from .._values.addresses import readable_address
 from .._values.refused import ValueRefused, quoted
 
 #: The controller's three names, newest first: tags and objects of each are in the wild.
@@ -145,10 +146,16 @@ def is_ours(reservation: Reservation, owner: Owner) -> bool:
     return owner.cluster_tag in tags and not tags.isdisjoint(owner.usage_tags)
 
 
-def matches_of(reservations: t.Iterable[Reservation], owner: Owner, namespace: str, name: str) -> t.List[Reservation]:
-    """The reservations made for a Service under any adopted identity, in the order of the list."""
+def matches_of(reservations: t.Iterable[Reservation], owner: Owner, namespace: str, name: str, version: int = 0) -> t.List[Reservation]:
+    """The reservations made for a Service under any adopted identity, in the order of the list. ``version``: of that family, 0 for any."""
     tag = service_tag(namespace, name)
-    return [item for item in reservations if tag in item.tags and is_ours(item, owner)]
+    return [item for item in reservations if tag in item.tags and is_ours(item, owner) and version in (0, family_of(item) or version)]
+
+
+def family_of(reservation: Reservation) -> int:
+    """4 or 6, or 0 while no address is known."""
+    address = readable_address(reservation.address)
+    return address.version if address is not None else 0
 
 
 def reservation_of(
@@ -159,13 +166,14 @@ def reservation_of(
     address: str = "",
     recorded: t.Container[str] = (),
     on_duplicate: str = REFUSE,
+    version: int = 0,
 ) -> t.Optional[Reservation]:
-    """The one reservation of a Service, or None.
+    """The one reservation of a Service, or None; of a Service of both families that of ``version``.
 
     Of several: the one whose address the Service has; with ``on_duplicate`` first, the first of the list; the one that
     our records hold. Raises ValueRefused ``claimed_twice`` with the ids of all (decision 24).
     """
-    found = matches_of(reservations, owner, namespace, name)
+    found = matches_of(reservations, owner, namespace, name, version)
     if len(found) < 2:
         return found[0] if found else None
     held = [item for item in found if address and item.address == address]

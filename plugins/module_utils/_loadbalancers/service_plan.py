@@ -13,11 +13,25 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Pending
-from .._values.addresses import parse_address, parse_network
+from .._values.addresses import parse_address, parse_network, readable_address
 from .._values.refused import ValueRefused, quoted
+from .named_pools import Grants, Wish
 from .pools import Pool
-from .reservations import DEFAULT_DOMAIN, DENIED, REFUSE, Owner, Reservation, is_ours, reservation_of, service_tag, service_tags
-from .services import Service, address_of, addresses_in_use, annotates, counts, left_alone, opted_out, retains
+from .reservations import DEFAULT_DOMAIN, DENIED, REFUSE, Owner, Reservation, family_of, is_ours, reservation_of, service_tag, service_tags
+from .services import (
+    Service,
+    address_of,
+    addresses_in_use,
+    annotated_address,
+    annotates,
+    asked_address,
+    asked_pool,
+    counts,
+    left_alone,
+    opted_out,
+    retains,
+)
+from .sharing import wants_to_share, why_not
 
 METRO, FACILITY = "metro", "facility"
 
@@ -54,8 +68,15 @@ DELETE, RETAIN = "delete", "retain"
 Address = t.Union[str, Pending]
 
 
+#: A Service's part for one family: its key, and 4 or 6.
+PartKey = t.Tuple[str, int]
+
+
 class Action(t.NamedTuple):
-    """One step. ``request`` is what an order asks for, ``id`` the reservation's; unused fields are empty."""
+    """One step. ``request`` is what an order asks for, ``id`` the reservation's; unused fields are empty.
+
+    Where an address is written for a Service of both families, ``address`` has both, with a comma between.
+    """
 
     action: str
     service: str = ""
@@ -71,6 +92,8 @@ class Context(t.NamedTuple):
     ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
     ``reports_status``: the back end does not report addresses. ``pool``: the addresses of our own, where there are any.
     ``retained`` ids of reservations whose Services wanted them kept when we saw them last: it counts once they are gone.
+    ``grants``: which pools are for whom. ``shared``: the address that a Service without one shares with others; ``waiting``: those that share
+    one which is ordered in this run; ``unserved``: those whose orders were refused in this run.
     """
 
     owner: Owner
@@ -87,6 +110,14 @@ class Context(t.NamedTuple):
     reports_status: bool = False
     pool: Pool = Pool(())
     retained: t.FrozenSet[str] = frozenset()
+    grants: Grants = Grants()
+    shared: t.Mapping[PartKey, str] = {}
+    waiting: t.FrozenSet[PartKey] = frozenset()
+    unserved: t.FrozenSet[PartKey] = frozenset()
+
+    def version(self, service: Service) -> int:
+        """Of the reservations that are a Service's; a provider hands out one address whatever the family."""
+        return service.version if self.places is None else 0
 
 
 class Outcome(t.NamedTuple):
@@ -107,19 +138,34 @@ def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: 
         return Outcome([])
     has = address_of(service, context.backend)
     mine = reservation_of(
-        reservations, context.owner, service.namespace, service.name, has or "".join(service.ingress[:1]), context.recorded, context.on_duplicate
-    )
+        reservations, context.owner, service.namespace, service.name, has or "".join(service.ingress[:1]), context.recorded, context.on_duplicate,
+        context.version(service),
+    )  # fmt: skip
     if has and not service.hosts:
         return _with_address(service, has, mine, context)
     if service.hosts or service.ingress and not (mine is not None and mine.address and mine.address in service.ingress):
         raise _served_by_another(service, mine, context)
     if mine is None:
+        if (service.key, service.version) in context.waiting:
+            return Outcome([], "Requested")
+        shared = context.shared.get((service.key, service.version))
+        if shared is not None:
+            return Outcome(_set_and_map(service, shared, host_network(shared), context), "Reserved")
         return _order(service, reservations, context, ordered)
     if not mine.address:
         if mine.state == DENIED:
             raise ValueRefused("denied", "the provider denied the address of {0}".format(service.key))
         return Outcome([], "Requested")
-    return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved")
+    return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved", _unheard(service, mine.address, context))
+
+
+def _unheard(service: Service, has: str, context: Context) -> t.Tuple[str, ...]:
+    """What to tell the owner who asks for another address than the one that his Service has."""
+    asked = asked_address(service) if context.places is None else ""
+    address = readable_address(asked)
+    if address is None or str(address) == has:
+        return ()
+    return ("it asks for {0} and has {1}, which is in use and stays; a Service that is made anew gets the other one".format(address, has),)
 
 
 def _with_address(service: Service, has: str, mine: t.Optional[Reservation], context: Context) -> Outcome:
@@ -127,10 +173,13 @@ def _with_address(service: Service, has: str, mine: t.Optional[Reservation], con
     if mine is not None and mine.address and mine.address != has:
         text = "it has {0}, which stays; the address {1} reserved for it is unused (load_balancers_renumber: [{2}] gives it that one)"
         notes = (text.format(has, mine.address, host_network(has)),)
+    notes += _unheard(service, has, context)
     # the reserved length belongs to the reserved addresses only
     inside = mine is not None and mine.address and parse_address(has) in parse_network(mine.network)
     network = "{0}/{1}".format(parse_address(has), mine.cidr) if mine is not None and inside else host_network(has)
-    steps = [Action(SET_ADDRESS, service.key, has)] if has == service.live and not annotates(service, has) else []
+    written = service.families and not context.reports_status and annotated_address(service, context.backend) == has
+    missing = not written if service.families and not context.reports_status else has == service.live and not annotates(service, has)
+    steps = _set(service, has, context) if missing else []
     others = [text for text in service.ingress if text != has and (mine is None or text != mine.address)]
     if context.reports_status and others and has not in service.ingress and not service.reported:
         text = "its status says {0}, which another controller wrote and which stays (load_balancers_renumber: [{1}] replaces it)"
@@ -160,6 +209,8 @@ def _order(service: Service, reservations: t.Sequence[Reservation], context: Con
     }
     if context.places is not None:
         request.update(location_of(service.annotations, context.places))
+    if context.places is None:
+        request.update(wish=wish_of(service))
     if service.version == 6:
         if context.places is not None:
             raise ValueRefused("quota", "the provider hands out IPv4 addresses, and {0} is a Service of IPv6".format(service.key))
@@ -188,9 +239,21 @@ def users_addresses(services: t.Iterable[Service], reservations: t.Iterable[Rese
 
 
 def _set_and_map(service: Service, address: Address, network: Address, context: Context) -> t.List[Action]:
-    kept = address in service.ingress and annotates(service, str(address))
-    steps = [] if kept else [Action(SET_ADDRESS, service.key, address)]
+    kept = annotates(service, str(address)) and (address in service.ingress or context.reports_status)
+    steps = [] if kept else _set(service, address, context)
     return steps + [Action(MAP, service.key, network)] + _report(service, address, context)
+
+
+def _set(service: Service, address: Address, context: Context) -> t.List[Action]:
+    """``spec.loadBalancerIP`` holds one address: of a Service of both families that of its first, where no annotation takes both."""
+    if service.families and context.reports_status and service.version != service.families[0]:
+        return []
+    return [Action(SET_ADDRESS, service.key, address)]
+
+
+def wish_of(service: Service) -> Wish:
+    """What its owner asks for. It is a claim, which the pools of the inventory grant or not."""
+    return Wish(service.namespace, service.name, service.labels, service.version, asked_address(service), asked_pool(service))
 
 
 def _report(service: Service, address: Address, context: Context) -> t.List[Action]:
@@ -212,7 +275,7 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
     if left_alone(service, context.our_class):
         return Outcome([], notes=("{0} is left alone, also now that it goes".format(service.key),))
     mine = reservation_of(
-        reservations, context.owner, service.namespace, service.name, service.address, context.recorded, context.on_duplicate
+        reservations, context.owner, service.namespace, service.name, service.address, context.recorded, context.on_duplicate, context.version(service)
     )
     if mine is None:
         has = address_of(service, context.backend)
@@ -240,13 +303,15 @@ def orphans(
     """
     if not context.gc_orphans or not context.owner.cluster_uid or services is None or (not services and not confirm_empty):
         return Outcome([])
-    wanted = {service_tag(item.namespace, item.name) for item in services if counts(item, context.our_class) or opted_out(item)}
+    wanted = {(service_tag(item.namespace, item.name), context.version(item)) for item in services if counts(item, context.our_class)}
+    wanted |= {(service_tag(item.namespace, item.name), version) for item in services if opted_out(item) for version in (0, 4, 6)}
     in_use = {address for item in services if item.type == "LoadBalancer" for address in addresses_in_use(item, context.backend)}
     actions: t.List[Action] = []
     notes: t.List[str] = []
     for item in reservations:
         tags = [tag for tag in item.tags if tag.startswith("service=")]
-        if not is_ours(item, context.owner) or not tags or not wanted.isdisjoint(tags) or item.address in in_use:
+        family = family_of(item) if context.places is None else 0
+        if not is_ours(item, context.owner) or not tags or item.address in in_use or any((tag, family) in wanted for tag in tags):
             continue
         if context.control_plane_tag and context.control_plane_tag in item.tags:
             continue
@@ -283,28 +348,111 @@ class CostPlan(t.NamedTuple):
     outcomes: t.Dict[str, Outcome]
 
     @property
-    def networks(self) -> t.Dict[str, str]:
-        """``namespace/name`` -> network, for all that are to be in the back end; Pending ones are left out."""
-        steps = ((key, action) for key, outcome in self.outcomes.items() for action in outcome.actions)
-        return {key: action.address for key, action in steps if action.action == MAP and isinstance(action.address, str)}
+    def networks(self) -> t.Dict[str, t.Tuple[str, ...]]:
+        """``namespace/name`` -> networks, for all that are to be in the back end, one for each family; Pending ones are left out."""
+        found: t.Dict[str, t.Tuple[str, ...]] = {}
+        for key, outcome in self.outcomes.items():
+            networks = tuple(action.address for action in outcome.actions if action.action == MAP and isinstance(action.address, str))
+            if networks:
+                found[key] = networks
+        return found
 
 
 def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservation], context: Context) -> CostPlan:
     """For all Services of a cluster: one that fails does not stop the others, all failures are told.
 
-    Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all.
+    Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all;
+    but first those that ask for an address, which nobody else is given then, and last second addresses of who would go without one.
     """
     refused: t.List[t.Tuple[str, str, str]] = []
-    outcomes: t.Dict[str, Outcome] = {}
-    orders: t.List[Order] = []
-    known = sorted((item for item in services if counts(item, context.our_class)), key=lambda item: item.key)
+    parts: t.Dict[str, t.List[t.Optional[Outcome]]] = {}
+    known = sorted((item for item in services if counts(item, context.our_class)), key=_place)
+    orders: t.List[t.Tuple[int, Order]] = []
     brought = users_addresses(known, reservations, context)
+    context = _with_sharers(known, reservations, context)
     for service in known:
         try:
-            outcomes[service.key] = wanted_by(service, reservations, context, brought + len(orders))
+            outcome = wanted_by(service, reservations, context, brought + len(orders))
         except ValueRefused as error:
-            refused.append((service.key, error.reason, error.message))
+            parts.setdefault(service.key, []).append(None)
+            if service.key not in [key for key, dummy, dummy_message in refused[-1:]]:
+                refused.append((service.key, error.reason, error.message))
             continue
-        orders += [Order(service.key, action.request or {}) for action in outcomes[service.key].actions if action.action == RESERVE]
+        parts.setdefault(service.key, []).append(outcome)
+        rank = 0 if context.places is None and asked_address(service) else 2 if _is_second(service) else 1
+        orders += [(rank, Order(service.key, action.request or {})) for action in outcome.actions if action.action == RESERVE]
+    whole = {key: _together([part for part in found if part is not None]) for key, found in parts.items() if None not in found}
+    placed = [order for dummy, order in sorted(orders, key=lambda row: row[0]) if order.service in whole]
     before = len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
-    return CostPlan(orders, before, before + len(orders), context.max_prefixes, refused, outcomes)
+    return CostPlan(placed, before, before + len(placed), context.max_prefixes, refused, whole)
+
+
+def _place(service: Service) -> t.Tuple[str, int]:
+    return service.key, service.families.index(service.version) if service.families else 0
+
+
+def _is_second(service: Service) -> bool:
+    return bool(service.families) and not service.required and service.version != service.families[0]
+
+
+def _together(parts: t.Sequence[Outcome]) -> Outcome:
+    """The outcome of a Service out of those of its parts: each address on its own, what is written into it at once."""
+    if len(parts) < 2:
+        return parts[0]
+    actions = [action for part in parts for action in part.actions if action.action not in (SET_ADDRESS, REPORT)]
+    networks = [action.address for action in actions if action.action == MAP]
+    both = ",".join(str(network).partition("/")[0] for network in networks)
+    for kind in (SET_ADDRESS, REPORT):
+        steps = [action for part in parts for action in part.actions if action.action == kind]
+        if steps:
+            actions.append(steps[0]._replace(address=both))
+    waits = any(action.action == RESERVE for action in actions) or len(networks) < len(parts)
+    if waits:  # one of them is still to come, and half of it is written only where it stands already
+        actions = [action for action in actions if action.action not in (SET_ADDRESS, REPORT)]
+    notes = tuple(note for part in parts for note in part.notes)
+    return Outcome(actions, "Requested" if waits else parts[0].state, notes)
+
+
+def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservation], context: Context) -> Context:
+    """Who shares which address without having one: the lowest that Services have which agree, of a pool that is for the Service."""
+    if context.places is not None or not any(map(wants_to_share, known)):
+        return context
+    users: t.Dict[str, t.List[Service]] = {}
+    without: t.List[Service] = []
+    for service in known:
+        try:
+            mine = reservation_of(reservations, context.owner, service.namespace, service.name, "", context.recorded, context.on_duplicate, service.version)
+        except ValueRefused:
+            continue
+        text = address_of(service, context.backend) or (mine.address if mine is not None else "")
+        if text:
+            users.setdefault(text, []).append(service)
+        elif mine is None and not service.ingress and not service.hosts:
+            without.append(service)
+    shared: t.Dict[PartKey, str] = {}
+    waiting: t.Set[PartKey] = set()
+    ordering: t.List[Service] = []
+    for service in sorted(without, key=lambda item: (not asked_address(item), _place(item))):
+        part = service.key, service.version
+        agreed: t.List[str] = []
+        partners: t.List[Service] = []
+        if wants_to_share(service):
+            agreed = [text for text in users if _may_share(service, text, context) and all(not why_not(service, other) for other in users[text])]
+            partners = [other for other in ordering if other.version == service.version and not why_not(service, other)]
+        if agreed:
+            shared[part] = min(agreed, key=lambda text: int(parse_address(text)))
+            users[shared[part]].append(service)
+        elif partners and asked_address(service) in ("", asked_address(partners[0])):
+            waiting.add(part)
+        elif part not in context.unserved:
+            ordering.append(service)
+    return context._replace(shared=shared, waiting=frozenset(waiting))
+
+
+def _may_share(service: Service, text: str, context: Context) -> bool:
+    address = readable_address(text)
+    wish = wish_of(service)
+    if address is None or address.version != service.version or wish.address not in ("", text):
+        return False
+    pools = [pool for pool in context.grants.of(service.namespace, service.labels) if address in pool.pool]
+    return any(wish.address or (wish.pool == pool.name if wish.pool and context.grants.strict else pool.auto_assign) for pool in pools)

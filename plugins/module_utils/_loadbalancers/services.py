@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.addresses import readable_address
 from .._values.text import lower
 from .reservations import CREATED, DEFAULT_DOMAIN, PENDING, Reservation, is_control_plane_service
 from .settings import EMPTY, KUBE_VIP, METALLB
@@ -18,8 +19,10 @@ _ADDRESS_ANNOTATIONS = {
 }
 #: Of every controller that can be asked so. An address that stands in one of them is never written into the field beside it:
 #: MetalLB drops the address of a Service that has both.
-_EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
-_SHARING_ANNOTATIONS = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
+EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+_POOL_ANNOTATIONS = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
+#: Of an annotation that names addresses no more are read.
+_MOST_ASKED = 8
 
 
 class Service(t.NamedTuple):
@@ -27,6 +30,10 @@ class Service(t.NamedTuple):
 
     ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported`` says that they are of our doing. ``live`` is
     the address that only its status has and that we keep for it (live_addresses.settle).
+
+    ``families``: those for which it wants an address, in their order, where that is more than one; ``required``: it wants all of them.
+    ``ports`` are protocols and numbers, ``local`` says that only nodes with pods of its ``selector`` deliver. ``ours``: annotations that our
+    field manager wrote.
     """
 
     namespace: str
@@ -41,20 +48,25 @@ class Service(t.NamedTuple):
     hosts: t.Tuple[str, ...] = ()
     reported: bool = False
     live: str = ""
+    families: t.Tuple[int, ...] = ()
+    required: bool = False
+    ports: t.FrozenSet[t.Tuple[str, int]] = frozenset()
+    local: bool = False
+    selector: t.Mapping[str, str] = {}
+    labels: t.Mapping[str, str] = {}
+    uid: str = ""
+    ours: t.FrozenSet[str] = frozenset()
 
     @property
     def key(self) -> str:
         return "{0}/{1}".format(self.namespace, self.name)
-
-    def sharing_key(self) -> str:
-        """The text by which Services agree to share one address, or nothing."""
-        return next((str(self.annotations[name]) for name in _SHARING_ANNOTATIONS if self.annotations.get(name)), "")
 
 
 def service_of(obj: t.Mapping[str, t.Any]) -> Service:
     """From the API object, without what its field managers say."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    families = tuple(6 if text == "IPv6" else 4 for text in spec.get("ipFamilies") or ())
     return Service(
         str(meta.get("namespace") or ""),
         str(meta.get("name") or ""),
@@ -64,9 +76,73 @@ def service_of(obj: t.Mapping[str, t.Any]) -> Service:
         str(spec.get("loadBalancerClass") or ""),
         False,
         tuple(str(item.get("ip")) for item in ingress if item.get("ip")),
-        6 if list(spec.get("ipFamilies") or ())[:1] == ["IPv6"] else 4,
+        families[0] if families else 4,
         tuple(str(item.get("hostname")) for item in ingress if item.get("hostname") and not item.get("ip")),
+        families=families if len(set(families)) > 1 else (),
+        required=spec.get("ipFamilyPolicy") == "RequireDualStack",
+        ports=frozenset((str(row.get("protocol") or "TCP"), _number(row.get("port"))) for row in spec.get("ports") or ()),
+        local=spec.get("externalTrafficPolicy") == "Local",
+        selector=spec.get("selector") or {},
+        labels=meta.get("labels") or {},
+        uid=str(meta.get("uid") or ""),
     )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def annotation(annotations: t.Mapping[str, str], names: t.Iterable[str]) -> str:
+    """The first of these annotations that says something."""
+    return next((str(annotations[name]) for name in names if annotations.get(name)), "")
+
+
+def parts_of(service: Service, versions: t.Container[int]) -> t.List[Service]:
+    """A Service that wants an address of each family, as one for each that can be had; any other one as it is.
+
+    Each part has what is of its family: the address, what stands in the status. ``versions``: the families of which there are
+    addresses. Who asks for addresses gets of those families only, as with MetalLB and Cilium.
+    """
+    if len(service.families) < 2:
+        return [service]
+    wanted = [version for version in service.families if version in versions or service.required]
+    asked = {address.version for address in map(readable_address, named_addresses(service)) if address is not None}
+    wanted = [version for version in wanted if version in asked or not asked] or list(service.families[:1])
+    if len(wanted) < 2:
+        return [service._replace(version=wanted[0], families=())]
+    return [_part(service, version, version == wanted[0]) for version in wanted]
+
+
+def _part(service: Service, version: int, first: bool) -> Service:
+    def is_of_it(text: str) -> bool:
+        address = readable_address(text)
+        return first if address is None else address.version == version
+
+    return service._replace(
+        version=version,
+        address=service.address if service.address and is_of_it(service.address) else "",
+        ingress=tuple(text for text in service.ingress if is_of_it(text)),
+        hosts=service.hosts if first else (),
+    )
+
+
+def named_addresses(service: Service) -> t.List[str]:
+    """What its owner asks for in the annotation of whichever controller; not what we wrote there."""
+    names = [name for name in EVERY_ANNOTATION if name not in service.ours]
+    texts = [text.strip() for text in annotation(service.annotations, names)[:1024].split(",")[:_MOST_ASKED]]
+    return [text for text in texts if text]
+
+
+def asked_address(service: Service) -> str:
+    """The address of its family for which it asks, or nothing."""
+    named = named_addresses(service)
+    addresses = [readable_address(text) for text in named]
+    fitting = [text for text, address in zip(named, addresses) if address is None or address.version == service.version]
+    return fitting[0] if fitting else ""
+
+
+def asked_pool(service: Service) -> str:
+    return annotation(service.annotations, _POOL_ANNOTATIONS)
 
 
 def opted_out(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
@@ -93,17 +169,18 @@ def retains(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
 
 
 def annotated_address(service: Service, backend: str) -> str:
-    """The address that the back end's own annotation names; of several, the first."""
-    for name in _ADDRESS_ANNOTATIONS.get(backend, ()):
-        text = service.annotations.get(name)
-        if text:
-            return str(text).split(",", maxsplit=1)[0].strip()
-    return ""
+    """The address that the back end's own annotation names: of several, the first, or for a part of a Service that of its family."""
+    return of_family(",".join(_annotated(service, backend)), service).partition(",")[0]
+
+
+def _annotated(service: Service, backend: str) -> t.List[str]:
+    text = annotation(service.annotations, _ADDRESS_ANNOTATIONS.get(backend, ()))
+    return [one.strip() for one in text.split(",", maxsplit=_MOST_ASKED)[:_MOST_ASKED]] if text else []
 
 
 def annotates(service: Service, address: str) -> bool:
     """Whether any controller's annotation names the address already."""
-    return any(address in [one.strip() for one in str(service.annotations.get(name) or "").split(",")] for name in _EVERY_ANNOTATION)
+    return any(address in [one.strip() for one in str(service.annotations.get(name) or "").split(",")] for name in EVERY_ANNOTATION)
 
 
 def address_of(service: Service, backend: str) -> str:
@@ -113,7 +190,7 @@ def address_of(service: Service, backend: str) -> str:
 
 def addresses_in_use(service: Service, backend: str) -> t.Set[str]:
     """Every address that stands anywhere in it: none of them may go to somebody else."""
-    return {service.address, annotated_address(service, backend), service.live, *service.ingress} - {""}
+    return {service.address, *_annotated(service, backend), service.live, *service.ingress} - {""}
 
 
 class States(t.NamedTuple):
@@ -144,6 +221,22 @@ def states(service_address: str, reservation: t.Optional[Reservation], mapped: t
     assigned = reservation is not None and has_address and service_address == reservation.address
     on_map = reservation is not None and has_address and reservation.network in mapped
     return States(requested, reserved, assigned, on_map)
+
+
+def of_family(text: str, service: Service) -> str:
+    """Of addresses with commas between the one of a Service's part; of a Service that is whole the text as it is."""
+    if not service.families:
+        return text
+    found = ((one, readable_address(one)) for one in text.split(","))
+    return next((one for one, address in found if address is not None and address.version == service.version), "")
+
+
+def beside(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What is shown of a Service of both families: it has come as far as the one that is behind."""
+    row = dict(first, addresses=first["addresses"] + second["addresses"], requested=first["requested"] or second["requested"])
+    row.update((name, first[name] and second[name]) for name in ("reserved", "assigned", "mapped", "ready"))
+    last = States(row["requested"], row["reserved"], row["assigned"], row["mapped"])
+    return dict(row, state=last.state, address=first["address"] or second["address"], reservation=first["reservation"] or second["reservation"])
 
 
 #: Who announces where the back end is ``empty``: our role, or something that we know nothing of.

@@ -11,8 +11,9 @@ from .bgp.routes import NOT_READY_SECONDS
 from .bgp.values import BgpGrants, NodeBgp, parse_grants
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
+from .named_pools import Grants, NamedPool, parse_named_pools
 from .node_annotations import BOTH, Scheme
-from .pools import Pool, Reserved, parse_pool, readable_spans, shared
+from .pools import Pool, Reserved, readable_spans, shared
 from .reservations import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, REFUSE, Owner, parse_identity
 from .service_plan import DELETE, Context, Places
 from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
@@ -31,7 +32,8 @@ class Setup(t.NamedTuple):
     inventory gives to something else than Services.
 
     ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
-    in the load balancer's annotation. ``speakers``: the nodes that have routers, None where nobody said.
+    in the load balancer's annotation. ``speakers``: the nodes that have routers, None where nobody said. ``pool`` is what all ``pools`` have
+    together; ``strict``: the inventory names pools.
     """
 
     cluster: str
@@ -64,6 +66,8 @@ class Setup(t.NamedTuple):
     speakers: t.Optional[t.FrozenSet[str]] = None
     exclude_cordoned: bool = False
     not_ready_seconds: int = NOT_READY_SECONDS
+    pools: t.Tuple[NamedPool, ...] = ()
+    strict: bool = False
 
     @property
     def eip_tag(self) -> str:
@@ -74,6 +78,18 @@ class Setup(t.NamedTuple):
     def static(self) -> bool:
         """Whether the addresses are the user's own."""
         return self.provider == STATIC
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether a pool is for namespaces with certain labels."""
+        return any(pool.namespace_selector is not None for pool in self.pools)
+
+    def pool_grants(self, namespace_labels: t.Mapping[str, t.Mapping[str, str]]) -> Grants:
+        return Grants(self.pools, namespace_labels, self.strict)
+
+    def pool_of(self, address: object) -> str:
+        """The name of the pool that has an address, or nothing."""
+        return Grants(self.pools).name_of(address)
 
     def owner(self, uid: str) -> Owner:
         return Owner(self.identity, uid, self.adopted)
@@ -124,7 +140,7 @@ def parse_setups(
     for entry in given:
         name = str(entry["cluster"])
         twice = name in pools
-        pools[name] = Pool((*pools.get(name, Pool(())).spans, *readable_spans(entry.get("pool") or ())))
+        pools[name] = Pool((*pools.get(name, Pool(())).spans, *readable_spans(pool_texts(entry))))
         if name in wrong:
             continue
         try:
@@ -146,6 +162,13 @@ def parse_setups(
         name: setup._replace(others={other: pool for other, pool in pools.items() if other != name})
         for name, setup in found.items() if name not in wrong
     }, wrong  # fmt: skip
+
+
+def pool_texts(given: Given) -> t.List[object]:
+    """The ranges of all pools of one cluster's settings, whatever else may be wrong with them."""
+    rows = given.get("pools")
+    lists = [given.get("pool"), *(row.get("addresses") for row in (rows if isinstance(rows, (list, tuple)) else ()) if isinstance(row, t.Mapping))]
+    return [text for texts in lists for text in (texts if isinstance(texts, (list, tuple)) else [texts] if texts else [])]
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:
@@ -172,7 +195,8 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     tracking = given.get("metallb_peer_tracking") or metallb_config.NODE
     passwords = metallb_config.PLAIN if given.get("publish_bgp_password") else metallb_config.WITHHOLD
     label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
-    pool, speakers = parse_pool(given.get("pool") or ()), given.get("bgp_speakers")
+    pools, speakers = parse_named_pools(given.get("pool") or (), given.get("pools")), given.get("bgp_speakers")
+    pool = Pool(tuple(sorted(span for one in pools for span in one.pool.spans)))
     return Setup(
         str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or DEFAULT_IDENTITY), pool,
         tuple(_node(row, settings) for row in given.get("bgp_nodes") or ()),
@@ -198,6 +222,8 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         speakers=None if speakers is None else frozenset(speakers),
         exclude_cordoned=bool(given.get("exclude_cordoned")),
         not_ready_seconds=NOT_READY_SECONDS if given.get("not_ready_seconds") is None else int(given["not_ready_seconds"]),
+        pools=pools,
+        strict=bool(given.get("pools")),
     )  # fmt: skip
 
 

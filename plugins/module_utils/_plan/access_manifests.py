@@ -35,8 +35,11 @@ _BALANCED = (
     _rule("", "services", "get,list,patch"),
     _rule("", "services/status", "patch"),
     _rule("", "nodes", "get,list,patch"),
-    # the cluster's UID
+    # the cluster's UID; and the labels of namespaces, by which a pool may be for some
     _rule("", "namespaces", "get", "kube-system"),
+    _rule("", "namespaces", "list"),
+    # what describes a Service says of its address
+    _rule("", "events", "list,create,patch"),
 )
 _COREFILE = _rule("", "configmaps", "get,patch", "coredns")
 _MULTICLUSTER = "multicluster.x-k8s.io"

@@ -73,6 +73,7 @@ def build(facts: Facts) -> Data:
         "imports": _imports(facts.get("plans") or {}),
         "sets": _all(facts, "sets"),
         "addresses": _addresses(facts, nodes, facts.get("plans") or {}),
+        "pools": _pools(facts.get("plans") or {}),
         "kilo_peers": _all(facts, "kilo_peers"),
         "tenants": _tenants(facts.get("tenants")),
         "traces": _traces(facts.get("trace") or {}),
@@ -288,6 +289,15 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
             silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
             rows.append(dict(row, cluster=str(name), announced_by=by, announced="yes" if by else "no" if row["address"] in silent else "unknown"))
     return rows
+
+
+def _pools(plans: Facts) -> t.List[Data]:
+    """How many addresses each pool of Services has, and how many of them are free, as the plan counted."""
+    balancers = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
+    return [
+        {"cluster": str(name), "pool": cut(row.get("pool"), 63), **{part: int(row.get(part) or 0) for part in ("family", "total", "used", "free")}}
+        for name in sorted(balancers) for row in (balancers[name] or {}).get("pools") or ()
+    ]  # fmt: skip
 
 
 def _imports(plans: Facts) -> t.List[Data]:

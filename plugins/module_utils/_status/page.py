@@ -27,7 +27,7 @@ NAMED = 6
 def render(document: Data) -> str:
     sections = [
         _why(document), _traces(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document),
-        _tunnels(document), _services(document), _imports(document), _sets(document), _addresses(document), _kilo(document),
+        _tunnels(document), _services(document), _imports(document), _sets(document), _addresses(document), _pools(document), _kilo(document),
         _tenants(document), _history(document),
     ]  # fmt: skip
     css, text = verdict(document)
@@ -314,6 +314,16 @@ def _addresses(document: Data) -> str:
                      _num(key, len(r["announced_by"])), _text(by)])  # fmt: skip
     columns = "Address|Service|Cluster|Recorded for|State|#Announcers|Announced by"
     return _table("Addresses of Services", "addresses", columns, rows, len(document["addresses"]))
+
+
+def _pools(document: Data) -> str:
+    rows = []
+    for r in document["pools"][:ROWS]:
+        key = "pool.{0}.{1}.{2}.".format(r["cluster"], r["pool"], r["family"])
+        state = (GOOD, "some left") if r["free"] > 0 else (BAD, "used up")
+        rows.append([_text(r["pool"], "name"), _text(r["cluster"]), _text("IPv{0}".format(r["family"])), _num(key + "free", r["free"]),
+                     _num(key + "used", r["used"]), _num(key + "total", r["total"]), _pill(*state)])  # fmt: skip
+    return _table("Pools of addresses", "pools", "Pool|Cluster|Family|#Free|#Taken|#In all|State", rows, len(document["pools"]))
 
 
 def _kilo(document: Data) -> str:

@@ -80,6 +80,14 @@ def _families(document: Facts) -> t.Iterator[t.Tuple[str, str, str, Rows]]:
     yield "multicluster_address_announcers", "gauge", "Nodes that announce the address of a Service.", [
         ({"cluster": row["cluster"], "service": row["service"], "address": row["address"]}, len(row["announced_by"])) for row in document["addresses"]
     ]
+    for name, about, field in (
+        ("multicluster_pool_addresses", "Addresses that a pool hands out to Services.", "total"),
+        ("multicluster_pool_addresses_used", "Addresses of a pool that are taken.", "used"),
+        ("multicluster_pool_addresses_free", "Addresses of a pool that are left.", "free"),
+    ):
+        yield name, "gauge", about, [
+            ({"cluster": row["cluster"], "pool": row["pool"], "family": "ipv{0}".format(row["family"])}, row[field]) for row in document["pools"]
+        ]
     yield "multicluster_drift", "gauge", "Things that differ from the inventory.", _counted(document["drift"], ("where", "kind"))
     yield "multicluster_refused", "gauge", "Objects that were refused.", _counted(document["refused"], ("reason",))
     yield "multicluster_failures", "gauge", "What could not be read.", _counted(document["failures"], ("cluster", "reason"))

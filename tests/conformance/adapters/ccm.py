@@ -24,8 +24,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._io import js
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     equinix_records,
     instances,
+    ledger,
     node_annotations,
-    pools,
     reservations,
     service_plan,
     services,
@@ -290,14 +290,13 @@ def provider_contract(data: Input) -> Answer:
         users = services.Service("default", "web", services.LOAD_BALANCER, "203.0.113.8", {}, "")
         outcome = service_plan.wanted_by(users, [], ccm_services.context({"config": {"cluster_uid": "u", "loadbalancer": "empty://"}}))
         return {"bgp_calls": capable.asked, "addresses_mapped": service_plan.MAP in [action.action for action in outcome.actions]}
-    _setup(given)  # refuses a provider that nobody knows
-    held = [reservations.Reservation(item, item) for item in data.get("used") or ()]
-    held += [reservations.Reservation(item["address"], item["address"], tags=tuple(item["tags"])) for item in data.get("existing") or ()]
+    made = _setup(dict(given, pool=data.get("pool") or []))  # refuses a provider that nobody knows
+    entries = [ledger.Entry(item["address"], item["address"], 32, tuple(item["tags"])) for item in data.get("existing") or ()]
+    static = load_balancers_equinix.StaticProvider(made, {entry.id: entry for entry in entries}, dict.fromkeys(data.get("used") or (), ""))
     answers = []
     for request in data["requests"] if "requests" in data else [data["request"]]:
-        made, new = pools.reserve(pools.parse_pool(data["pool"]), held, request["tags"])
-        held += [made] if new else []
-        answers.append({"address": made.address, "cidr": made.cidr, "state": made.state, "tags": list(made.tags)})
+        given_out = static.reserve_address({"tags": request["tags"]}, "")
+        answers.append({"address": given_out.address, "cidr": given_out.cidr, "state": given_out.state, "tags": list(given_out.tags)})
     return dict(answers[-1], addresses=[answer["address"] for answer in answers])
 
 

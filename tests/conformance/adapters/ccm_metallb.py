@@ -49,7 +49,7 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     if op == "add_service" and in_text:
         target.add_service(key, step["cidr"], nodes, reserved)
     elif op == "add_service":
-        target.add_service(key, step["cidr"], nodes)
+        target.add_service(key, [step["cidr"]], nodes)
     elif op == "remove_service" and in_text:
         target.remove_service(key, step["cidr"], reserved)
     elif op == "remove_service":
@@ -63,7 +63,11 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     elif op == "sync_nodes":
         target.sync_nodes(nodes)
     elif op == "sync_services":
-        target.sync_services(_services(step), nodes, *([reserved] if in_text else []))
+        wanted = _services(step)
+        if in_text:
+            target.sync_services(wanted, nodes, reserved)
+        else:
+            target.sync_services({key: [network] for key, network in wanted.items()}, nodes)
     else:
         raise Unhandled(op)
 

@@ -47,7 +47,7 @@ class BackendRequest(t.NamedTuple):
     """
 
     mode: str
-    services: t.Mapping[ServiceKey, str]
+    services: t.Mapping[ServiceKey, t.Tuple[str, ...]]
     nodes: t.Sequence[NodeBgp]
     alive: t.FrozenSet[str]
     whole: bool
@@ -130,7 +130,7 @@ def mapped(setup: Setup, found: BackendState) -> t.Dict[ServiceKey, t.Set[str]]:
 def plan_backend(client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
     """What to write. Pure but for the discovery that read() has done already."""
     if found.balancer.type != METALLB:
-        return BackendPlan([], [], [], frozenset(request.services.values()))
+        return BackendPlan([], [], [], frozenset(network for networks in request.services.values() for network in networks))
     if found.balancer.mode == CUSTOM_RESOURCES:
         return _resources(client, setup, found, request, manager)
     return _configmap(setup, found, request)
@@ -210,7 +210,8 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
 
 
 def _change_config(config: Config, request: BackendRequest, budget: EntryBudget) -> None:
-    services, nodes = dict(request.services), list(request.nodes)
+    # the ConfigMap's MetalLB has one address for a Service
+    services, nodes = {key: networks[0] for key, networks in request.services.items()}, list(request.nodes)
     if request.mode in (SYNC, ABSENT) and budget.services_may_go(config.users()):
         config.sync_services(services, nodes, request.reserved)
     else:

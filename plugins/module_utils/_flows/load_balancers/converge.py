@@ -25,6 +25,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import readable_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
+from .events import tell
 from .read import cluster_uid
 from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
 
@@ -76,6 +77,12 @@ def run(
         reports = clusters.read("plan addresses", each(planned), names)
         if not check:
             reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], each(applied)))
+            if request.get("events"):
+                telling = [name for name in reports if reports[name].told]
+                counts = clusters.write("tell Services", telling, lambda name, client: tell(client, reports[name].told, manager, now()))
+                for name, (count, why) in sorted(counts.items()):
+                    reports[name].shown["events"] = count
+                    reports[name].plan.warnings += ["{0}: {1}".format(name, why)] if why else []
     result = result_of(reports, clusters, "load_balancers")
     result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
     return result

@@ -13,10 +13,11 @@ from ..._loadbalancers import equinix_records as records
 from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from ..._loadbalancers.instances import Device
 from ..._loadbalancers.ledger import Entry, Ledger
+from ..._loadbalancers.named_pools import Wish, allocate
 from ..._loadbalancers.node_annotations import private_network
-from ..._loadbalancers.pools import reserve
-from ..._loadbalancers.reservations import Assignment, Reservation, carries
+from ..._loadbalancers.reservations import Assignment, Reservation, carries, family_of
 from ..._loadbalancers.setup import Setup
+from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from ..._values.text import is_alnum
 
@@ -286,15 +287,19 @@ def _segment(ident: str) -> str:
 class StaticProvider:
     """Implements Provider over a ledger in memory, which the flow writes once, before any Service gets an address.
 
-    ``taken``: addresses that Services have without any reservation.
+    ``taken``: addresses that nobody is given -> the Service that has each, or nothing. ``namespace_labels``: for pools that are for some.
     """
 
     #: What it will do is known without doing it.
     predicts = True
 
-    def __init__(self, setup: Setup, ledger: Ledger, taken: t.Iterable[str] = (), now: str = "") -> None:
+    def __init__(
+        self, setup: Setup, ledger: Ledger, taken: t.Optional[t.Mapping[str, str]] = None, now: str = "",
+        namespace_labels: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None,
+    ) -> None:  # fmt: skip
         self.setup, self.ledger, self.now = setup, ledger, now
-        self._taken = [Reservation("", address) for address in taken]
+        self.taken = dict(taken or {})
+        self.grants = setup.pool_grants(namespace_labels or {})
 
     def capabilities(self) -> t.FrozenSet[str]:
         """No project, no devices: only addresses and what the inventory says of sessions, which the module bgp_speaker opens."""
@@ -307,12 +312,19 @@ class StaticProvider:
         return [entry.reservation() for entry in self.ledger.values()]
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
-        """The lowest free address; for the same tags the same one. Raises ValueRefused ``quota``."""
-        held = self.list_addresses()
-        made, new = reserve(self.setup.pool, held + self._taken, request["tags"], request.get("version", 4))
-        if new:
-            self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, description, "", self.now)
-        return made
+        """What the pools have for the wish in it; for the same tags and family the same one. Raises ValueRefused ``outside_grant claimed_twice quota``."""
+        tags, wish = tuple(request["tags"]), t.cast(Wish, request.get("wish") or Wish("", "", version=request.get("version", 4)))
+        for item in self.list_addresses():
+            if set(item.tags) == set(tags) and family_of(item) == wish.version:
+                return item
+        address = allocate(self.grants, wish, self.held())
+        entry = Entry(address, address, parse_address(address).max_prefixlen, tags, description, "", self.now)
+        self.ledger[address] = entry
+        return entry.reservation()
+
+    def held(self) -> t.Dict[str, str]:
+        """Every address that is taken now -> its Service."""
+        return {**self.taken, **{entry.address: entry.service for entry in self.ledger.values() if entry.address}}
 
     def release_address(self, ident: str) -> bool:
         return self.ledger.pop(ident, None) is not None

@@ -9,7 +9,7 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._loadbalancers.ledger import Ledger, ledger_name
-from ..._loadbalancers.services import Service, addresses_in_use, service_of
+from ..._loadbalancers.services import EVERY_ANNOTATION, Service, addresses_in_use, service_of
 from ..._loadbalancers.settings import LoadBalancer
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import owners
@@ -18,12 +18,15 @@ from . import backends
 from .providers import EquinixMetal, StaticProvider
 from .writes import read_ledger
 
-SERVICES, NODES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces/kube-system"
+SERVICES, NODES, NAMESPACES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/namespaces/kube-system"
 
 
 @dataclasses.dataclass
 class ClusterState:
-    """As it was read. ``objects`` are the Services by ``namespace/name``, ``nodes`` the Nodes by name; ``ledger_object``: where the record stands."""
+    """As it was read. ``objects`` are the Services by ``namespace/name``, ``nodes`` the Nodes by name; ``ledger_object``: where the record stands.
+
+    ``namespace_labels`` of all namespaces, where a pool is for some of them by their labels.
+    """
 
     balancer: dataclasses.InitVar[LoadBalancer]
     uid: str = ""
@@ -33,6 +36,7 @@ class ClusterState:
     ledger: Ledger = dataclasses.field(default_factory=dict)
     ledger_name: str = ""
     ledger_object: t.Optional[t.Dict[str, t.Any]] = None
+    namespace_labels: t.Dict[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self, balancer: LoadBalancer) -> None:
         self.backend = backends.BackendState(balancer)
@@ -52,15 +56,18 @@ def read_state(client: Client, setup: Setup) -> ClusterState:
     state.uid = cluster_uid(client)
     services = []
     for obj in client.list(SERVICES).items:
-        by_annotation = [owners(obj, "metadata", "annotations", key) for key in ADDRESS_ANNOTATIONS]
-        ours = any(_is_ours(names) for names in [owners(obj, *manager_field)] + by_annotation)
-        service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)))
+        annotations = obj["metadata"].get("annotations") or {}
+        written = [key for key in EVERY_ANNOTATION if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))]
+        ours = bool(written) or _is_ours(owners(obj, *manager_field))
+        service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written))
         state.objects[service.key] = obj
         services.append(service)
     state.nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
     state.backend = backends.read(client, setup)
     mapped = backends.mapped(setup, state.backend)
     state.services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
+    if setup.static and setup.reads_namespaces:
+        state.namespace_labels = {str(obj["metadata"].get("name")): obj["metadata"].get("labels") or {} for obj in client.list(NAMESPACES).items}
     state.ledger_name = ledger_name(setup.identity, setup.static)
     state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
     return state
@@ -77,7 +84,6 @@ def _is_ours(names: t.Iterable[str]) -> bool:
 
 
 STATUS = ("status", "loadBalancer", "ingress")
-ADDRESS_ANNOTATIONS = ("metallb.io/loadBalancerIPs", "kube-vip.io/loadbalancerIPs")
 
 
 def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 120.0) -> t.Any:
@@ -87,7 +93,17 @@ def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 
             text("api_key"), text("project_id"), text("base_url"), number("local_asn"), number("peer_asn"), text("bgp_pass"), setup.plain_http,
             now=now, total_s=max(5.0, seconds / 2),
         )  # fmt: skip
-    held = {entry.address for entry in state.ledger.values()}
-    texts = {text for service in state.services for text in addresses_in_use(service, setup.balancer.type)}
-    readable = {str(address) for address in map(readable_address, texts) if address is not None}  # the claims stage tells the owners of the others
-    return StaticProvider(setup, state.ledger, sorted((readable | set(setup.reserved.hosts())) - held), now)
+    return StaticProvider(setup, state.ledger, taken(setup, state), now, state.namespace_labels)
+
+
+def taken(setup: Setup, state: ClusterState) -> t.Dict[str, str]:
+    """Addresses without a record that no Service may be given: -> the Service that has it, or nothing where it is a host's.
+
+    What a Service names and does not have yet is its claim: where pools have names it counts only once it was granted.
+    """
+    found = dict.fromkeys(setup.reserved.hosts(), "")
+    for service in state.services:
+        named = set(service.ingress) if setup.strict else addresses_in_use(service, setup.balancer.type)
+        readable = (readable_address(text) for text in named)  # the claims stage tells the owners of the others
+        found.update((str(address), service.key) for address in readable if address is not None)
+    return found

@@ -14,10 +14,41 @@ from ..._loadbalancers.bgp.routes import all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.metallb.config import ServiceKey
-from ..._loadbalancers.reservations import Reservation, matches_of, service_tags
-from ..._loadbalancers.service_plan import CLEAR_ADDRESS, RELEASE, RESERVE, RETAIN, UNMAP, Action, Context, CostPlan, cost_plan, orphans, removal_of
-from ..._loadbalancers.services import NAMED, Row, Service, address_of, counts, left_alone, retains, sentences, silence, states, unannounced
-from ..._loadbalancers.settings import EMPTY
+from ..._loadbalancers.named_pools import usage
+from ..._loadbalancers.reservations import Reservation, family_of, matches_of, service_tags
+from ..._loadbalancers.service_events import GIVEN, NORMAL, Told, given_text, refused
+from ..._loadbalancers.service_plan import (
+    CLEAR_ADDRESS,
+    RELEASE,
+    RESERVE,
+    RETAIN,
+    UNMAP,
+    Action,
+    Context,
+    CostPlan,
+    Order,
+    PartKey,
+    cost_plan,
+    orphans,
+    removal_of,
+)
+from ..._loadbalancers.services import (
+    NAMED,
+    Row,
+    Service,
+    address_of,
+    beside,
+    counts,
+    left_alone,
+    of_family,
+    parts_of,
+    retains,
+    sentences,
+    silence,
+    states,
+    unannounced,
+)
+from ..._loadbalancers.settings import CONFIGMAP, EMPTY, METALLB
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.plan import Change, Plan, Refusal
@@ -34,12 +65,13 @@ KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, 
 
 
 class Report(t.NamedTuple):
-    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider."""
+    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider; what Services are told."""
 
     plan: Plan
     failed: t.List[KubeError]
     shown: t.Dict[str, t.Any]
     calls: int
+    told: t.Sequence[Told] = ()
 
 
 class Proof(t.NamedTuple):
@@ -110,6 +142,12 @@ class ServiceAddressReconciler:
         self.releases: t.List[str] = []
         self.kept: t.List[str] = []
         self.host_facility = ""
+        #: Parts of Services whose orders were refused in this run.
+        self.unserved: t.Set[PartKey] = set()
+        #: Those for which an order was made in this run.
+        self.asked: t.Set[PartKey] = set()
+        #: Addresses of the pools that this run gave out.
+        self.given: t.List[str] = []
 
     @property
     def ledger(self) -> Ledger:
@@ -129,6 +167,24 @@ class ServiceAddressReconciler:
         self.provider = make_provider(setup, self.state, now, self.options.timeout)
         self.held = self.provider.list_addresses() if setup.balancer.enabled else []
         self.written = dict(self.ledger)
+        self.state.services = self._parts()
+
+    def _parts(self) -> t.List[Service]:
+        """The Services; one of both families as a part for each family of which addresses can be had for it, or are its own."""
+        setup, state = self.setup, self.state
+        if not setup.static:
+            return [service._replace(families=()) for service in state.services]
+        had = {span.version for span in setup.pool.spans}
+        owner = setup.owner(state.uid)
+        one_only = state.backend.balancer.type == METALLB and state.backend.balancer.mode == CONFIGMAP
+        found: t.List[Service] = []
+        for service in state.services:
+            if len(service.families) < 2 or one_only or not counts(service, setup.our_class):
+                found.append(service._replace(families=()))
+                continue
+            own = {family_of(item) for item in matches_of(self.held, owner, service.namespace, service.name)}
+            found += parts_of(service, had | own)
+        return found
 
     def plan(self) -> Report:
         """What would be done. Writes nothing, orders nothing."""
@@ -161,15 +217,16 @@ class ServiceAddressReconciler:
         self.outcome.warnings += self.provider.warnings()
         shown = self._shown(cost, backend, speakers)
         self.outcome.warnings += sentences(self.setup.cluster, shown["unannounced"])
-        return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0))
+        return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0), self._told(cost))
 
     def _context(self, limit: t.Optional[int]) -> Context:
-        return self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
+        context = self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
+        return context._replace(grants=self.setup.pool_grants(self.state.namespace_labels), unserved=frozenset(self.unserved))
 
     def _rules(self) -> AddressRules:
         context = self._context(None)
         return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others,
-                            self.setup.reserved)  # fmt: skip
+                            self.setup.reserved, context.grants)  # fmt: skip
 
     def _settle(self) -> None:
         """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
@@ -185,7 +242,7 @@ class ServiceAddressReconciler:
         context = self._context(None)
         for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
             text = address_of(service, context.backend) if counts(service, context.our_class) and self.options.handles(service.key) else ""
-            if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name):
+            if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name, service.version):
                 continue
             address = str(parse_address(text))
             if any(item.address == address for item in self.held):
@@ -197,10 +254,11 @@ class ServiceAddressReconciler:
 
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
         self._adopt()
+        self._hand_over()
         cost = self._costs(limit)
         if self.options.gives and any(reason == "no_location" for dummy, reason, dummy_message in cost.refused):
             cost = self._placed(cost, limit)
-        if self.options.gives and cost.orders:
+        while self.options.gives and any(self._is_new(order) for order in cost.orders):
             self._order(cost)
             cost = self._costs(limit)
         for key, reason, message in cost.refused:
@@ -208,6 +266,7 @@ class ServiceAddressReconciler:
                 self._refuse("service " + key, reason, message)
         if self.options.gives:
             self._note_retained()
+            self._note_sharers(cost)
         self._keep_ledger()
         if self.options.gives:
             actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
@@ -234,10 +293,16 @@ class ServiceAddressReconciler:
 
     def _costs(self, limit: t.Optional[int]) -> CostPlan:
         context = self._context(limit)
-        kept, refused = check_address_claims(self.state.services, self.held, self._rules())
-        for refusal in refused:
+        kept, claims = check_address_claims(self.state.services, self.held, self._rules())
+        for refusal in claims:
             self._refuse(*refusal)
         kept = [service for service in kept if self._is_believed(service, context)]
+        if self.setup.static:
+            for service in kept:
+                has = address_of(service, context.backend) if counts(service, context.our_class) else ""
+                if has:
+                    self.provider.taken.setdefault(str(parse_address(has)), service.key)
+            kept = [service for service in kept if service.required or not service.families or _part(service) not in self.unserved]
         return cost_plan(kept, self.held, context._replace(gc_orphans=False))
 
     def _is_believed(self, service: Service, context: Context) -> bool:
@@ -261,11 +326,17 @@ class ServiceAddressReconciler:
 
     # -- orders ------------------------------------------------------------------------------------------------------
 
+    def _is_new(self, order: Order) -> bool:
+        """Whether nobody was asked for it in this run."""
+        return self.options.handles(order.service) and (order.service, _version(order)) not in self.asked
+
     def _order(self, cost: CostPlan) -> None:
         for order in cost.orders:
             key, request = order
-            if not self.options.handles(key):
+            if not self._is_new(order):
                 continue
+            part = key, _version(order)
+            self.asked.add(part)
             ident = "{0}/{1}".format(self.setup.cluster, key)
             place = {name: request[name] for name in ("metro", "facility") if name in request}
             try:
@@ -274,15 +345,28 @@ class ServiceAddressReconciler:
                     self.outcome.create("Reservation", ident, dict(place, tags=request["tags"], address="(known after apply)"))
                     continue
             except ValueRefused as error:
-                self._refuse("service " + key, error.reason, error.message)
-                if error.reason == "auth":
+                self.unserved.add(part)
+                if not self._goes_without(part, error):
+                    self._refuse("service " + key, error.reason, error.message)
+                if error.reason == "auth":  # nobody else gets one either
+                    self.asked.update((one.service, _version(one)) for one in cost.orders)
                     break
                 continue
             self.held.append(made)
+            self.given += [made.address] if self.setup.static else []
             self.outcome.create("Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state))
             if not self.setup.static:
                 self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
                 self._keep_ledger()  # at once: without this record it could never be released again
+
+    def _goes_without(self, part: PartKey, error: ValueRefused) -> bool:
+        """Whether a Service that prefers both families is served by the other one alone."""
+        parts = [item for item in self.state.services if item.key == part[0]]
+        others = [item for item in parts if item.version != part[1] and (item.key, item.version) not in self.unserved]
+        if error.reason != "quota" or not others or any(item.required for item in parts):
+            return False
+        self.outcome.warnings.append("{0}/{1}: it goes without an IPv{2} address: {3}".format(self.setup.cluster, part[0], part[1], error.message))
+        return True
 
     def _note_retained(self) -> None:
         """Which addresses their Services want kept: it stands in an annotation that goes with the Service."""
@@ -296,6 +380,38 @@ class ServiceAddressReconciler:
             sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
             if ident in self.written:  # a new one is told as such
                 self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+
+    def _note_sharers(self, cost: CostPlan) -> None:
+        """Who has an address beside the Service that holds it: when that one goes, the address is theirs."""
+        users: t.Dict[str, t.Set[str]] = {}
+        for key, networks in cost.networks.items() if self.setup.static else ():
+            for network in networks:
+                users.setdefault(network.partition("/")[0], set()).add(key)
+        for ident, entry in self.ledger.items():
+            sharers = tuple(sorted(users.get(entry.address, set()) - {entry.service}))
+            if sharers != entry.sharers and entry.service in users.get(entry.address, ()):
+                self.ledger[ident] = entry._replace(sharers=sharers)
+                sides = [{"address": entry.address, "sharers": list(value)} for value in (entry.sharers, sharers)]
+                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+
+    def _hand_over(self) -> None:
+        """An address whose Service is gone belongs to those that shared it then."""
+        if not (self.setup.static and self.options.gives and self.options.mode == SYNC):
+            return
+        context = self._context(None)
+        known = {item.key for item in self.state.services if counts(item, context.our_class)}
+        for ident, entry in self.ledger.items():
+            if not entry.sharers or not entry.service or entry.service in known or entry.retain:
+                continue
+            heirs = [item for item in self.state.services if item.key in entry.sharers and entry.address in (address_of(item, context.backend), *item.ingress)]
+            if heirs:
+                heir = min(heirs, key=lambda item: item.key)
+                tags = tuple(service_tags(context.owner, heir.namespace, heir.name))
+                made = entry._replace(service=heir.key, tags=tags, sharers=tuple(key for key in entry.sharers if key != heir.key))
+                self.ledger[ident] = made
+                self.held = [made.reservation() if item.id == ident else item for item in self.held]
+                sides = [{"address": entry.address, "service": one.service} for one in (entry, made)]
+                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, heir.key), *sides)
 
     def _keep_ledger(self) -> None:
         """Write the record if it differs, over what the control plane's address has made of it since it was read."""
@@ -318,8 +434,8 @@ class ServiceAddressReconciler:
 
     def _backend(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
         options = self.options
-        named = {key: network for key, network in cost.networks.items() if options.mode == SYNC or options.handles(key)}
-        networks = {service_key(key): network for key, network in named.items()} if options.gives else {}
+        named = {key: networks for key, networks in cost.networks.items() if options.mode == SYNC or options.handles(key)}
+        networks = {service_key(key): found for key, found in named.items()} if options.gives else {}
         gone = tuple(service_key(key) for key in options.services) if options.mode == REMOVE else ()
         request = backends.BackendRequest(
             options.mode, networks, facts.nodes, facts.alive, facts.whole, frozenset(item.network for item in self.held if item.address), gone,
@@ -373,7 +489,8 @@ class ServiceAddressReconciler:
                 continue
             actions, notes = actions + outcome.actions, notes + list(outcome.notes)
             kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
-            if service.set_by_us and not kept:
+            ours = service.set_by_us or (context.reports_status and service.reported and not service.address)
+            if ours and not kept and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]:
                 actions.append(Action(CLEAR_ADDRESS, service.key, address_of(service, context.backend)))
         if mode == ABSENT:
             others = [item for item in self.state.services if not counts(item, context.our_class)]
@@ -410,8 +527,11 @@ class ServiceAddressReconciler:
     def _leaving(self, context: Context) -> t.List[Service]:
         if self.options.mode == ABSENT:
             return [item for item in self.state.services if counts(item, context.our_class)]
-        known = {item.key: item for item in self.state.services}
-        return [known.get(key) or Service(key.partition("/")[0], key.partition("/")[2], "") for key in self.options.services]
+        found: t.List[Service] = []
+        for key in self.options.services:
+            gone = Service(key.partition("/")[0], key.partition("/")[2], "")
+            found += [item for item in self.state.services if item.key == key] or [gone, gone._replace(version=6)]
+        return found
 
     def _give_back(self, action: Action) -> None:
         entry = self.ledger.get(action.id)
@@ -432,11 +552,11 @@ class ServiceAddressReconciler:
         """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
         if self.options.mode == ABSENT:
             return set()
-        return set(self._networks(cost).values())
+        return {network for networks in self._networks(cost).values() for network in networks}
 
-    def _networks(self, cost: CostPlan) -> t.Dict[str, str]:
+    def _networks(self, cost: CostPlan) -> t.Dict[str, t.Tuple[str, ...]]:
         gone = self.options.services if self.options.mode == REMOVE else ()
-        return {key: network for key, network in cost.networks.items() if key not in gone}
+        return {key: networks for key, networks in cost.networks.items() if key not in gone}
 
     def _speaking(self, cost: CostPlan) -> t.Dict[str, t.Any]:
         """What our speakers need, beside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
@@ -446,29 +566,36 @@ class ServiceAddressReconciler:
         return {"routes": [route.shown() for route in routes_of(self._networks(cost), self.state.objects)], "left_out": out}
 
     def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
-        setup, rows, served = self.setup, [], t.cast(t.List[Row], [])
+        setup, rows, served = self.setup, t.cast(t.Dict[str, t.Dict[str, t.Any]], {}), t.cast(t.List[Row], [])
         owner, balancer = setup.owner(self.state.uid), setup.balancer.type
         mapped = cost.networks if self.options.gives else {}
         why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
         speaking = self._speaking(cost)
         why = why or all_left_out(setup.speakers, speaking["left_out"])
-        planned = {change.id: change for change in self.outcome.changes if change.kind == "Service"}
-        for service in sorted(self.state.services) if setup.balancer.enabled else ():
+        planned = {(change.kind, change.id): change for change in self.outcome.changes}
+        for service in sorted(self.state.services, key=lambda item: item.key) if setup.balancer.enabled else ():
             if not counts(service, setup.our_class):
                 continue
-            mine = next(iter(matches_of(self.held, owner, service.namespace, service.name)), None)
+            mine = next(iter(matches_of(self.held, owner, service.namespace, service.name, service.version if setup.static else 0)), None)
             has = address_of(service, balancer)
-            change = planned.get("{0}/{1}".format(setup.cluster, service.key))
+            ident = "{0}/{1}".format(setup.cluster, service.key)
+            change = planned.get(("Service", ident))
             if change is not None and isinstance(change.after, dict):
-                has = str(change.after.get("address", has))
+                has = of_family(str(change.after.get("address", has)), service)
+            if not has and balancer == EMPTY:  # only the status and the record have it: of a second family, or where an annotation asks for it
+                told = planned.get(("Service status", ident))
+                has = of_family(",".join(network.partition("/")[0] for network in mapped.get(service.key, ())), service)
+                has = has if has in service.ingress or told is not None else ""
             served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
             found = states(has, mine, backend.mapped)
-            rows.append(dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
-                             reservation=mine.id if mine is not None else ""))  # fmt: skip
+            row = dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
+                       reservation=mine.id if mine is not None else "", addresses=[has] if has else [])  # fmt: skip
+            rows[service.key] = beside(rows[service.key], row) if service.key in rows else row
         return {
             "provider": setup.provider,
             "load_balancer": balancer,
-            "services": rows,
+            "services": list(rows.values()),
+            "pools": self._pools(),
             "announce": sorted(self._announced(cost)) if balancer == EMPTY else [],
             **speaking,
             "unannounced": unannounced(served, balancer, why),
@@ -480,6 +607,41 @@ class ServiceAddressReconciler:
                 "before": cost.before, "after": cost.after, "limit": cost.limit,
             },
         }  # fmt: skip
+
+    def _told(self, cost: CostPlan) -> t.List[Told]:
+        """What the Events of Services say: to whom this run gave an address, and whom it refuses."""
+        found: t.List[Told] = []
+        changed = {change.id for change in self.outcome.changes if change.kind in ("Service", "Service status")}
+        for service in {item.key: item for item in self.state.services}.values():
+            ident = "{0}/{1}".format(self.setup.cluster, service.key)
+            refusal = self.refusals.get("service " + ident)
+            if refusal is not None:
+                found.append(refused(service.namespace, service.name, service.uid, refusal.reason, refusal.message))
+            elif self.options.gives and ident in changed and cost.networks.get(service.key):
+                addresses = [network.partition("/")[0] for network in cost.networks[service.key]]
+                text = given_text([(address, self.setup.pool_of(address) if self.setup.strict else "") for address in addresses])
+                found.append(Told(service.namespace, service.name, service.uid, NORMAL, GIVEN, text))
+        return found
+
+    def _pools(self) -> t.List[t.Dict[str, t.Any]]:
+        """How the pools are used after this run, which says when it took the last address of one."""
+        if not self.setup.static or not self.setup.balancer.enabled:
+            return []
+        rows = usage(self.setup.pools, self.provider.held())
+        drawn = {(self.setup.pool_of(address), parse_address(address).version) for address in self.given}
+        for row in rows:
+            if row.free < 1 and (row.pool, row.family) in drawn:
+                text = "{0}: this run takes the last IPv{1} address of the pool {2}, {3} in all; the next Service that wants one gets none"
+                self.outcome.warnings.append(text.format(self.setup.cluster, row.family, row.pool, row.total))
+        return [row._asdict() for row in rows]
+
+
+def _part(service: Service) -> PartKey:
+    return service.key, service.version
+
+
+def _version(order: Order) -> int:
+    return int(order.request.get("version", 4))
 
 
 def service_key(text: str) -> ServiceKey:

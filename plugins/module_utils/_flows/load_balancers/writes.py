@@ -258,7 +258,9 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
         if action.action == REPORT:
             found.append(_report(obj, ident, path, str(action.address)))
             continue
-        found.append(_address(setup, obj, ident, path, str(action.address) if action.action == SET_ADDRESS else ""))
+        put = _address(setup, obj, ident, path, str(action.address) if action.action == SET_ADDRESS else "")
+        if put.change.before != put.change.after:
+            found.append(put)
         if action.action == CLEAR_ADDRESS and setup.balancer.type not in ANNOTATIONS and (obj.get("status") or {}).get("loadBalancer"):
             change = Change("update", "Service status", ident, {"ingress": obj["status"]["loadBalancer"].get("ingress")}, {"ingress": []})
             found.append(Put(change, path + "/status", {"status": {"loadBalancer": {"ingress": None}}}, stage=1, again=lambda now: None))
@@ -266,7 +268,7 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
 
 
 def _report(obj: Object, ident: str, path: str, address: str) -> Put:
-    after = [{"ip": address}]
+    after = [{"ip": one} for one in address.split(",")]
     before = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     body = {"status": {"loadBalancer": {"ingress": after}}}
     change = Change("update", "Service status", ident, {"ingress": before}, {"ingress": after})
@@ -274,14 +276,20 @@ def _report(obj: Object, ident: str, path: str, address: str) -> Put:
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
-    annotation = ANNOTATIONS.get(setup.balancer.type, "") if setup.in_annotation else ""
+    """The write of a Service's address, or of both with a comma between: those stand in the annotation, which the field beside it would contradict."""
+    known = ANNOTATIONS.get(setup.balancer.type, "")
+    annotation = known if setup.in_annotation or "," in address or known and _in_annotation(obj, known) else ""
+    if "," in address and not annotation:
+        address = address.partition(",")[0]
     before = _held(obj, annotation)
+    field = str((obj.get("spec") or {}).get("loadBalancerIP") or "")
 
     def patch(version: str) -> t.Dict[str, t.Any]:
         meta: t.Dict[str, t.Any] = {"resourceVersion": version}
         if annotation:
             meta["annotations"] = {annotation: address or None}
-            return {"metadata": meta}
+            moved = bool(field) and field in address.split(",")
+            return dict({"metadata": meta}, **({"spec": {"loadBalancerIP": None}} if moved else {}))
         return {"metadata": meta, "spec": {"loadBalancerIP": address or None}}
 
     def again(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
@@ -289,8 +297,13 @@ def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> 
         same = same and (now.get("spec") or {}).get("type") == (obj.get("spec") or {}).get("type")
         return patch(now["metadata"]["resourceVersion"]) if same else None
 
-    change = Change("update", "Service", ident, {"address": before}, {"address": address})
+    change = Change("update", "Service", ident, {"address": before or field if annotation else before}, {"address": address})
     return Put(change, path, patch(obj["metadata"]["resourceVersion"]), again=again)
+
+
+def _in_annotation(obj: Object, annotation: str) -> bool:
+    """Whether the address stands there and not in the field."""
+    return bool(_held(obj, annotation)) and not (obj.get("spec") or {}).get("loadBalancerIP")
 
 
 def _held(obj: Object, annotation: str) -> str:

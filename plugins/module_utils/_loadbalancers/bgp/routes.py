@@ -31,14 +31,15 @@ class Route(t.NamedTuple):
         return {"network": self.network, "services": list(self.services), "health_ports": list(self.health_ports)}
 
 
-def routes_of(networks: t.Mapping[str, str], objects: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Route]:
-    """One for each network, sorted. ``networks`` of Services by ``namespace/name``, ``objects`` the Services.
+def routes_of(networks: t.Mapping[str, t.Sequence[str]], objects: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Route]:
+    """One for each network, sorted. ``networks`` of Services by ``namespace/name``, one of each family, ``objects`` the Services.
 
     Services that share an address share its route: a node has it while all that are Local have a pod there.
     """
     services: t.Dict[str, t.List[str]] = {}
     for key in sorted(networks):
-        services.setdefault(networks[key], []).append(key)
+        for network in networks[key]:
+            services.setdefault(network, []).append(key)
     found = []
     for network in sorted(services):
         ports = {_health_port(objects.get(key) or {}) for key in services[network]}

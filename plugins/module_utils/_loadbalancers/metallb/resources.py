@@ -94,28 +94,31 @@ class Resources:
 
     # -- pools and the advertisement -------------------------------------------------------------------------------
 
-    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = ()) -> None:
-        """Map a Service's network. Raises ValueRefused ``conflict`` or ``asn_mismatch``, before anything is changed."""
+    def add_service(self, key: ServiceKey, networks: t.Sequence[str], nodes: t.Iterable[NodeBgp] = ()) -> None:
+        """Map a Service's networks, one for each family: in one pool, since MetalLB takes both out of one.
+
+        Raises ValueRefused ``conflict`` or ``asn_mismatch``, before anything is changed.
+        """
         rows = self._rows(list(nodes), False) if self.options.tracking == SERVICE else []
-        wanted = parse_network(network)
+        wanted, addresses = [parse_network(network) for network in networks], list(networks)
         own = pool_names(key).pool
-        name = next((other for other in self._ours(POOL) if self._addresses(other) == [network]), own)
+        name = next((other for other in self._ours(POOL) if self._addresses(other) == addresses), own)
         foreign = [other for kind, other in self.objects if kind == POOL and not self.is_ours(POOL, other)]
-        if any(covers(self._spec(POOL, other), wanted) for other in foreign):
+        if any(covers(self._spec(POOL, other), network) for other in foreign for network in wanted):
             # MetalLB refuses pools that overlap; the user's serves the address
-            self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(network))
+            self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(" and ".join(addresses)))
             self._ensure(rows, {key})
             return
         self._check(POOL, name)
         self._check(ADVERTISEMENT, self.options.advertisement)
         for other in self._pools_of(key):
-            if other != name or (self._addresses(other) != [network] and self._users(other) - {key}):
+            if other != name or (self._addresses(other) != addresses and self._users(other) - {key}):
                 self._drop_user(other, key)
-        if (POOL, name) in self.objects and self._users(name) - {key} and self._addresses(name) != [network]:
+        if (POOL, name) in self.objects and self._users(name) - {key} and self._addresses(name) != addresses:
             # named after us, but others still use its old address
             name = "{0}-{1}".format(own, hashed_names(key).label_key[len("service-") :])
         pool = self._make(POOL, name)
-        pool["spec"].update(addresses=[network], autoAssign=False)
+        pool["spec"].update(addresses=addresses, autoAssign=False)
         self._label_user(pool, key)
         self._advertise(name)
         self._ensure(rows, {key})
@@ -135,7 +138,7 @@ class Resources:
             else:
                 spec["nodeSelectors"] = spelling.with_services(spec["nodeSelectors"], used_by - {key})
 
-    def sync_services(self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
+    def sync_services(self, services: t.Mapping[ServiceKey, t.Sequence[str]], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
         """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
         for key in sorted(self.services() - set(services)):
             self.remove_service(key)

@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.plan im
 MANAGER = "multicluster.network/t"
 BALANCERS = ["metallb:///metallb-system/config", "metallb:///metallb-system?crdConfiguration=true"]
 NODES = [NodeBgp("n{0}".format(number), "10.66.0.{0}".format(number), 65000, 65530, ("169.254.255.1", "169.254.255.2")) for number in (1, 2, 3)]
-SERVICES = {("default", name): "192.0.2.{0}/32".format(number) for number, name in enumerate("abc")}
+SERVICES = {("default", name): ("192.0.2.{0}/32".format(number),) for number, name in enumerate("abc")}
 
 
 class Kinds:
@@ -40,7 +40,7 @@ def found(setup: Setup) -> backends.BackendState:
         resources.sync_nodes(NODES)
         return backends.BackendState(setup.balancer, None, tuple(resources.objects.values()))
     config = Config({}, setup.config_options)
-    config.sync_services(SERVICES, NODES)
+    config.sync_services({key: networks[0] for key, networks in SERVICES.items()}, NODES)
     config.sync_nodes(NODES)
     meta = {"resourceVersion": "1", "annotations": {setup.scheme.domain + "/managed-peers": managed_text(config.managed)}}
     return backends.BackendState(setup.balancer, {"metadata": meta, "data": {"config": yaml.safe_dump(config.document)}})
@@ -49,8 +49,8 @@ def found(setup: Setup) -> backends.BackendState:
 def plan(balancer: str, services: t.Any, nodes: t.Any, refused: t.Any, **more: t.Any) -> t.Any:
     """(the plan; its text, in which a peer or a pool that went is missing)."""
     setup = parse_setup({"cluster": "aws", "load_balancer": balancer}, {}, None)
-    request = backends.BackendRequest("sync", services, nodes, frozenset(node.name for node in NODES), True, frozenset(SERVICES.values()),
-                                      refused=tuple(refused), **more)  # fmt: skip
+    reserved = frozenset(networks[0] for networks in SERVICES.values())
+    request = backends.BackendRequest("sync", services, nodes, frozenset(node.name for node in NODES), True, reserved, refused=tuple(refused), **more)
     return backends.plan_backend(t.cast(t.Any, Kinds()), setup, found(setup), request, MANAGER)
 
 

@@ -40,16 +40,19 @@ def node(ready="True", since="2025-11-24T15:00:00Z", labels=None, cordoned=False
 
 def test_only_services_of_the_policy_local_have_a_condition():
     objects = {"a/local": service(), "a/any": service("Cluster"), "a/old": service("Local", 0), "a/odd": service("Local", "31234")}
-    found = routes_of({key: "203.0.113.{0}/32".format(number) for number, key in enumerate(objects)}, objects)
+    found = routes_of({key: ("203.0.113.{0}/32".format(number),) for number, key in enumerate(objects)}, objects)
     assert [(row.services, row.health_ports) for row in found] == [
         (("a/local",), (31234,)), (("a/any",), ()), (("a/old",), ()), (("a/odd",), ()),
     ]  # fmt: skip
 
 
 def test_who_shares_an_address_shares_its_conditions():
-    found = routes_of({"a/x": "203.0.113.1/32", "a/y": "203.0.113.1/32", "a/z": "203.0.113.1/32"},
+    found = routes_of({"a/x": ("203.0.113.1/32",), "a/y": ("2001:db8::1/128", "203.0.113.1/32"), "a/z": ("203.0.113.1/32",)},
                       {"a/x": service(port=31001), "a/y": service("Cluster"), "a/z": service(port=31000)})  # fmt: skip
-    assert [row.shown() for row in found] == [{"network": "203.0.113.1/32", "services": ["a/x", "a/y", "a/z"], "health_ports": [31000, 31001]}]
+    assert [row.shown() for row in found] == [
+        {"network": "2001:db8::1/128", "services": ["a/y"], "health_ports": []},
+        {"network": "203.0.113.1/32", "services": ["a/x", "a/y", "a/z"], "health_ports": [31000, 31001]},
+    ]
 
 
 def test_nodes_that_are_left_out():

@@ -150,7 +150,7 @@ def test_no_option_but_renumber_changes_an_address_in_use(rows, held, backend, a
                 assert before.reported or not before.ingress or set(before.ingress) & theirs
             assert not (action.action == service_plan.RESERVE and in_use and not stale)
         if key in mapped and in_use and not stale:
-            assert mapped[key].split("/")[0] in in_use
+            assert [network.split("/")[0] in in_use for network in mapped[key]] == [True]
     assert all(row == before._replace(live=row.live) or (before.reported and row == before._replace(ingress=())) for row, before in zip(known, rows))
     used = {text for row in known for text in (row.address, services.annotated_address(row, backend), *row.ingress)} - {""}
     swept = service_plan.orphans(known, held, context)  # what was refused is in use all the same

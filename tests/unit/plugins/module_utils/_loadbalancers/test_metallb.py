@@ -202,7 +202,7 @@ def test_resources_come_settle_and_go(tracking, peers):
     rows = [N1._replace(password="Abcdef1234"), N2._replace(password="Abcdef1234")]
 
     def converge(resources):
-        assert resources.sync_services({WEB: "147.75.10.1/32", API: "147.75.10.1/32"}, rows) == {}
+        assert resources.sync_services({WEB: ["147.75.10.1/32"], API: ["147.75.10.1/32"]}, rows) == {}
         resources.sync_nodes(rows)
 
     converge(made)
@@ -218,10 +218,10 @@ def test_resources_come_settle_and_go(tracking, peers):
 def test_resources_refuse_what_is_not_ours():
     taken = [{"kind": "IPAddressPool", "metadata": {"name": "default.web"}, "spec": {"addresses": ["10.0.0.0/24"]}}]
     made = mr.Resources(taken, mr.Options())
-    refused = made.sync_services({WEB: "147.75.10.1/32", API: "147.75.10.2/32"})
+    refused = made.sync_services({WEB: ["147.75.10.1/32"], API: ["147.75.10.2/32"]})
     assert refused[WEB].reason == "conflict" and ("IPAddressPool", "default.api") in made.objects and made.objects["IPAddressPool", "default.web"] == taken[0]
     inside = mr.Resources(taken, mr.Options())
-    inside.add_service(API, "10.0.0.7/32")
+    inside.add_service(API, ["10.0.0.7/32"])
     assert list(inside.objects.values()) == taken and inside.notes
     shared = mr.Resources([], mr.Options(peers=mr.FRR))
     shared.add_nodes([N1])
@@ -239,7 +239,7 @@ def test_names_that_are_long_or_meet():
     assert found.hashed and len(found.label_key) <= 63 and len(found.label_value) <= 63
     made = mr.Resources([], mr.Options())
     for key in (long, ("a", "web"), ("b", "web")):
-        made.add_service(key, "147.75.10.1/32")
+        made.add_service(key, ["147.75.10.1/32"])
     (pool,) = [name for kind, name in made.objects if kind == "IPAddressPool"]
     assert made._users(pool) == {long, ("a", "web"), ("b", "web")}
     for key in (("a", "web"), long, ("b", "web")):

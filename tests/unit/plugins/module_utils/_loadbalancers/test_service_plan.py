@@ -155,7 +155,7 @@ def test_cost_plan_and_the_limit():
     assert [order.service for order in plan.orders] == ["default/b"]
     assert [(row[0], row[1]) for row in plan.refused] == [("default/bad", "bad_address"), ("default/c", "prefix_limit")]
     assert (plan.before, plan.after, plan.limit) == (4, 5, 5)
-    assert plan.networks == {"default/a": "192.0.2.1/32", "default/byo": "198.51.100.7/32"}
+    assert plan.networks == {"default/a": ("192.0.2.1/32",), "default/byo": ("198.51.100.7/32",)}
     assert not service_plan.cost_plan([], held, context).orders
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import pools, reservations, service_plan, settings
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import named_pools, pools, reservations, service_plan, settings
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -165,18 +164,21 @@ def test_any_span(text):
     assert found.first <= found.last
 
 
+def lowest(pool, taken=(), version=4):
+    """What a nameless pool gives to a Service that asks for nothing."""
+    return named_pools.allocate(named_pools.Grants((named_pools.NamedPool("default", pool),)), named_pools.Wish("a", "b", version=version),
+                                dict.fromkeys(taken, ""))  # fmt: skip
+
+
 @given(st.lists(st.integers(0, 7), unique=True))
 def test_a_pool_hands_out_the_lowest_free_address_once(taken):
     pool = pools.parse_pool(["203.0.113.8/30", "203.0.113.20-203.0.113.23"])
     every = ["203.0.113.{0}".format(n) for n in (8, 9, 10, 11, 20, 21, 22, 23)]
-    held = [Reservation(every[n], every[n], tags=("t{0}".format(n),)) for n in taken]
     free = [address for n, address in enumerate(every) if n not in taken]
     if not free:
-        assert word_of(pools.reserve, pool, held, ["new"]) == "quota"
+        assert word_of(lowest, pool, [every[n] for n in taken]) == "quota"
         return
-    made, new = pools.reserve(pool, held, ["new"])
-    assert new and made.address == free[0] and made.address in pool
-    assert pools.reserve(pool, held + [made], ["new"]) == (made, False)
+    assert lowest(pool, [every[n] for n in taken]) == free[0] and free[0] in pool
 
 
 #: Addresses of both families, few enough to count them one by one: the last of IPv4, the first and some of IPv6.
@@ -195,28 +197,25 @@ def test_pools_of_both_families_against_single_addresses(bounds, taken):
     for name, pool in made.items():
         assert [place for place in PLACES if place in pool] == inside[name]
         version = 6 if ":" in inside[name][0] else 4
-        held = [Reservation(place, place) for place in sorted(taken)]
         free = [place for place in inside[name] if place not in taken]
         if free:
-            assert pools.reserve(pool, held, ["t"], version)[0].address == free[0]
+            assert lowest(pool, taken, version) == free[0]
         else:
-            assert word_of(pools.reserve, pool, held, ["t"], version) == "quota"
-        assert word_of(pools.reserve, pool, held, ["t"], 10 - version) == "quota"
+            assert word_of(lowest, pool, taken, version) == "quota"
+        assert word_of(lowest, pool, taken, 10 - version) == "quota"
     pairs = [(one, other, [place for place in inside[one] if place in inside[other]]) for one in inside for other in inside if one < other]
     assert sorted(pools.shared(made)) == sorted((one, other, both[0]) for one, other, both in pairs if both)
 
 
 def test_a_large_range_costs_nothing_until_it_is_used():
     pool = pools.parse_pool(["2001:db8::/32", "10.0.0.0/8"])
-    made, new = pools.reserve(pool, [], ["t"], 6)
-    assert new and made.address == "2001:db8::"
+    assert lowest(pool, version=6) == "2001:db8::"
     assert pools.shared({"a": pool, "b": pools.parse_pool(["2001:db8:ffff::/48"])}) == [("a", "b", "2001:db8:ffff::")]
 
 
 def test_pools_that_overlap_are_refused():
     assert word_of(pools.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
     assert word_of(pools.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
-    assert pools.reserve(pools.parse_pool(["2001:db8::/126"]), [], ["t"], 6)[0].network == "2001:db8::/128"
 
 
 def test_settings_come_back_from_their_own_text():

@@ -166,6 +166,22 @@ def test_an_address_that_nobody_announces_is_shown_as_that():
     assert {row["announced"] for row in model.build(facts)["addresses"]} == {"no"}, "announced to nobody that listens"
 
 
+def test_pools_are_told_on_the_page_and_as_metrics():
+    facts = fabrics.facts({"aws": 1, "gcp": 1})
+    pools = [{"pool": "public", "family": 4, "total": 30, "used": 30, "free": 0}, {"pool": "public", "family": 6, "total": 2**64, "used": 1, "free": 2**64 - 1}]
+    facts["plans"] = {"load_balancers": {"plan": {"changes": []}, "load_balancers": {"aws": {"pools": pools}, "gcp": {}}}}
+    document = model.build(facts)
+    assert [(row["cluster"], row["pool"], row["family"], row["free"]) for row in document["pools"]] == [
+        ("aws", "public", 4, 0), ("aws", "public", 6, 2**64 - 1),
+    ]  # fmt: skip
+    shown = page.render(document)
+    assert ">used up<" in shown and ">some left<" in shown and "Pools of addresses" in shown
+    told = prometheus.text(document)
+    assert 'multicluster_pool_addresses_free{cluster="aws",pool="public",family="ipv4"} 0' in told
+    assert 'multicluster_pool_addresses{cluster="aws",pool="public",family="ipv4"} 30' in told
+    assert 'multicluster_pool_addresses_used{cluster="aws",pool="public",family="ipv6"} 1' in told
+
+
 def test_latency_comes_from_the_pings():
     document = built()
     assert link(document)["latency"] == 0.7 and '<span data-k="link.aws.gcp.latency" data-v="0.7">0.7 ms</span>' in page.render(document)

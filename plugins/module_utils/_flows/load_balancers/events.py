@@ -1,0 +1,35 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Events on Services. One list of ours for a cluster that has something to tell, and a write for what is new; nothing waits for them or fails by them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._kubernetes.client import Client, segment
+from ..._kubernetes.errors import Conflict, KubeError, NotFound
+from ..._loadbalancers.service_events import COMPONENT, Told, plan_events
+
+EVENTS = "/api/v1/events"
+#: Of ours about Services; servers of every age know these fields.
+_OURS = "involvedObject.kind=Service,source=" + COMPONENT
+
+
+def tell(client: Client, told: t.Sequence[Told], manager: str, now: str) -> t.Tuple[int, str]:
+    """How many were written, and why no more were, or nothing."""
+    written = 0
+    try:
+        for one in plan_events(told, client.list(EVENTS, field_selector=_OURS).items if told else (), now):
+            path = "/api/v1/namespaces/{0}/events".format(segment(one.told.namespace))
+            try:
+                if one.is_new:
+                    client.create(path, one.body, manager)
+                else:
+                    client.merge_patch("{0}/{1}".format(path, segment(one.told.event)), one.body, manager)
+            except (Conflict, NotFound):
+                continue  # another run told it, or its namespace is going, or it has just ended
+            written += 1
+    except KubeError as error:
+        return written, "Events of Services could not be written ({0}); cluster_access grants what that needs, load_balancers_events: false ends it".format(
+            error.message)  # fmt: skip
+    return written, ""
