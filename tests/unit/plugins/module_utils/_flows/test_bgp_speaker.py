@@ -1,0 +1,88 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's speaker is given: the same request gives the same state, and no secret is shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
+from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
+from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+SECRET = "a-password-of-a-session"
+ROUTER = {"address": "10.66.23.1", "asn": 65530, "password": None, "password_file": None, "multihop": 0, "ttl_security": 0, "bfd": False}
+REQUEST = {"asn": 65000, "source_ip": "10.66.23.31", "neighbors": [ROUTER], "prefixes": ["203.0.113.9"], "node_health_port": 10256,
+           "routes": [{"network": "203.0.113.1/32", "health_ports": [31234], "services": ["default/web"]}]}  # fmt: skip
+
+
+@pytest.fixture
+def node(monkeypatch, tmp_path):
+    """A node with both daemons installed that runs neither, every path of ours in a folder of the test."""
+    for name in ("STATE", "STATUS", "KEPT"):
+        monkeypatch.setattr(speaker_follow, name, str(tmp_path / name.lower()))
+        monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
+    for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "FORMER"):
+        monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
+    monkeypatch.setattr(bgp_speaker, "FOREIGN", ())
+    for module in (frr, bird):
+        monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))
+    daemons = {name: one._replace(group=lambda: 0, check_config=lambda text, secrets: None, sessions=dict) for name, one in speaker_follow.DAEMONS.items()}
+    monkeypatch.setattr(speaker_follow, "DAEMONS", daemons)
+    monkeypatch.setattr(frr, "systemctl", lambda *words: False)
+    return tmp_path
+
+
+def test_a_password_may_stand_in_a_file_of_the_node(tmp_path):
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    given = bgp_speaker._given(dict(REQUEST, neighbors=[dict(ROUTER, password_file=str(tmp_path / "secret"))]))
+    assert given["neighbors"][0]["password"] == SECRET and "password_file" not in given["neighbors"][0]
+    with pytest.raises(ValueRefused) as caught:
+        bgp_speaker._given(dict(REQUEST, neighbors=[dict(ROUTER, password_file=str(tmp_path / "none"))]))
+    assert caught.value.reason == "bad_setting" and "bgp_speaker_neighbors" in caught.value.message
+
+
+def test_what_the_follower_reads_is_what_was_asked():
+    state = speaker_follow.parse_state(json.dumps(bgp_speaker._given(REQUEST)))
+    assert [(route.network, route.health_ports) for route in state.routes] == [("203.0.113.1/32", (31234,)), ("203.0.113.9/32", ())]
+    assert state.ports() == {31234, 10256} and state.conditional == {"203.0.113.1/32"} and state.daemon == "frr"
+    assert speaker_follow.parse_state(json.dumps(bgp_speaker._given(dict(REQUEST, routes=REQUEST["routes"] * 2)))).routes == state.routes
+    for text in ("{}", "[]", '{"version": 2}', json.dumps(dict(bgp_speaker._given(REQUEST), daemon="quagga"))):
+        with pytest.raises(ValueError, match="no state"):
+            speaker_follow.parse_state(text)
+
+
+@pytest.mark.parametrize("daemon", ["frr", "bird"])
+def test_a_check_shows_the_conditions_and_no_secret(node, daemon):
+    request = dict(REQUEST, daemon=daemon, neighbors=[dict(ROUTER, password=SECRET)])
+    result = bgp_speaker.run(request, check=True)
+    text = json.dumps(result)
+    assert SECRET not in text and "203.0.113.1/32 while port 31234" in text and result["plan"]["create"] == 4
+    assert list(node.iterdir()) == []
+
+
+def test_a_former_release_leaves_no_file(node):
+    (node / "former").write_text("! an older configuration\n")
+    plan = bgp_speaker.run(REQUEST, check=True)["plan"]
+    assert plan["delete"] == 1 and (node / "former").exists()
+
+
+def test_absent_takes_everything(node, monkeypatch):
+    for name in ("state", "code", "unit", "follower_unit", "former", "kept", "status"):
+        (node / name).write_text("x")
+    monkeypatch.setattr(bgp_speaker.systemd, "retire", lambda unit: None)
+    monkeypatch.setattr(bgp_speaker.systemd, "reload_units", lambda: False)
+    monkeypatch.setattr(frr, "forget_everything", lambda: None)
+    assert bgp_speaker.run({"state": "absent"}, check=True)["plan"]["delete"] == 5
+    assert len(list(node.iterdir())) == 7
+    bgp_speaker.run({"state": "absent"})
+    assert not node.exists() or list(node.iterdir()) == []
+
+
+def test_files_that_are_not_ours_say_nothing(node):
+    assert bgp_speaker._shown(bgp_speaker.STATE, FileState("file", 0o600, b"{}")) == {"lines": []}
+    (node / "status").write_text("nonsense")
+    assert speaker_follow.read_status() == {} and speaker_follow.load_state() is None
