@@ -251,6 +251,9 @@ def test_kube_proxys_word_for_the_node(place):
     proxy.status = 200
     node.round()
     place.settle(TWO)
+    # another port that nobody has ever answered on says nothing
+    node.want(node_port=1)
+    assert node.round()["announced"] == [TWO] and not node.round()["stopped"]
 
 
 def test_changes_leave_sessions_and_other_routes(place):

@@ -40,8 +40,8 @@ address, most, clients = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 seen, lost, lock, end = collections.Counter(), [], threading.Lock(), threading.Event()
 left = [most]
 def one():
-    with socket.create_connection((address, 80), timeout=1) as link:
-        link.settimeout(1)
+    with socket.create_connection((address, 80), timeout=0.5) as link:
+        link.settimeout(1.0)
         link.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
         text = b""
         while True:

@@ -208,15 +208,19 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
     if units:
         systemd.reload_units()
     if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
-        _start(frr.UNIT)
+        before_state = before.get(STATE)
+        _start(frr.UNIT, before_state is not None and speaker_follow.keeps_routes(before_state.content))
     if FOLLOWER_UNIT in units or before.get(CODE) != wanted.get(CODE) or not frr.systemctl("is-active", "--quiet", FOLLOWER):
         _start(FOLLOWER)
     _wait_until_followed(wanted[STATE], seconds)
 
 
-def _start(unit: str) -> None:
-    frr.systemctl("reset-failed", unit)
+def _start(unit: str, keep_routes: bool = False) -> None:
+    """``keep_routes``: without a last word to routers, which keep the routes for a daemon that comes back (graceful restart)."""
     frr.systemctl("enable", unit)
+    if keep_routes:
+        frr.systemctl("kill", "--signal=KILL", unit)
+    frr.systemctl("reset-failed", unit)
     if not frr.systemctl("restart", unit):
         why = speaker_follow.read_status().get("error")
         raise ValueRefused("speaker_failed", "the unit {0} did not start{1}".format(unit, ": {0}".format(why) if why else ""))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import time
 import typing as t
@@ -32,6 +33,7 @@ STATE = FOLDER + "/speaker.json"
 STATUS = "/run/multicluster-network/bgp-speaker.json"
 KEPT = "/var/lib/multicluster-network-bgp/known.json"
 VERSION = 1
+PORT = re.compile(r"[0-9]{1,5}\Z")
 #: Between two rounds of questions, and for how long one waits for answers. With very many ports there is more time between rounds.
 PAUSE_SECONDS, ANSWER_SECONDS, PORTS_PER_SECOND = 0.5, 0.5, 400
 LOCK, LOCK_SECONDS = "multicluster-bgp", 5.0
@@ -101,6 +103,14 @@ def parse_state(text: str) -> State:
     return State(given["daemon"], parse_speaker(given), routes, int(given["node_port"]), hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])
 
 
+def keeps_routes(text: bytes) -> bool:
+    """Whether a state asks routers to keep the routes while the daemon starts anew."""
+    try:
+        return parse_state(text.decode("utf-8")).speaker.graceful_restart
+    except (ValueError, KeyError):
+        return False
+
+
 def load_state() -> t.Optional[State]:
     """None where there is none. Raises ValueRefused, ValueError."""
     found = files.read_state(STATE)
@@ -114,7 +124,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.memory: t.Dict[int, Heard] = {}
-        self.known = _known()
+        self.known = _known()  # the port of the node that has ever answered
         self.begun = False
         self.told: t.Dict[str, t.Any] = {}
 
@@ -141,13 +151,14 @@ class Follower:
         now = time.monotonic()
         if not self.begun:
             running = set(state.running())
-            self.memory = trusted(self.memory, [route for route in state.routes if route.network in running], state.node_port if self.known else 0, now)
+            believed = state.node_port if self.known == state.node_port else 0
+            self.memory = trusted(self.memory, [route for route in state.routes if route.network in running], believed, now)
             self.begun = True
         self.memory = heard(self.memory, _answers(state), now)
-        if state.node_port in self.memory and not self.known:
-            self.known = True
-            files.write_state(KEPT, files.FileState("file", 0o600, b'{"answered": true}\n'))
-        return judge(state.routes, self.memory, state.node_port, self.known, now)
+        if state.node_port in self.memory and self.known != state.node_port:
+            self.known = state.node_port
+            files.write_state(KEPT, files.FileState("file", 0o600, "{0}\n".format(self.known).encode("ascii")))
+        return judge(state.routes, self.memory, state.node_port, self.known == state.node_port, now)
 
     def _apply(self, state: State, text: str, starting: bool) -> None:
         before, daemon = read_running(), DAEMONS[state.daemon]
@@ -223,8 +234,11 @@ def running_daemon() -> Daemon:
     return DAEMONS.get(str(read_status().get("daemon")), DAEMONS[FRR])
 
 
-def _known() -> bool:
-    return files.read_state(KEPT) is not None
+def _known() -> int:
+    """kube-proxy's port, when that has ever answered here; else 0."""
+    found = files.read_state(KEPT)
+    text = found.content.decode("ascii", "replace").strip() if found is not None and found.kind == "file" else ""
+    return int(text) if PORT.match(text) else 0
 
 
 def start() -> int:
