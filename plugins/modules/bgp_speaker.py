@@ -73,6 +73,11 @@ options:
         description: How many hops away the router may be. V(0) is for one on the same network.
         type: int
         default: 0
+      source_ip:
+        description:
+          - Address from which the node speaks with this router. The default is O(source_ip), and for a router of the other family the one from which
+            the node reaches it. Networks of a family go to the routers of that family.
+        type: str
       bfd:
         description: Notice within a second that the router, or the way to it, is gone (and let it notice the same), with O(daemon=bird).
         type: bool
@@ -284,6 +289,7 @@ def argument_spec():
             "password_file": {"type": "path", "no_log": False},
             "multihop": {"type": "int", "default": 0},
             "bfd": {"type": "bool", "default": False},
+            "source_ip": {"type": "str"},
             "ttl_security": {"type": "int", "default": 0},
         }},
         prefixes={"type": "list", "elements": "str", "default": []},

@@ -55,7 +55,10 @@ def _ask(targets: t.Sequence[Target], seconds: float) -> t.Dict[Target, int]:
 
 
 def _open(selector: selectors.BaseSelector, target: Target) -> None:
-    handle = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        handle = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    except OSError:
+        return  # a kernel without IPv6
     handle.setblocking(False)
     # closed by a reset: a question every half second would leave some hundred sockets waiting
     handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -101,20 +101,23 @@ def _sessions() -> t.Dict[str, bool]:
 def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """What the follower has to know, as plain data: the same request gives the same. Raises ValueRefused, LinuxError."""
     routes = parse_routes(request.get("prefixes") or (), request.get("routes") or ())
+    source = request.get("source_ip") or _source(request["neighbors"])
     return dict(
         {name: request[name] for name in _KEPT_OPTIONS if request.get(name) is not None},
         version=speaker_follow.VERSION,
         daemon=request.get("daemon") or speaker_follow.FRR,
-        source_ip=request.get("source_ip") or _source(request["neighbors"]),
-        neighbors=[_neighbour(row) for row in request["neighbors"]],
+        source_ip=source,
+        neighbors=[_neighbour(row, source) for row in request["neighbors"]],
         node_port=request.get("node_health_port") or 0,
         routes=[{"network": route.network, "health_ports": list(route.health_ports)} for route in routes],
     )
 
 
-def _neighbour(row: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """A router with the password itself, wherever that stands. Raises ValueRefused ``bad_setting``."""
+def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
+    """A router with the password itself, wherever that stands, and the node's address of its family. Raises ValueRefused, LinuxError."""
     found = {name: value for name, value in row.items() if value is not None and name != "password_file"}
+    if not found.get("source_ip") and parse_address(row["address"]).version != parse_address(source).version:
+        found["source_ip"] = _source([row])
     path = row.get("password_file")
     if path:
         held = files.read_state(str(path))

@@ -188,7 +188,7 @@ class Follower:
 
 def _answers(state: State) -> t.Dict[int, t.Optional[int]]:
     """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
-    hosts = ["127.0.0.1", state.speaker.source] + (["::1"] if ":" in state.speaker.source else [])
+    hosts = ["127.0.0.1", "::1", state.speaker.source]
     ports = state.ports()
     said = ask([(host, port) for host in hosts for port in ports], ANSWER_SECONDS)
     found: t.Dict[int, t.Optional[int]] = {}

@@ -62,7 +62,7 @@ def session_name(address: str) -> str:
 def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
     version = 6 if ":" in one.address else 4
     lines = [
-        "protocol bgp {0} {{".format(session_name(one.address)), "  local {0} port {1} as {2};".format(speaker.source, PORT, speaker.asn),
+        "protocol bgp {0} {{".format(session_name(one.address)), "  local {0} port {1} as {2};".format(one.source, PORT, speaker.asn),
         "  neighbor {0} as {1};".format(one.address, one.asn), "  keepalive time {0};".format(speaker.keepalive_s),
         "  hold time {0};".format(speaker.hold_s), "  connect retry time 3;", "  connect delay time 1;", "  error wait time 1, 10;",
         "  graceful restart {0};".format("on" if speaker.graceful_restart else "aware"),

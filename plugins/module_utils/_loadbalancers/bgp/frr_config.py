@@ -42,7 +42,7 @@ def render(speaker: Speaker) -> str:
 
 def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
     name = " neighbor " + one.address
-    lines = ["{0} remote-as {1}".format(name, one.asn), "{0} update-source {1}".format(name, speaker.source),
+    lines = ["{0} remote-as {1}".format(name, one.asn), "{0} update-source {1}".format(name, one.source),
              "{0} timers {1} {2}".format(name, speaker.keepalive_s, speaker.hold_s), name + " timers connect 3"]  # fmt: skip
     if one.password:
         lines.append("{0} password {1}".format(name, one.password))

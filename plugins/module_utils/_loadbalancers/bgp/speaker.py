@@ -25,7 +25,8 @@ ADDRESSES, AGGREGATE, BOTH = "addresses", "aggregate", "both"
 
 
 class Neighbour(t.NamedTuple):
-    """A router. ``ttl_hops``: packets from farther away are not believed, 0 for no such rule; ``bfd``: whether its silence is noticed at once."""
+    """A router. ``source``: the node's address towards it. ``ttl_hops``: packets from farther away are not believed, 0 for no such rule;
+    ``bfd``: whether its silence is noticed at once."""
 
     address: str
     asn: int
@@ -33,6 +34,7 @@ class Neighbour(t.NamedTuple):
     multihop: int = 0
     ttl_hops: int = 0
     bfd: bool = False
+    source: str = ""
 
 
 class Attributes(t.NamedTuple):
@@ -94,17 +96,17 @@ class Speaker(t.NamedTuple):
 
 def parse_speaker(given: t.Mapping[str, t.Any], grants: BgpGrants = BgpGrants()) -> Speaker:
     """From a module's options. Raises ValueRefused with the words of the claims stage."""
-    neighbours = [_neighbour(row) for row in given["neighbors"]]
     source = str(parse_address(given["source_ip"]))
+    neighbours = [_neighbour(row, source) for row in given["neighbors"]]
     for one in neighbours:
-        facts = NodeBgp("this node", source, given["asn"], one.asn, tuple(other.address for other in neighbours), one.password)
+        facts = NodeBgp("this node", one.source, given["asn"], one.asn, tuple(other.address for other in neighbours), one.password)
         unused, refused = check_bgp_claims([facts], grants)
         if refused:
             raise ValueRefused(refused[0].reason, refused[0].message)
         if one.password and not _PASSWORD.match(one.password):
             raise ValueRefused("bad_format", "the password of {0} is not up to 80 printable characters without blanks".format(one.address))
-        if parse_address(one.address).version != parse_address(source).version:
-            raise ValueRefused("bad_address", "{0} and {1} are of different families".format(source, one.address))
+        if parse_address(one.address).version != parse_address(one.source).version:
+            raise ValueRefused("bad_address", "{0} and {1} are of different families".format(one.source, one.address))
     if not neighbours:
         raise ValueRefused("no_ipv4_neighbor", "no router is named")
     keepalive, hold = given.get("keepalive_time") or 3, given.get("hold_time") or 9
@@ -132,13 +134,14 @@ def _pools(rows: t.Iterable[t.Mapping[str, t.Any]], above: t.Mapping[str, t.Any]
     return tuple(found[network] for network in sorted(found))
 
 
-def _neighbour(row: t.Mapping[str, t.Any]) -> Neighbour:
+def _neighbour(row: t.Mapping[str, t.Any], source: str) -> Neighbour:
     multihop, hops = row.get("multihop") or 0, row.get("ttl_security") or 0
     if not 0 <= multihop <= 255:
         raise ValueRefused("bad_format", "multihop is a number of hops up to 255")
     if not 0 <= hops <= 254 or (hops and multihop):
         raise ValueRefused("bad_format", "ttl_security is a number of hops up to 254, and takes the place of multihop")
-    return Neighbour(str(parse_address(row["address"])), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")))
+    return Neighbour(str(parse_address(row["address"])), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")),
+                     str(parse_address(row.get("source_ip") or source)))  # fmt: skip
 
 
 def parse_attributes(given: t.Mapping[str, t.Any]) -> Attributes:

@@ -38,6 +38,11 @@ def test_six_and_four():
     assert "address-family ipv6 unicast" in text and read_prefixes(text) == ("203.0.113.1/32", "2001:db8:1::1/128")
     with pytest.raises(ValueRefused):
         speaker(source_ip="2001:db8::31")
+    both = [{"address": "10.66.23.1", "asn": 65530}, {"address": "2001:db8::1", "asn": 65530, "source_ip": "2001:db8::31"}]
+    text = render(speaker(neighbors=both, prefixes=["2001:db8:1::1", "203.0.113.1"]))
+    assert " neighbor 10.66.23.1 update-source 10.66.23.31" in text and " neighbor 2001:db8::1 update-source 2001:db8::31" in text
+    with pytest.raises(ValueRefused):
+        speaker(neighbors=[both[0], dict(both[1], source_ip=None)])
 
 
 def test_prefixes_change_without_the_rest():

@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -27,6 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 NODE, ROUTER = "10.66.23.31", "10.66.23.1"
 ONE, TWO, THREE = "203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32"
+SIX = "2001:db8:66::"
 ROUTER_CONFIG = """frr defaults traditional
 router bgp {asn}
  bgp router-id 10.66.23.1
@@ -34,8 +36,14 @@ router bgp {asn}
  neighbor 10.66.23.31 remote-as 65000
  neighbor 10.66.23.31 timers 1 3
  neighbor 10.66.23.31 timers connect 1
-{more} address-family ipv4 unicast
+{more} neighbor 2001:db8:66::31 remote-as 65000
+ neighbor 2001:db8:66::31 timers connect 1
+ address-family ipv4 unicast
   neighbor 10.66.23.31 soft-reconfiguration inbound
+  no neighbor 2001:db8:66::31 activate
+ exit-address-family
+ address-family ipv6 unicast
+  neighbor 2001:db8:66::31 activate
  exit-address-family
 exit
 """
@@ -87,7 +95,8 @@ class Cable:
             self.run("ip", "netns", "add", name)
         self.run("ip", "link", "add", "up0", "netns", self.names[0], "type", "veth", "peer", "name", "up0", "netns", self.names[1])
         for name, address in zip(self.names, (NODE, ROUTER)):
-            for words in (["address", "add", address + "/24", "dev", "up0"], ["link", "set", "up0", "up"], ["link", "set", "lo", "up"]):
+            six = ["address", "add", SIX + address.rpartition(".")[2] + "/64", "dev", "up0", "nodad"]
+            for words in (["address", "add", address + "/24", "dev", "up0"], six, ["link", "set", "up0", "up"], ["link", "set", "lo", "up"]):
                 self.run("ip", "-n", name, *words)
         return self
 
@@ -252,8 +261,11 @@ def test_kube_proxys_word_for_the_node(place):
     node.round()
     place.settle(TWO)
     # another port that nobody has ever answered on says nothing
-    node.want(node_port=1)
-    assert node.round()["announced"] == [TWO] and not node.round()["stopped"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        silent = free.getsockname()[1]
+    node.want(node_port=silent)
+    status = node.round()
+    assert status["announced"] == [TWO] and not status["stopped"]
 
 
 def test_changes_leave_sessions_and_other_routes(place):
@@ -282,6 +294,17 @@ def test_local_preference_inside_one_autonomous_system(place):
     node.start()
     place.settle(ONE)
     assert place.detail(ONE)["locPrf"] == 300
+
+
+def test_each_family_over_its_own_session(place):
+    place.router()
+    node = Node(place)
+    six = {"address": SIX + "1", "asn": 65530, "source_ip": SIX + "31"}
+    node.want((ONE, []), ("2001:db8:1::1/128", []), neighbors=[{"address": ROUTER, "asn": 65530}, six])
+    node.start()
+    place.settle(ONE)
+    place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == ["2001:db8:1::1/128"])
+    assert place.ask("ipv6 unicast", "2001:db8:1::1/128")["paths"][0]["nexthops"][0]["ip"] == SIX + "31"
 
 
 def test_ttl_security_on_both_sides_and_a_router_that_changes(place):
