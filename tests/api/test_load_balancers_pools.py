@@ -242,6 +242,44 @@ def test_a_second_family_comes_and_goes_and_the_first_stays(server, api, balance
     assert any("lb-two/web: it goes without an IPv6 address" in text for text in result["warnings"])
 
 
+def test_a_change_reads_again_what_may_have_changed(server, api):
+    """Of one Service that goes or comes nothing is read twice but our record, unless somebody else was at work."""
+    for number in range(5):
+        make(api, "lb-one/s{0}".format(number), ipFamilyPolicy="SingleStack")
+    pools = [dict(POOLS[0], max_per_namespace=None)]
+    result = run(server, pools=pools)
+    assert sum(result["stats"]["requests"]["aws"].values()) <= 8 + 2 * 5  # and two writes for each Service
+    api.delete(path("lb-one/s3"))
+    result = run(server, pools=pools)
+    assert result["changed"] and sum(result["stats"]["requests"]["aws"].values()) <= 8, result["stats"]
+    make(api, "lb-one/s3")
+    result = run(server, pools=pools)
+    assert result["changed"] and sum(result["stats"]["requests"]["aws"].values()) <= 8 + 2, result["stats"]
+    assert unchanged(server, pools=pools)
+
+
+def test_what_changed_between_the_plan_and_the_lease_is_read(server, api, monkeypatch):
+    for number in range(3):
+        make(api, "lb-one/s{0}".format(number))
+    run(server)
+    api.delete(path("lb-one/s0"))
+    take = load_balancers._take
+
+    def late(lease, wait):
+        """Another run comes between: it gives the address that is free now to somebody else."""
+        monkeypatch.setattr(load_balancers, "_take", take)
+        make(api, "lb-two/other")
+        assert not run(server)["failures"]
+        make(api, "lb-two/later")
+        return take(lease, wait)
+
+    monkeypatch.setattr(load_balancers, "_take", late)
+    result = run(server)
+    assert not result["failures"] and ledger(api)["203.0.113.4"]["service"] == "lb-two/other"
+    assert ingress(api, "lb-two/later") == ["203.0.113.1"], "the run that came late saw the record of the other one"
+    assert unchanged(server)
+
+
 def told(client, key):
     """(type, reason, message, count) of the Events of a Service."""
     namespace, dummy, name = key.partition("/")

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses of Services of type LoadBalancer, all Services of several clusters in one go (ccm 9).
 
-Each cluster is planned first with nothing but reading. Only where something differs its lease is taken, everything is
-read again, and then the provider is asked, the ledger written, the Services, the back end, and what nobody uses released.
+Each cluster is planned first with nothing but reading. Only where something differs its lease is taken, our record is read again (and all
+else where that changed, or where somebody else had the lease), and then the provider is asked, the ledger written, the Services, the back end,
+and what nobody uses released.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..._io.settings_source import environment, read_text
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
-from ..._kubernetes.lease import Lease
+from ..._kubernetes.lease import Lease, LeaseHeld
 from ..._loadbalancers.ledger import NAMESPACE
 from ..._loadbalancers.reservations import check_uids, unproven
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
@@ -26,7 +27,7 @@ from ..._values.addresses import readable_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .events import tell
-from .read import cluster_uid
+from .read import Answers, cluster_uid
 from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
 
 #: Key of the Secret in which the original keeps its settings.
@@ -50,15 +51,19 @@ def run(
     setups = with_servers({name: setup for name, setup in setups.items() if only is None or name in only}, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
+    answers: t.Dict[str, Answers] = {}
+
     def planned(one: ServiceAddressReconciler) -> Report:
         one.gather()
+        if one.state.answers is not None:
+            answers[one.client.cluster] = one.state.answers
         return one.plan()
 
     def applied(one: ServiceAddressReconciler) -> Report:
         lease = Lease(one.client, NAMESPACE, LEASE, manager)
-        lease.acquire(float(request.get("lock_wait") or 0))
+        alone = _take(lease, float(request.get("lock_wait") or 0))
         try:
-            one.gather(now())
+            one.gather(now(), answers.get(one.client.cluster) if alone else None)
             return one.apply(lease.check)
         finally:
             lease.release()
@@ -86,6 +91,18 @@ def run(
     result = result_of(reports, clusters, "load_balancers")
     result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
     return result
+
+
+def _take(lease: Lease, wait: float) -> bool:
+    """Take it; whether nobody else had it. Raises LeaseHeld and other KubeErrors."""
+    try:
+        lease.acquire()
+    except LeaseHeld:
+        if wait <= 0:
+            raise
+        lease.acquire(wait)
+        return False
+    return True
 
 
 def open_clusters(request: t.Mapping[str, t.Any], clusters: t.Optional[Clusters] = None) -> t.Tuple[t.Dict[str, Setup], Clusters]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import typing as t
 
 from ..._kubernetes.client import Client
@@ -19,6 +20,22 @@ from .providers import EquinixMetal, StaticProvider
 from .writes import read_ledger
 
 SERVICES, NODES, NAMESPACES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/namespaces/kube-system"
+
+
+#: Seconds for which what was read may be worked with again, where nobody else was at work meanwhile.
+FRESH = 5.0
+
+
+class Answers(t.NamedTuple):
+    """What an API server said of everything but our record, the version of that, and when."""
+
+    uid: str
+    services: t.Sequence[t.Mapping[str, t.Any]]
+    nodes: t.Sequence[t.Mapping[str, t.Any]]
+    namespaces: t.Sequence[t.Mapping[str, t.Any]]
+    backend: backends.BackendState
+    record: t.Tuple[str, str]
+    at: float
 
 
 @dataclasses.dataclass
@@ -37,6 +54,7 @@ class ClusterState:
     ledger_name: str = ""
     ledger_object: t.Optional[t.Dict[str, t.Any]] = None
     namespace_labels: t.Dict[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    answers: t.Optional[Answers] = None
 
     def __post_init__(self, balancer: LoadBalancer) -> None:
         self.backend = backends.BackendState(balancer)
@@ -47,43 +65,58 @@ def cluster_uid(client: Client) -> str:
     return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
 
 
-def read_state(client: Client, setup: Setup) -> ClusterState:
-    """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record."""
+def read_state(client: Client, setup: Setup, before: t.Optional[Answers] = None) -> ClusterState:
+    """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record.
+
+    ``before``: what was read just now, before the lease was taken, which nobody else had meanwhile. Then only our record is read again: as long as
+    nobody changed that, the rest is worked with as it is; each write is on condition of what it was made for.
+    """
     state = ClusterState(setup.balancer)
     if not setup.balancer.enabled:
         return state
-    manager_field = ("spec", "loadBalancerIP")
-    state.uid = cluster_uid(client)
-    services = []
-    for obj in client.list(SERVICES).items:
+    state.ledger_name = ledger_name(setup.identity, setup.static)
+    if before is not None and time.monotonic() - before.at < FRESH:
+        state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
+        if _record(state.ledger_object) == before.record:
+            return _understood(setup, state, before)
+    at, uid, services, nodes = time.monotonic(), cluster_uid(client), client.list(SERVICES).items, client.list(NODES).items
+    backend = backends.read(client, setup)
+    namespaces = client.list(NAMESPACES).items if setup.static and setup.reads_namespaces else ()
+    state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
+    return _understood(setup, state, Answers(uid, services, nodes, namespaces, backend, _record(state.ledger_object), at))
+
+
+def _record(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
+    meta = obj["metadata"] if obj is not None else {}
+    return str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
+
+
+def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterState:
+    state.answers, state.uid, state.backend = answers, answers.uid, answers.backend
+    mapped = backends.mapped(setup, state.backend)
+    for obj in answers.services:
         annotations = obj["metadata"].get("annotations") or {}
         written = [key for key in EVERY_ANNOTATION if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))]
-        ours = bool(written) or _is_ours(owners(obj, *manager_field))
+        ours = bool(written) or _is_ours(owners(obj, *_FIELD))
         service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written))
         state.objects[service.key] = obj
-        services.append(service)
-    state.nodes = {str(node["metadata"].get("name")): node for node in client.list(NODES).items}
-    state.backend = backends.read(client, setup)
-    mapped = backends.mapped(setup, state.backend)
-    state.services = [item if item.reported else item._replace(reported=_is_mapped(item, mapped)) for item in services]
-    if setup.static and setup.reads_namespaces:
-        state.namespace_labels = {str(obj["metadata"].get("name")): obj["metadata"].get("labels") or {} for obj in client.list(NAMESPACES).items}
-    state.ledger_name = ledger_name(setup.identity, setup.static)
-    state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
+        state.services.append(service if service.reported else service._replace(reported=_is_mapped(service, mapped)))
+    state.nodes = {str(node["metadata"].get("name")): node for node in answers.nodes}
+    state.namespace_labels = {str(obj["metadata"].get("name")): obj["metadata"].get("labels") or {} for obj in answers.namespaces}
     return state
 
 
 def _is_mapped(service: Service, mapped: t.Mapping[t.Tuple[str, str], t.Collection[str]]) -> bool:
     """Whether its address is in its status because an entry of ours in the back end put it there."""
-    networks = mapped.get((service.namespace, service.name)) or ()
-    return bool(networks) and len(service.ingress) == 1 and any(network.partition("/")[0] == service.ingress[0] for network in networks)
+    addresses = {network.partition("/")[0] for network in mapped.get((service.namespace, service.name)) or ()}
+    return bool(service.ingress) and set(service.ingress) <= addresses
 
 
 def _is_ours(names: t.Iterable[str]) -> bool:
     return any(name.startswith("multicluster.network/") for name in names)
 
 
-STATUS = ("status", "loadBalancer", "ingress")
+_FIELD, STATUS = ("spec", "loadBalancerIP"), ("status", "loadBalancer", "ingress")
 
 
 def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 120.0) -> t.Any:

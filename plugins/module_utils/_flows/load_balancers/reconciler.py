@@ -57,7 +57,7 @@ from ..._values.refused import ValueRefused
 from . import backends, bgp as bgp_facts
 from .backends import ABSENT, ADD, REMOVE, SYNC
 from .providers import host_facility
-from .read import ClusterState, make_provider, read_state
+from .read import Answers, ClusterState, make_provider, read_state
 from .writes import CarriedOut, Foreseen, Put, service_puts
 
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
@@ -154,10 +154,10 @@ class ServiceAddressReconciler:
         """The record of addresses as it will be written."""
         return self.state.ledger
 
-    def gather(self, now: str = "") -> None:
-        """Read the cluster and the provider, each list once. Raises KubeErrors, ValueRefused."""
+    def gather(self, now: str = "", before: t.Optional[Answers] = None) -> None:
+        """Read the cluster and the provider, each list once. ``before`` as in read_state. Raises KubeErrors, ValueRefused."""
         setup = self.setup
-        self.state = read_state(self.client, setup)
+        self.state = read_state(self.client, setup, before)
         if self.proof is not None and setup.balancer.enabled and self.state.uid != self.proof.uid:
             raise ValueRefused("claimed_twice", "the UID of its namespace kube-system changed while this run read it; nothing of it is touched")
         if setup.static:
