@@ -170,6 +170,7 @@ def test_the_guide_of_the_inventory_names_every_capability():
 IN_GUIDES = VALUES | {"clustermesh_nodes", "mesh_guard", "status_page_url"}
 IN_GUIDES |= {"multicluster_drift", "multicluster_nodes_not_asked", "multicluster_tunnels_left_out"}  # metrics
 IN_GUIDES |= {"multicluster_exports", "multicluster_exports_valid", "multicluster_exports_in_conflict", "multicluster_imports"}
+IN_GUIDES |= {"multicluster_pool_addresses", "multicluster_pool_addresses_used", "multicluster_pool_addresses_free"}
 
 
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs" / "docsite" / "rst").glob("*.rst")), ROOT / "README.md"], ids=lambda page: page.name)
