@@ -242,6 +242,39 @@ def test_a_second_family_comes_and_goes_and_the_first_stays(server, api, balance
     assert any("lb-two/web: it goes without an IPv6 address" in text for text in result["warnings"])
 
 
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+
+
+@pytest.mark.parametrize("balancer", BACKENDS)
+def test_a_service_that_a_cloud_controller_served_can_be_deleted(server, api, balancer):
+    for name in ("moved", "stays", "kept"):
+        make(api, "lb-one/" + name)
+        api.merge_patch(path("lb-one/" + name), {"metadata": {"finalizers": [FINALIZER, "example.com/own"][:1 if name != "kept" else 2]}}, "cloud-controller")
+    api.merge_patch(path("lb-one/kept"), {"metadata": {"annotations": {"metal.equinix.com/eip-reclaim": "retain"}}}, "kubectl")
+    make(api, "lb-two/theirs", loadBalancerClass="example.com/other") if not conftest.slices_version().endswith("v1beta1") else make(
+        api, "lb-two/theirs", {"metal.equinix.com/loadbalancer-managed": "false"})  # fmt: skip
+    api.merge_patch(path("lb-two/theirs"), {"metadata": {"finalizers": [FINALIZER]}}, "cloud-controller")
+    run(server, load_balancer=balancer)
+    assert unchanged(server, load_balancer=balancer)
+    for key in ("lb-one/moved", "lb-one/kept", "lb-two/theirs"):
+        api.request_deletion(path(key))
+    assert api.get(path("lb-one/moved"))["metadata"]["deletionTimestamp"]
+    # first nobody announces it any more, then it is given back, and then the Service may go
+    result = run(server, more={"release": False}, load_balancer=balancer)
+    assert result["load_balancers"]["aws"]["releases"] == ["203.0.113.2"] and api.get(path("lb-one/moved"))["metadata"]["finalizers"] == [FINALIZER]
+    assert "203.0.113.2/32" not in result["load_balancers"]["aws"]["announce"]
+    result = run(server, load_balancer=balancer)
+    assert not result["failures"] and not result["refused"]
+    left = {one["metadata"]["name"]: one["metadata"].get("finalizers") for one in api.list("/api/v1/services").items if one["metadata"]["namespace"] in SPACES}
+    assert left == {"stays": [FINALIZER], "kept": ["example.com/own"], "theirs": [FINALIZER]}
+    assert sorted(row["service"] for row in ledger(api).values()) == ["lb-one/kept", "lb-one/stays"]
+    assert unchanged(server, load_balancer=balancer)
+    run(server, more={"state": "absent"}, load_balancer=balancer)
+    assert not api.get(path("lb-one/stays"))["metadata"].get("finalizers") and api.get(path("lb-two/theirs"))["metadata"]["finalizers"] == [FINALIZER]
+    for key in ("lb-one/kept", "lb-two/theirs"):
+        api.merge_patch(path(key), {"metadata": {"finalizers": None}}, "kubectl")
+
+
 def test_a_change_reads_again_what_may_have_changed(server, api):
     """Of one Service that goes or comes nothing is read twice but our record, unless somebody else was at work."""
     for number in range(5):

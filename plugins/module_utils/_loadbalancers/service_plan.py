@@ -64,6 +64,8 @@ def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) ->
 
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
+#: Take the finalizer of cloud controllers from a Service.
+LET_GO = "let_go"
 DELETE, RETAIN = "delete", "retain"
 Address = t.Union[str, Pending]
 
@@ -305,7 +307,7 @@ def orphans(
         return Outcome([])
     wanted = {(service_tag(item.namespace, item.name), context.version(item)) for item in services if counts(item, context.our_class)}
     wanted |= {(service_tag(item.namespace, item.name), version) for item in services if opted_out(item) for version in (0, 4, 6)}
-    in_use = {address for item in services if item.type == "LoadBalancer" for address in addresses_in_use(item, context.backend)}
+    in_use = {address for item in services if item.type == "LoadBalancer" and not item.leaving for address in addresses_in_use(item, context.backend)}
     actions: t.List[Action] = []
     notes: t.List[str] = []
     for item in reservations:

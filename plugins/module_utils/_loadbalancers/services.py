@@ -13,6 +13,8 @@ from .reservations import CREATED, DEFAULT_DOMAIN, PENDING, Reservation, is_cont
 from .settings import EMPTY, KUBE_VIP, METALLB
 
 LOAD_BALANCER = "LoadBalancer"
+#: Cloud controllers put it on Services that they serve. Nobody but who serves such a Service then can take it away.
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 _ADDRESS_ANNOTATIONS = {
     METALLB: ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"),
     KUBE_VIP: ("kube-vip.io/loadbalancerIPs",),
@@ -33,7 +35,8 @@ class Service(t.NamedTuple):
 
     ``families``: those for which it wants an address, in their order, where that is more than one; ``required``: it wants all of them.
     ``ports`` are protocols and numbers, ``local`` says that only nodes with pods of its ``selector`` deliver. ``ours``: annotations that our
-    field manager wrote.
+    field manager wrote. ``held_back``: the finalizer of cloud controllers keeps it until what it has is given back; ``leaving``: it is
+    deleted, and only finalizers keep it there.
     """
 
     namespace: str
@@ -56,6 +59,8 @@ class Service(t.NamedTuple):
     labels: t.Mapping[str, str] = {}
     uid: str = ""
     ours: t.FrozenSet[str] = frozenset()
+    held_back: bool = False
+    leaving: bool = False
 
     @property
     def key(self) -> str:
@@ -85,6 +90,8 @@ def service_of(obj: t.Mapping[str, t.Any]) -> Service:
         selector=spec.get("selector") or {},
         labels=meta.get("labels") or {},
         uid=str(meta.get("uid") or ""),
+        held_back=FINALIZER in (meta.get("finalizers") or ()),
+        leaving=bool(meta.get("deletionTimestamp")),
     )
 
 
@@ -152,7 +159,7 @@ def opted_out(service: Service, domain: str = DEFAULT_DOMAIN) -> bool:
 
 def counts(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:
     """Whether we care for a Service's address."""
-    return service.type == LOAD_BALANCER and not left_alone(service, our_class, domain)
+    return service.type == LOAD_BALANCER and not service.leaving and not left_alone(service, our_class, domain)
 
 
 def left_alone(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:

@@ -19,6 +19,7 @@ from ..._loadbalancers.reservations import Reservation, family_of, matches_of, s
 from ..._loadbalancers.service_events import GIVEN, NORMAL, Told, given_text, refused
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
+    LET_GO,
     RELEASE,
     RESERVE,
     RETAIN,
@@ -146,6 +147,8 @@ class ServiceAddressReconciler:
         self.unserved: t.Set[PartKey] = set()
         #: Those for which an order was made in this run.
         self.asked: t.Set[PartKey] = set()
+        #: Services that our record has.
+        self.served: t.Set[str] = set()
         #: Addresses of the pools that this run gave out.
         self.given: t.List[str] = []
 
@@ -167,6 +170,7 @@ class ServiceAddressReconciler:
         self.provider = make_provider(setup, self.state, now, self.options.timeout)
         self.held = self.provider.list_addresses() if setup.balancer.enabled else []
         self.written = dict(self.ledger)
+        self.served = {entry.service for entry in self.ledger.values()}
         self.state.services = self._parts()
 
     def _parts(self) -> t.List[Service]:
@@ -468,10 +472,28 @@ class ServiceAddressReconciler:
         self._write(service_puts(self.setup, self.state, [action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
         for action in releases:
             self._give_back(action)
+        self._let_go()
         if not self.setup.static:
             for ident in set(self.ledger) - {item.id for item in self.held}:
                 del self.ledger[ident]  # somebody else released it
         self._keep_ledger()
+
+    def _let_go(self) -> None:
+        """The finalizer of cloud controllers goes from Services of which nothing is left to give back: else they could never be deleted.
+
+        Only from those that were ours: another controller that still serves one has something of its own to give back.
+        """
+        context = self._context(None)
+        actions: t.List[Action] = []
+        for service in {item.key: item for item in self.state.services}.values():
+            goes = service.leaving or self.options.mode == ABSENT
+            if not (service.held_back and goes and self.options.mode in (SYNC, ABSENT)) or left_alone(service, context.our_class):
+                continue
+            kept = context.reclaim_policy == RETAIN or retains(service)
+            rest = matches_of(self.held, context.owner, service.namespace, service.name)
+            if (service.set_by_us or service.reported or service.key in self.served) and (kept or not rest):
+                actions.append(Action(LET_GO, service.key))
+        self._write(service_puts(self.setup, self.state, actions))
 
     def _leftovers(self) -> t.Tuple[t.List[Action], t.List[str]]:
         """The steps for what no Service uses any more, and notes."""

@@ -17,7 +17,8 @@ from ..._kubernetes.errors import Conflict, KubeError, NotFound
 from ..._kubernetes.objects import send_all
 from ..._loadbalancers.ledger import NAMESPACE, Ledger, manifest, merged, parse_ledger
 from ..._loadbalancers.reservations import Reservation
-from ..._loadbalancers.service_plan import CLEAR_ADDRESS, REPORT, SET_ADDRESS, Action
+from ..._loadbalancers.service_plan import CLEAR_ADDRESS, LET_GO, REPORT, SET_ADDRESS, Action
+from ..._loadbalancers.services import FINALIZER
 from ..._loadbalancers.settings import KUBE_VIP, METALLB
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import redacted
@@ -246,7 +247,7 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
     found = []
     for action in actions:
         obj = state.objects.get(action.service)
-        if obj is None or action.action not in (SET_ADDRESS, CLEAR_ADDRESS, REPORT):
+        if obj is None or action.action not in (SET_ADDRESS, CLEAR_ADDRESS, REPORT, LET_GO):
             continue
         ident = "{0}/{1}".format(setup.cluster, action.service)
         meta = obj["metadata"]
@@ -254,6 +255,9 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
         if is_pending(action.address):
             if action.action == SET_ADDRESS:
                 found.append(Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {}))
+            continue
+        if action.action == LET_GO:
+            found.append(_let_go(obj, ident, path))
             continue
         if action.action == REPORT:
             found.append(_report(obj, ident, path, str(action.address)))
@@ -273,6 +277,17 @@ def _report(obj: Object, ident: str, path: str, address: str) -> Put:
     body = {"status": {"loadBalancer": {"ingress": after}}}
     change = Change("update", "Service status", ident, {"ingress": before}, {"ingress": after})
     return Put(change, path + "/status", body, stage=1, again=lambda now: body)
+
+
+def _let_go(obj: Object, ident: str, path: str) -> Put:
+    def patch(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+        meta = now["metadata"]
+        rest = [name for name in meta.get("finalizers") or () if name != FINALIZER]
+        same = meta.get("uid") == obj["metadata"].get("uid") and FINALIZER in (meta.get("finalizers") or ())
+        return {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": rest or None}} if same else None
+
+    change = Change("update", "Service", ident, {"finalizers": [FINALIZER]}, {"finalizers": []})
+    return Put(change, path, patch(obj), stage=2, again=patch)
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
