@@ -20,7 +20,8 @@ description:
     Service's status, unless it belongs to another Service. Only O(renumber) gives one up.
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
-    Without it a Service whose address only its status has is left to the controller that gave it, and refused by name.
+    Without it a Service whose address only its status has is left to the controller that gave it, and refused by name. A reservation at a
+    provider that the original made for a Service, and whose address that has, is recorded as ours then.
   - Plans in check mode tell what would be ordered and given back before any call is made.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory

@@ -241,6 +241,24 @@ def test_spoofed_tags(server, double, api):
     assert ("service aws/lb-metal/new", "claimed_twice") in reasons(result) and not address_of(api, "new")
 
 
+def test_adoption_takes_over_what_the_original_reserved(server, double, api):
+    """After the move its addresses are given back with their Services; those that only carry the tags are not."""
+    service(api, "web", "203.0.113.66")
+    service(api, "other", "203.0.113.67")
+    for ident, name, address in (("mine", "web", "203.0.113.66"), ("spoof", "other", "203.0.113.99")):
+        double.ask("/reservations", tags=tags_of(api, name), address=address, id=ident)
+    assert not [change for change in run(server, double)["plan"]["changes"] if change["kind"] == "Reservation"]
+    planned = run(server, double, {"adopt": True}, check=True)
+    assert [change["id"] for change in planned["plan"]["changes"] if change["kind"] == "Reservation"] == ["aws/lb-metal/web"]
+    run(server, double, {"adopt": True})
+    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == ["mine"] and not run(server, double, {"adopt": True})["changed"]
+    for name in ("web", "other"):
+        api.delete(SERVICES + "/" + name)
+    service(api, "last", "203.0.113.68")
+    result = run(server, double)
+    assert [row["id"] for row in double.held()] == ["spoof"] and any("no record of ours" in text for text in result["warnings"])
+
+
 def test_other_clusters_in_the_project_are_left_alone(server, double, api):
     service(api, "web")
     foreign = [tag for tag in tags_of(api, "x") if not tag.startswith("cluster=")]

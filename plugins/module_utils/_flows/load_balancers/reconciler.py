@@ -240,12 +240,16 @@ class ServiceAddressReconciler:
             self.state.services = settle(services, self.held, Settling(rules, pool, self.options.adopt, self.options.handles))
 
     def _adopt(self) -> None:
-        """Addresses of the pool that Services have already, from another controller, become reservations of theirs."""
-        if not (self.setup.static and self.options.adopt and self.options.gives):
+        """Addresses of the pool that Services have already, from another controller, become reservations of theirs; and so do reservations of a provider's
+        that the original made for them, which else could never be given back."""
+        if not (self.options.adopt and self.options.gives):
             return
         context = self._context(None)
         for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
             text = address_of(service, context.backend) if counts(service, context.our_class) and self.options.handles(service.key) else ""
+            if text and not self.setup.static:
+                self._record(service, text, context)
+                continue
             if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name, service.version):
                 continue
             address = str(parse_address(text))
@@ -255,6 +259,14 @@ class ServiceAddressReconciler:
             self.ledger[address] = Entry(address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now)
             self.held.append(self.ledger[address].reservation())
             self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), {"address": address, "tags": list(tags), "adopted": True})
+
+    def _record(self, service: Service, text: str, context: Context) -> None:
+        """A reservation with our tags and without a record of ours: only the one whose address its Service has, since anyone can write tags."""
+        for item in matches_of(self.held, context.owner, service.namespace, service.name):
+            if item.id not in self.ledger and item.address and item.address == text:
+                self.ledger[item.id] = Entry(item.id, item.address, item.cidr, item.tags, service.key, "", self.provider.now)
+                shown = {"address": item.address, "tags": list(item.tags), "adopted": True}
+                self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), shown)
 
     def _addresses(self, limit: t.Optional[int]) -> CostPlan:
         self._adopt()
