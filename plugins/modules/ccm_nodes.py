@@ -13,7 +13,8 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - A kubelet that runs with C(--cloud-provider=external) registers its node with a taint, on which nothing is scheduled. This module gives
-    such a node its provider ID, addresses and labels out of the provider's list of devices, and then takes that one taint away.
+    such a node its provider ID, addresses and labels out of the provider's list of devices, and then takes that one taint away. Labels of
+    instance type, region and zone are also written under their former names (C(beta.kubernetes.io/), C(failure-domain.beta.kubernetes.io/)).
   - Other nodes get their addresses refreshed. Nodes that are not ready get the taint for those that were shut down while their device is.
   - A node whose device is gone is told, and deleted only with O(delete_nodes=true). A list of devices that is not complete deletes nothing.
   - Clusters with O(settings[].provider=static) have no devices and are left alone.

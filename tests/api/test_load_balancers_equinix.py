@@ -379,6 +379,8 @@ def test_nodes_are_initialised(server, double, api):
         "node.kubernetes.io/instance-type": "c3.small.x86", "topology.kubernetes.io/region": "da",
     }  # fmt: skip
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "da11"
+    former = ("beta.kubernetes.io/instance-type", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
+    assert [node["metadata"]["labels"][key] for key in former] == ["c3.small.x86", "da", "da11"]
     assert node["status"]["addresses"] == [
         {"type": "Hostname", "address": "fresh"}, {"type": "ExternalIP", "address": "198.51.100.4"}, {"type": "InternalIP", "address": "10.66.4.5"},
     ]  # fmt: skip

@@ -13,6 +13,12 @@ UNINITIALIZED, SHUTDOWN = "node.cloudprovider.kubernetes.io/uninitialized", "nod
 PROVIDED_IP = "alpha.kubernetes.io/provided-node-ip"
 ALL, SINGLE = "all", "single"
 _TYPE, _REGION, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+#: Their names of before 1.17, which the original writes beside them and old manifests select by.
+_FORMER = {
+    _TYPE: "beta.kubernetes.io/instance-type",
+    _REGION: "failure-domain.beta.kubernetes.io/region",
+    _ZONE: "failure-domain.beta.kubernetes.io/zone",
+}
 
 
 class Device(t.NamedTuple):
@@ -112,6 +118,7 @@ def node_facts(
     ident = current_provider_id or (provider_id(device.id, variant.prefixes[0]) if new else "")
     kind = device.plan_name if variant.type_from == "plan_name" else device.plan
     values = {_TYPE: kind, _REGION: region_of(device, variant), _ZONE: zone_of(device, variant)}
+    values.update({_FORMER[key]: value for key, value in values.items()})
     return NodeFacts(ident, {key: value for key, value in values.items() if value} if new else {}, addresses, new)
 
 

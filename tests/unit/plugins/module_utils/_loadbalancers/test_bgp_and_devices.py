@@ -113,6 +113,9 @@ def test_devices():
         instances.node_addresses(DEVICE._replace(addresses=tuple(V4[:1])))
     facts = instances.node_facts(DEVICE, [instances.UNINITIALIZED])
     assert facts.provider_id == "equinixmetal://d1" and facts.taint_removed and facts.labels["topology.kubernetes.io/region"] == "da"
+    assert facts.labels["failure-domain.beta.kubernetes.io/region"] == "da"
+    assert facts.labels.get("beta.kubernetes.io/instance-type") == facts.labels.get("node.kubernetes.io/instance-type")
+    assert ("failure-domain.beta.kubernetes.io/zone" in facts.labels) == ("topology.kubernetes.io/zone" in facts.labels)
     known = instances.node_facts(DEVICE, [], "packet://d1")
     assert (known.provider_id, known.labels, known.taint_removed) == ("packet://d1", {}, False)
     assert instances.zone_of(DEVICE, instances.Variant(zone_from="facility")) == "da11"
