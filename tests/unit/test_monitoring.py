@@ -23,7 +23,7 @@ ALERTS = [rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())[
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 SCHEMA = json.loads((ROOT / "tests" / "monitoring" / "dashboard.schema.json").read_text())
 
-TABLES = ("tunnels", "nodes", "clusters", "services", "imports", "sets", "addresses", "drift", "refused", "failures")
+TABLES = ("tunnels", "nodes", "clusters", "services", "imports", "sets", "addresses", "pools", "drift", "refused", "failures")
 
 
 class Anything(dict):
