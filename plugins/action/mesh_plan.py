@@ -13,6 +13,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
@@ -27,7 +28,7 @@ class ActionModule(InventoryAction):
         if "mode" in options:
             check_choice(self, "multicluster_mesh", "mesh_mode", options["mode"], variables)
         self.agrees, agreed = boolean(options.pop("agree", False)), options.pop("agreed", "")
-        self.agreed: t.Dict[str, t.Any] = collected.unpack(str(agreed)) if agreed else {}
+        self.agreed: t.Dict[str, t.Any] = packed.unpack(str(agreed)) if agreed else {}
         if "definition" not in options:
             options["definition"] = self.definition()
             if self.agreed:
@@ -68,5 +69,5 @@ class ActionModule(InventoryAction):
                 text = "this job plans another fabric than its workflow agreed on, so it changes nothing; what differs: {0} [plan_differs]"
                 return dict(result, failed=True, msg=text.format(slices.shown(differs)), refused_before=self.refused_before)
         if "mesh" in result and self.agrees:
-            result["agreement"] = collected.pack(slices.agreement(result["mesh"], self.inventory))
+            result["agreement"] = packed.pack(slices.agreement(result["mesh"], self.inventory))
         return dict(result, refused_before=self.refused_before)

@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.action.node_annotations import unpublished
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 
 _OPTIONS: t.Dict[str, t.Any] = {
@@ -40,7 +41,7 @@ def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str])
     if stage == "converge":
         results = collected.results(hostvars, hosts, collected.NODE)
         said = slices.told(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
-        return {handed.told_name(map(str, hosts)): collected.pack(said)}
+        return {handed.told_name(map(str, hosts)): packed.pack(said)}
     found: t.Dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
     if stage == "plan":
         return dict(found, multicluster_workflow=workflow)

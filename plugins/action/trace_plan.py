@@ -10,11 +10,14 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
+from ansible_collections.multicluster.network.plugins.modules import trace_plan
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
+
+    module = trace_plan
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
         """``hosts`` and ``mesh``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
+from ansible_collections.multicluster.network.plugins.modules import trace_report
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 
 #: Part of a trace -> where the role registers a node's result.
@@ -35,6 +36,8 @@ def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Tuple[t.Dict[str, t.D
 
 class ActionModule(ControllerAction):
     """See DOCUMENTATION of the module."""
+
+    module = trace_report
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The module, with what a task does not give out of the plays' results."""

@@ -158,43 +158,52 @@ stats:
   sample: {requests: {aws: {list: 5}, gcp: {list: 5}}, seconds: 0.2}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 
-def main() -> None:
-    module = KubeModule(
-        argument_spec={
-            "fabric": {"type": "str", "required": True},
-            "mesh": {"type": "dict", "default": {}},
-            "hosts": {"type": "dict", "default": {}},
-            "source": {"type": "str"},
-            "target": {"type": "str"},
-            "questions": {"type": "list", "elements": "dict", "default": []},
-            "planned": {"type": "bool", "default": False},
-            "away": {"type": "list", "elements": "str", "default": []},
-            "port": {"type": "int"},
-            "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
-            "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},
-            "number": {"type": "int"},
-            "pairs": {"type": "list", "elements": "dict", "default": []},
-            "failing": {"type": "int", "default": 0},
-            "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
-            "prefixes": {"type": "dict", "default": {}},
-            "cluster_domain": {"type": "str", "default": "cluster.local"},
-            "coredns_namespace": {"type": "str", "default": "kube-system"},
-            "coredns_configmap": {"type": "str", "default": "coredns"},
-            **inventory_spec(),
-        },
-        supports_check_mode=True,
-    )
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "mesh": {"type": "dict", "default": {}},
+        "hosts": {"type": "dict", "default": {}},
+        "source": {"type": "str"},
+        "target": {"type": "str"},
+        "questions": {"type": "list", "elements": "dict", "default": []},
+        "planned": {"type": "bool", "default": False},
+        "away": {"type": "list", "elements": "str", "default": []},
+        "port": {"type": "int"},
+        "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
+        "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},
+        "number": {"type": "int"},
+        "pairs": {"type": "list", "elements": "dict", "default": []},
+        "failing": {"type": "int", "default": 0},
+        "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
+        "prefixes": {"type": "dict", "default": {}},
+        "cluster_domain": {"type": "str", "default": "cluster.local"},
+        "coredns_namespace": {"type": "str", "default": "kube-system"},
+        "coredns_configmap": {"type": "str", "default": "coredns"},
+        **inventory_spec(),
+    }
+
+
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = trace.plan(module.params)
     except trace.FAILURES as err:
         module.fail_json(msg="cannot plan the trace: {0}".format(err))
     exit_with(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

@@ -135,31 +135,41 @@ files:
   sample: {page: /var/www/trace.html}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "fabric": {"type": "str", "required": True},
-            "trace": {"type": "dict"},
-            "nodes": {"type": "dict", "default": {}},
-            "silent": {"type": "dict", "default": {}},
-            "facts": {"type": "str"},
-            "outside": {"type": "list", "elements": "str", "default": []},
-            "page": {"type": "path"},
-            "document": {"type": "path"},
-        },
-        required_one_of=[("trace", "facts")],
-        supports_check_mode=True,
-    )
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "trace": {"type": "dict"},
+        "nodes": {"type": "dict", "default": {}},
+        "silent": {"type": "dict", "default": {}},
+        "facts": {"type": "str"},
+        "outside": {"type": "list", "elements": "str", "default": []},
+        "page": {"type": "path"},
+        "document": {"type": "path"},
+    }
+
+
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
+    if module.params["trace"] is None and module.params["facts"] is None:
+        module.fail_json(msg="one of the following is required: trace, facts")
     try:
         result = trace.finish(module.params, module.check_mode)
     except trace.FAILURES as err:
         module.fail_json(msg="cannot report the trace: {0}".format(err))
     exit_with(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import hashlib
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 
 PLAN, NEWS, PROVEN = "__multicluster_workflow_plan", "__multicluster_workflow_news", "__multicluster_workflow_proven"
 #: What the hosts of one job said of themselves; each job has a name of its own, made of its hosts.
@@ -26,7 +27,7 @@ def told(variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """{host: what it said} of all jobs before this one. Raises ValueRefused."""
     found: t.Dict[str, t.Any] = {}
     for name in sorted(name for name in variables if name.startswith(TOLD)):
-        found.update(collected.unpack(str(variables[name])))
+        found.update(packed.unpack(str(variables[name])))
     return found
 
 

@@ -172,9 +172,9 @@ assert len(json.loads(part)["devices"]) == clusters - 1
 """,
     "slices": """
 found = load("_flows.fabric.mesh_plan").run(asks)
-slices, collected = load("_mesh.topology.slices"), load("_status.collected")
-text = timed(lambda: collected.pack(slices.agreement(found["mesh"], asks["definition"])))
-assert len(collected.unpack(text)["nodes"]) == count
+slices, packed = load("_mesh.topology.slices"), load("_values.packed")
+text = timed(lambda: packed.pack(slices.agreement(found["mesh"], asks["definition"])))
+assert len(packed.unpack(text)["nodes"]) == count
 """,
     "kubespan": """
 found = timed(load("_flows.fabric.mesh_plan").run, dict(asks, mode="kubespan", mesh_id=mesh_id))

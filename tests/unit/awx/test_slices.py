@@ -22,7 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import plan_kubespan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "doubles" / "awx"))
@@ -181,7 +181,7 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
     assert code == 2 and "2 failed in c0, c1" in shown, shown  # neither cluster answers
     variables = json.loads(agreed.read_text("utf-8"))
     assert variables["multicluster_workflow"] == "https://awx.example.com 12" and agreed.stat().st_mode & 0o777 == 0o600
-    assert sorted(collected.unpack(variables[handed.PLAN])["nodes"]) == sorted(definition()["nodes"])
+    assert sorted(packed.unpack(variables[handed.PLAN])["nodes"]) == sorted(definition()["nodes"])
     for number in (1, 2):
         code, shown = play(tmp_path, "slices_converge", sliced(whole, number, 2), "-e", "@{0}".format(agreed), "--check", "--tags", "mesh", "-e",
                            json.dumps({handed.NEWS: ["nobody"]}))  # fmt: skip
