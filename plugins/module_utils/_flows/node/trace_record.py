@@ -3,7 +3,8 @@
 """What a trace keeps of the kernel's events: which flow each belongs to, in which direction, and no more of them than fits.
 
 The kernel tells of every packet with one of our numbers. Whether it is ours its addresses say: those that the flow has,
-and those that it was given here on its way (by NAT). Packets of others who happen to use a number of ours are left out.
+and those that it was given here on its way (by NAT). Packets of others who happen to use a number of ours are left out,
+also those of another flow of ours that NAT gave this number for a port.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class Record:
         for index, flow in enumerate(flows):
             self._by_number.setdefault(flow.mark, []).append(index)
         self._known: t.List[t.Set[str]] = [{flow.source, *(address for address, _port in flow.targets)} for flow in flows]
+        #: What NAT made of a flow here: addresses of its source, places of its target, and its source with a port that is not its number.
+        self._near: t.List[t.Set[str]] = [{flow.source} for flow in flows]
+        self._far: t.List[t.Set[t.Tuple[str, int]]] = [set(flow.targets) for flow in flows]
+        self._renumbered: t.Dict[t.Tuple[str, Mark], int] = {}
         self._given = [0] * len(flows)
 
     def take(self, event: Event, seen: int) -> None:
@@ -116,7 +121,7 @@ class Record:
             return before
         index, direction = self._whose(headers, event, before)
         if index is not None:
-            self._learn(index, headers)
+            self._learn(index, headers, direction)
         for device in (event.iif, event.oif):
             if device and device not in self._names:  # at once: devices come and go
                 self._names[device] = self._device(device)
@@ -153,17 +158,34 @@ class Record:
         return (headers.src, headers.sport) == (was.src, was.sport) or (headers.dst, headers.dport) == (was.dst, was.dport)
 
     def _by_addresses(self, headers: Headers) -> t.Tuple[t.Optional[int], str]:
+        """A way there has an end of the flow's, address and port; an answer goes to who asked."""
         best: t.Tuple[int, t.Optional[int], str] = (0, None, FORWARD)
         for number, direction in self._numbers(headers):
             if number is None:
                 continue
-            near, far = (headers.src, headers.dst) if direction == FORWARD else (headers.dst, headers.src)
-            for index in self._by_number.get(Mark(headers.version, headers.protocol, number), ()):
-                flow, known = self._flows[index], self._known[index]
-                score = 2 * (near == flow.source) + 2 * any(far == address for address, _port in flow.targets) + (near in known) + (far in known)
+            near, far = self._ends(headers, direction)
+            mark = Mark(headers.version, headers.protocol, number)
+            given = self._renumbered.get((near, mark))
+            for index in (*self._by_number.get(mark, ()), *(() if given is None else (given,))):
+                flow = self._flows[index]
+                asked = index == given or near in self._near[index]
+                if direction == BACK and not asked:
+                    continue
+                score = asked + (near == flow.source or index == given) + (far in self._far[index]) + 2 * self._is_target(flow, far)
                 if score > best[0]:
                     best = (score, index, direction)
         return best[1], best[2]
+
+    @staticmethod
+    def _ends(headers: Headers, direction: str) -> t.Tuple[str, t.Tuple[str, int]]:
+        """(address of who asked, place of who was asked)."""
+        if direction == FORWARD:
+            return headers.src, (headers.dst, headers.dport or 0)
+        return headers.dst, (headers.src, headers.sport or 0)
+
+    @staticmethod
+    def _is_target(flow: Flow, place: t.Tuple[str, int]) -> bool:
+        return place in flow.targets or (place[0], 0) in flow.targets
 
     @staticmethod
     def _numbers(headers: Headers) -> t.Sequence[t.Tuple[t.Optional[int], str]]:
@@ -171,12 +193,24 @@ class Record:
             return ((headers.number, FORWARD if headers.icmp[0] == ECHO[headers.version] else BACK),)
         return ((headers.sport, FORWARD), (headers.dport, BACK))
 
-    def _learn(self, index: int, headers: Headers) -> None:
-        """Addresses that NAT gave it here: its answers come with them."""
-        if headers.error is None and self._given[index] < _LEARNED:
-            new = {headers.src, headers.dst} - self._known[index]
-            self._given[index] += len(new)
-            self._known[index] |= new
+    def _learn(self, index: int, headers: Headers, direction: str) -> None:
+        """What NAT gave it here: its answers come with that."""
+        if headers.error is not None or self._given[index] >= _LEARNED:
+            return
+        near, far = self._ends(headers, direction)
+        number = headers.number if headers.icmp is not None else headers.sport if direction == FORWARD else headers.dport
+        new = {headers.src, headers.dst} - self._known[index]
+        self._known[index] |= new
+        if far not in self._far[index]:
+            self._far[index].add(far)
+            new.add(far[0])
+        if number == self._flows[index].number:
+            self._near[index].add(near)
+        elif number is not None and direction == FORWARD:
+            place = near, Mark(headers.version, headers.protocol, number)
+            new |= set() if place in self._renumbered else {near}
+            self._renumbered[place] = index
+        self._given[index] += len(new)
 
     def _row(self, kept: _Kept) -> Data:
         packet, event, seen = kept

@@ -130,6 +130,43 @@ def test_what_a_packet_becomes_is_followed_and_its_answer_known():
     assert found["counts"] == {"0": 3} and found["others"] == 1
 
 
+def test_a_port_that_masquerading_chose_is_no_number_of_another_flow():
+    """A pod that asks its own Service is masqueraded to a random port (kube-proxy), which may well be the number of another flow to the same pod."""
+    service, gate, chosen = "10.5.0.8", "10.0.1.254", NUMBER + 1
+    closed = dict(FLOW, id="closed", number=chosen, target={"address": TARGET, "port": 81, "backends": [{"address": TARGET, "port": 81}]})
+    itself = dict(FLOW, source={"address": TARGET}, target={"address": service, "port": 8080, "backends": [{"address": TARGET, "port": 80}]})
+    found = take(
+        record([closed, itself]),
+        {"packet": 1, "network": ipv4(SOURCE, TARGET), "transport": tcp(chosen, 81)},
+        {"packet": 2, "network": ipv4(TARGET, service), "transport": tcp(NUMBER, 8080)},
+        {"packet": 2, "network": ipv4(TARGET, TARGET), "transport": tcp(NUMBER, 80)},
+        {"packet": 2, "network": ipv4(gate, TARGET), "transport": tcp(chosen, 80)},
+        {"packet": 3, "network": ipv4(TARGET, gate), "transport": tcp(80, chosen, 0x12)},
+        {"packet": 3, "network": ipv4(TARGET, TARGET), "transport": tcp(80, NUMBER, 0x12)},
+        {"packet": 3, "network": ipv4(service, TARGET), "transport": tcp(8080, NUMBER, 0x12)},
+        {"packet": 4, "network": ipv4(TARGET, SOURCE), "transport": tcp(81, chosen, 0x14)},
+    )
+    assert [(row["packet"], row["flow"], row["direction"]) for row in found["events"]] == [
+        (1, "closed", "forward"), *[(2, "0", "forward")] * 3, *[(3, "0", "back")] * 3, (4, "closed", "back"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ends", "ports", "direction"),
+    [
+        ((SOURCE, "10.9.9.9"), (NUMBER, 81), "forward"),  # given another target before this node
+        (("10.9.9.9", TARGET), (NUMBER, 80), "forward"),  # masqueraded before this node
+        (("10.9.9.9", TARGET), (NUMBER, 81), None),  # of somebody else, to another program of the target
+        ((TARGET, SOURCE), (80, NUMBER), "back"),
+        (("10.9.9.9", SOURCE), (80, NUMBER), "back"),  # answered by another
+        ((TARGET, "10.9.9.9"), (80, NUMBER), None),  # to somebody who did not ask here
+    ],
+)  # fmt: skip
+def test_whose_a_packet_is(ends, ports, direction):
+    found = take(record(), {"network": ipv4(*ends), "transport": tcp(*ports)})
+    assert ([row["direction"] for row in found["events"]], found["others"]) == (([direction], 0) if direction else ([], 1))
+
+
 def test_a_number_of_a_packet_that_stands_for_another_one_now():
     found = take(
         record(), {"network": ipv4(SOURCE, TARGET), "transport": tcp(NUMBER, 80)},
