@@ -190,9 +190,9 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         if finding is not None or len(hops) < SHOWN:
             late = None if named else finding  # that of the name has its row
             hops += name_hops + _hops(flow, there, FORWARD, observed.seen, late) + _hops(flow, back, BACK, observed.seen, late)
-    found = [_row(finding) for finding in findings]
-    if early:
-        found = [*early, *(row for row in found if row["cause"] != causes.NOT_EXPLAINED)]
+    explained, asked = {row.get("question") for row in early}, {str(row.get("id")): row.get("question") for row in rows}
+    told = [_row(finding) for finding in findings if finding.cause != causes.NOT_EXPLAINED or not explained & {None, asked[finding.flow]}]
+    found = [*early, *told]
     verdict = _verdict(verdicts, early, mapping(trace, "reach"))
     shown = hops[:SHOWN]
     return {

@@ -245,7 +245,7 @@ class Resolver:
         rows = [row for row in target.backends if row[0][0] == dst[0]][:MOST_BACKENDS]
         backends = [{"address": place_text(*address), "port": port, "cluster": cluster, "host": host} for address, port, cluster, host in rows]
         return {
-            **self._ask(source, target, dst[0]),
+            **self._ask(source, target, dst[0]), **({} if self.asked is None else {"question": self.asked}),
             "id": str(index), "number": number, "protocol": target.protocol or question.protocol, "version": dst[0],
             "source": {"kind": source.kind, "name": source.label, "cluster": source.cluster, "host": source.host, "address": place_text(*src)},
             "target": {

@@ -136,6 +136,15 @@ def test_clusters_may_say_anything(data: t.Any) -> None:
     plain(report.build({"id": "x", "flows": flows, "findings": [one.row() for one in found.found], "names": found.steps}, {}, {}))
 
 
+def test_flows_of_a_batch_keep_their_question() -> None:
+    cluster = parse_cluster("gcp", OBJECTS, {("gcp", "n"): "gcp-0"})
+    asked = [parse_question("gcp/shop/pod", target, 80) for target in ("gcp/shop/nobody", "gcp/shop/pod/pod", "gcp/n")]
+    found = resolve.Resolver({"gcp": cluster}, Names({"gcp": cluster}))
+    assert [flow.get("question") for flow in found.flows(asked, 61000)] == [1, 2] and [one.question for one in found.found] == [0]
+    alone = resolve.Resolver({"gcp": cluster}, Names({"gcp": cluster}))
+    assert all("question" not in flow for flow in alone.flows(asked[1:2], 61000))
+
+
 TEXT = st.text(max_size=9)
 
 

@@ -718,6 +718,21 @@ def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None
     assert [row["cause"] for row in found] == ["not_explained"] and "did not see it" not in found[0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("early", "of", "shown"), [({"question": 0}, 1, True), ({"question": 1}, 1, False), ({}, None, False), ({"question": 0}, None, True)]
+)
+def test_a_finding_without_a_packet_explains_its_own_question_and_no_other(two: World, early: t.Any, of: t.Optional[int], shown: bool) -> None:
+    plan, results = two.trace(ONE, TWO)
+    outcomes(results, (0, "silent"))
+    results[TWO]["armed"]["armed"] = False
+    unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
+    counts(results, two, (0, 148), (148, 92))
+    plan["flows"][0].update({} if of is None else {"question": of})
+    plan["findings"] = [{"cause": "mirror_stale", "message": "m", **early}]
+    causes = [row["cause"] for row in report.build(plan, results, {})["findings"]]
+    assert causes == ["mirror_stale", "not_explained"][: 1 + shown]
+
+
 def test_an_error_of_the_sources_own_node_came_through_no_tunnel(two: World) -> None:
     two.mute.add(TWO)
     plan, results = two.trace(ONE, TWO)
