@@ -307,6 +307,11 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optiona
     """Rows of the table: each thing that decides, with what was seen there."""
     hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
     rows = [_hop(flow, step, direction, seen, hosts) for step in walk.steps]
+    if walk.unknown and not rows:
+        rows = [{
+            "flow": flow.id, "direction": direction, "where": host, "what": "node", "expected": "not known: " + walk.unknown,
+            "observed": _observed(seen.passage(flow.id, host, direction), host, seen), "verdict": "unknown", "command": "", "source": "",
+        } for host in dict.fromkeys(hosts)]  # fmt: skip
     fault = walk.fault
     if fault is not None and (finding is not None or not seen.sent.get(flow.id)):  # what arrives has no fault, whatever the facts say
         mine = finding is not None and (finding.cause, finding.where, finding.direction) == (fault.cause, fault.at, direction)

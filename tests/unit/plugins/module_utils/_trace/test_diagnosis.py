@@ -480,3 +480,15 @@ def test_what_a_node_recorded_as_one_text_is_read_as_its_rows_and_a_torn_text_is
     for host in results:
         results[host]["collected"]["packed"] = results[host]["collected"]["packed"][:-8] + "!"
     assert "recorded nothing" in report.build(plan, results, {})["errors"][0]
+
+
+@pytest.mark.parametrize("missing", ["aws-0", "gcp-0"])
+def test_a_node_that_said_nothing_has_a_row_that_says_so(missing: str) -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0")
+    del results[missing]
+    hops = report.build(plan, results, {missing: "no route to host"})["hops"]
+    assert {(row["where"], row["direction"], row["verdict"]) for row in hops} >= {(missing, "forward", "unknown"), (missing, "back", "unknown")}
+    assert all(missing + " did not say what it has: no route to host" in row["expected"] for row in hops)
+    (other,) = {"aws-0", "gcp-0"} - {missing}
+    assert any(row["where"] == other and row["observed"].startswith("in by") for row in hops)
