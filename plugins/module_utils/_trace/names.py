@@ -94,7 +94,8 @@ class Names:
 
     def _address(self, question: Question, here: Cluster) -> Answer:
         end = question.target
-        assert end.address is not None
+        if end.address is None:
+            raise TypeError("an end that is an address has one")
         key = (end.address.version, int(end.address))
         for cluster in [here, *(other for name, other in sorted(self.clusters.items()) if name != here.name)]:
             for service in cluster.services.values():

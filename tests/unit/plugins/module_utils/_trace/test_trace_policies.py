@@ -22,8 +22,8 @@ def policy(source, namespace="sys-log", selector="app == 'fluentd'", action="All
     return {"metadata": {"name": "one", "namespace": namespace}, "spec": spec}
 
 
-def net_set(*nets, labels=NAMES, name="aws-default-web"):
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"nets": list(nets)}}
+def net_set(*nets, labels=None, name="aws-default-web"):
+    return {"metadata": {"name": name, "labels": NAMES if labels is None else labels}, "spec": {"nets": list(nets)}}
 
 
 def ask(policies, sets=(), source=None):
