@@ -86,7 +86,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
             message = "for the capability mcs the access may not {0}; the role cluster_access gives it with cluster_access_capability: {1}"
             note(ERROR, cluster, "forbidden", message.format("; ".join(row["rights"]), row["capability"]))
     for cluster, rights in sorted((facts.get("untraced") or {}).items()):
-        message = "a trace would not find all of its way, since the access may not {0}; the role cluster_access gives it with cluster_access_capability: trace"
+        message = "a trace would not find all of its way (cluster_access_capability: trace of the role cluster_access helps), since the access may not {0}"
         note(WARNING, cluster, "forbidden", message.format("; ".join(rights)))
     for cluster, why in sorted((facts.get("silent") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
