@@ -278,7 +278,7 @@ def mtu_black_hole(fabric):
 # --- routing --------------------------------------------------------------------------------------------------------
 
 
-@breaks("route_missing", mend="mesh", quick=True)
+@breaks("route_missing", mend="mesh")
 def route_missing(fabric):
     fabric.sh(A, "ip", "route", "del", "10.4.0.0/16", "dev", DEVICE[A])
     yield
@@ -423,7 +423,7 @@ def masqueraded(fabric):
 # --- pods and Services ----------------------------------------------------------------------------------------------
 
 
-@breaks("port_closed", asks=dict(PING, trace_port=CLOSED), quick=True)
+@breaks("port_closed", asks=dict(PING, trace_port=CLOSED))
 def port_closed(fabric):
     """Nobody listens there, ever."""
     yield
@@ -540,7 +540,7 @@ def dns_differs(fabric):
             assert_arrives(fabric, **NAMED)
 
 
-@breaks("name_unknown", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/nobody"}, quick=True)
+@breaks("name_unknown", asks={"trace_from": FROM, "trace_to": "gcp/sys-log/nobody"})
 def name_unknown(fabric):
     yield
     HEALS.append(PING)

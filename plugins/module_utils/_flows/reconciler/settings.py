@@ -46,9 +46,10 @@ class SettingsReader:
             if result:
                 raise ValueRefused("inventory_invalid", "the play that reads the settings ended with {0}; see its output above".format(result))
             kept = read_json(folder, "capabilities")
-            if kept is None:
+            found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept or ()}
+            # without clusters the play has no host, or, where they are no hosts, one that speaks for none
+            if kept is None or any(not options.get("clusters") for options in found.values()):
                 raise ValueRefused("inventory_invalid", "the inventory has no clusters")
-            found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept}
         # taking addresses back is a matter of nodes first, which the playbook knows
         return {name: options for name, options in found.items() if name != "load_balancers" or options.get("state") == "present"}
 
