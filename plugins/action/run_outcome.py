@@ -25,9 +25,9 @@ REGISTERED = {
     "clustermesh": ("__clustermesh_r_peers",),
 }
 #: The same, where each node has its own.
-OF_NODES = {"mesh": "__node_dataplane_r_converge", "load_balancers": "__bgp_speaker_r"}
+OF_NODES = (("mesh", "__node_dataplane_r_converge"), ("load_balancers", "__bgp_speaker_r"), ("load_balancers", "__layer2_speaker_r"))
 #: What a node says of its change, in this order.
-OF_A_CHANGE = (OF_NODES["mesh"], "__node_dataplane_r_confirm")
+OF_A_CHANGE = ("__node_dataplane_r_converge", "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.
 BROKEN = "__capability_broken"
 #: The same of one node, which goes on with the rest.
@@ -79,7 +79,7 @@ def run_outcome(
             lost[str(host)] = (str(capability), str(message))
         if str(host) in gone:
             lost[str(host)] = (str(next(iter(asked), "")), _why(given))
-        for capability, name in OF_NODES.items():
+        for capability, name in OF_NODES:
             # a node's own failure is that of the node, which is lost; what it refused belongs to its cluster
             if name in given and given[name].get("refused"):
                 by_host.setdefault(str(host), []).extend(given[name]["refused"])

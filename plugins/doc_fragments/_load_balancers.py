@@ -246,10 +246,36 @@ options:
             default: false
       bgp_speakers:
         description:
-          - Nodes that speak BGP by M(multicluster.network.bgp_speaker). Where it is an empty list and O(settings[].load_balancer) is C(empty://),
-            the return value C(unannounced) names every address. Without the option nothing is said of them.
+          - Nodes that announce by M(multicluster.network.bgp_speaker) or M(multicluster.network.layer2_speaker). Where it is an empty list and
+            O(settings[].load_balancer) is C(empty://), the return value C(unannounced) names every address. Without the option nothing is said of them.
         type: list
         elements: str
+      layer2_nodes:
+        description: Nodes that hold addresses without a router, by M(multicluster.network.layer2_speaker).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: The node.
+            type: str
+            required: true
+          segment:
+            description: A name for the network segment that it is on. Nodes of one cluster on one segment stand in for each other.
+            type: str
+            required: true
+          addresses:
+            description: Its address on the segment, one of each family at most.
+            type: list
+            elements: str
+            required: true
+      layer2_reserved_vrids:
+        description:
+          - Virtual router identifiers that a keepalived of the nodes' own has. Addresses are in groups with the others, of 255 in all.
+          - Advertisements go from node to node, so those of routers and of other clusters on the segment are in nobody's way.
+        type: list
+        elements: int
+        default: []
       announced_by:
         description:
           - Who announces addresses where O(settings[].load_balancer) is C(empty://). With V(other) it is a speaker of yours, and nobody looks

@@ -115,6 +115,9 @@ options:
         type: list
         elements: str
         default: []
+      group:
+        description: For O(multicluster.network.layer2_speaker#module:routes); routers are not told of it.
+        type: int
   node_health_port:
     description:
       - Port on which kube-proxy says whether the node can deliver at all. Everything is withdrawn by its word. It counts once it has ever answered, so
@@ -297,6 +300,7 @@ def argument_spec():
             "network": {"type": "str", "required": True},
             "health_ports": {"type": "list", "elements": "int", "default": []},
             "services": {"type": "list", "elements": "str", "default": []},
+            "group": {"type": "int"},
         }},
         node_health_port={"type": "int", "default": 10256},
         graceful_restart={"type": "bool", "default": False},

@@ -155,7 +155,8 @@ load_balancers:
       that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
     - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
       O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
-      C(not_ready).
+      C(not_ready). With nodes that stand in for each other a route has its C(group), and C(segments) are those nodes, for
+      O(multicluster.network.layer2_speaker#module:nodes).
     - C(pools) tells of each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
     - C(events) is how many Events were written, where Services were told something.
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
@@ -184,6 +185,7 @@ load_balancers:
           services: [default/web]
           health_ports: []
       left_out: {}
+      segments: {}
       unannounced: []
       nodes: [aws-node-1, aws-node-2]
       releases: []

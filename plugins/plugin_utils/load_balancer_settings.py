@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_bounds
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS, pool_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
-from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address, readable_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
@@ -64,6 +64,7 @@ class _Inventory:
     def __init__(self) -> None:
         self.facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.speakers: t.Dict[str, t.List[str]] = {}
+        self.layer2: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.reserved: t.Dict[str, t.List[str]] = {}
         self.pools: t.Dict[str, t.List[str]] = {}
         self.wrong: t.Dict[str, t.List[str]] = {}
@@ -78,16 +79,34 @@ class _Inventory:
         self._reserve("routers of cluster {0} (bgp_speaker_neighbors)".format(cluster), *[one["address"] for one in neighbors])
         self._reserve("nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(cluster),
                       given.get("ansible_host"), given.get("bgp_speaker_source_ip"))  # fmt: skip
+        name = given.get("node_name") or host
+        layer2 = self._on_segment(host, str(name), cluster, given)
+        if neighbors or layer2:
+            self.speakers.setdefault(cluster, []).append(name)
         if not neighbors:
             return
-        name = given.get("node_name") or host
-        self.speakers.setdefault(cluster, []).append(name)
         if "bgp_speaker_source_ip" not in given:
             return
         first = neighbors[0]
         row = {"name": name, "source_ip": given["bgp_speaker_source_ip"], "peers": [one["address"] for one in neighbors], "peer_asn": first.get("asn"),
                "password": first.get("password"), "multihop": bool(first.get("multihop")), "local_asn": given.get("bgp_speaker_asn") or None}  # fmt: skip
         self.facts.setdefault(cluster, []).append({key: value for key, value in row.items() if value is not None})
+
+    def _on_segment(self, host: str, name: str, cluster: str, given: t.Any) -> bool:
+        """A node that stands in for others on its network segment: by the addresses that it is said to have there, else by the one Ansible reaches it at."""
+        segment = given.get("layer2_speaker_segment") or ""
+        if not segment:
+            return False
+        texts = given.get("layer2_speaker_address") or given.get("ansible_host") or ()
+        texts = [texts] if isinstance(texts, str) else texts
+        addresses = [readable_address(text) for text in texts] if isinstance(texts, (list, tuple)) else []
+        if not isinstance(segment, str) or not addresses or None in addresses:
+            text = "layer2_speaker_segment and layer2_speaker_address of {0}: write a name such as rack1, and the node's address there such as 10.0.0.11"
+            self.wrong.setdefault(cluster, []).append(text.format(host))
+            return False
+        self._reserve("nodes of cluster {0} (layer2_speaker_address)".format(cluster), *addresses)
+        self.layer2.setdefault(cluster, []).append({"name": name, "segment": segment, "addresses": [str(address) for address in addresses]})
+        return True
 
     def add_cluster(self, host: str, given: t.Any) -> None:
         """A cluster's ranges, its pool, its control plane's address. What cannot be read of them reserves nothing, and fails this cluster."""
@@ -103,8 +122,9 @@ class _Inventory:
         """The entry of one cluster; nothing for one that has neither settings nor anything wrong."""
         theirs = {"pool of cluster " + name: texts for name, texts in self.pools.items() if name != host}
         if given and not self.wrong.get(host):
+            layer2 = {"layer2_nodes": self.layer2[host]} if host in self.layer2 else {}
             row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []), "reserved_ranges": {**self.reserved, **theirs}},
-                       **dict(given, cluster=host))  # fmt: skip
+                       **layer2, **dict(given, cluster=host))  # fmt: skip
             wrong = ["bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {0}: {1}".format(host, text) for text in wrong_types(row)]
             if not wrong:
                 return row

@@ -39,6 +39,7 @@ EMPTY: t.Dict[str, t.Any] = {"int": 0, "float": 0, "bool": False, "str": "", "pa
 #: Arguments made of more than the variable, and why the empty value is not simply what arrives.
 COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("bgp_speaker", "state"): "a speaker without neighbours is none; the list itself is an argument too",
+    ("layer2_speaker", "state"): "a node without a segment holds nothing; the segment is no argument",
     ("cluster_objects", "objects"): "manifests that are made of names",
     ("cluster_objects", "objects_by_cluster"): "manifests under the name of the one cluster that they are for",
     ("cluster_objects", "access"): "an account of several variables",

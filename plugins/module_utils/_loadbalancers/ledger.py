@@ -25,7 +25,8 @@ class Entry(t.NamedTuple):
     """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people.
 
     ``retain``: its Service wanted the address kept when we saw it last; when it is gone, nobody else can say so. ``sharers``: the other
-    Services that had the address then: the first of them holds it when its Service is gone.
+    Services that had the address then: the first of them holds it when its Service is gone. ``group``: in which nodes of a segment stand by for it,
+    where its number cannot be found anew (layer2/groups.py).
     """
 
     id: str
@@ -37,6 +38,7 @@ class Entry(t.NamedTuple):
     time: str = ""
     retain: bool = False
     sharers: t.Tuple[str, ...] = ()
+    group: int = 0
 
     def reservation(self) -> Reservation:
         assigned = (Assignment(self.id + "-assignment", self.address, self.device),) if self.device else ()
@@ -71,9 +73,12 @@ def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
             sharers = row.get("sharers", [])
             if not isinstance(sharers, list) or not all(isinstance(one, str) for one in sharers):
                 raise ValueRefused("config_parse", "it does not say who shares it")
+            group = row.get("group", 0)
+            if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group <= 255:
+                raise ValueRefused("config_parse", "its group is no number up to 255")
         except ValueRefused as error:
             raise ValueRefused("config_parse", "the record of addresses is damaged at {0}: {1}".format(quoted(key), error.message)) from None
-        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False), tuple(sharers))
+        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False), tuple(sharers), group)
     return found
 
 

@@ -273,7 +273,7 @@ def silence(balancer: str, announced_by: str, speakers: t.Optional[t.Collection[
     if announced_by == OTHER or speakers is None or speakers:
         return ""
     return (
-        "no node of the cluster has a router to tell: set bgp_speaker_neighbors for its nodes, "
+        "no node of the cluster has a router to tell: set bgp_speaker_neighbors or layer2_speaker_segment for its nodes, "
         "or announced_by: other in load_balancers_settings where something else announces them"
     )
 

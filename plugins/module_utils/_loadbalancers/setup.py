@@ -9,6 +9,8 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 from .bgp.routes import NOT_READY_SECONDS
 from .bgp.values import BgpGrants, NodeBgp, parse_grants
+from .layer2.groups import parse_reserved
+from .layer2.segment import parse_members
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
 from .named_pools import Grants, NamedPool, parse_named_pools
@@ -32,8 +34,9 @@ class Setup(t.NamedTuple):
     inventory gives to something else than Services.
 
     ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
-    in the load balancer's annotation. ``speakers``: the nodes that have routers, None where nobody said. ``pool`` is what all ``pools`` have
-    together; ``strict``: the inventory names pools.
+    in the load balancer's annotation. ``speakers``: the nodes that announce, None where nobody said. ``pool`` is what all ``pools`` have
+    together; ``strict``: the inventory names pools. ``segments``: nodes that stand in for each other without a router, by the name of their segment,
+    as the module layer2_speaker takes them; ``reserved_groups``: numbers that are not for them.
     """
 
     cluster: str
@@ -68,6 +71,8 @@ class Setup(t.NamedTuple):
     not_ready_seconds: int = NOT_READY_SECONDS
     pools: t.Tuple[NamedPool, ...] = ()
     strict: bool = False
+    segments: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = {}
+    reserved_groups: t.FrozenSet[int] = frozenset()
 
     @property
     def eip_tag(self) -> str:
@@ -224,7 +229,19 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         not_ready_seconds=NOT_READY_SECONDS if given.get("not_ready_seconds") is None else int(given["not_ready_seconds"]),
         pools=pools,
         strict=bool(given.get("pools")),
+        segments=_segments(given.get("layer2_nodes") or ()),
+        reserved_groups=parse_reserved(given.get("layer2_reserved_vrids") or ()),
     )  # fmt: skip
+
+
+def _segments(rows: t.Iterable[Given]) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+    """Segment -> its nodes. Raises ValueRefused as parse_members."""
+    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    for row in sorted(rows, key=lambda row: (str(row["segment"]), str(row["name"]))):
+        found.setdefault(str(row["segment"]), []).append({"name": str(row["name"]), "addresses": list(row["addresses"])})
+    for members in found.values():
+        parse_members(members)
+    return found
 
 
 def _check_claim(env: t.Mapping[str, str], file: t.Optional[str], parameters: t.Mapping[str, t.Any]) -> None:

@@ -76,6 +76,12 @@ def settings_spec() -> Spec:
             "multihop": {"type": "bool", "default": False},
         }},
         bgp_speakers={"type": "list", "elements": "str"},
+        layer2_nodes={"type": "list", "elements": "dict", "default": [], "options": {
+            "name": {"type": "str", "required": True},
+            "segment": {"type": "str", "required": True},
+            "addresses": {"type": "list", "elements": "str", "required": True},
+        }},
+        layer2_reserved_vrids={"type": "list", "elements": "int", "default": []},
         reserved_ranges={"type": "dict", "default": {}},
         announced_by={"type": "str", "choices": [SPEAKER, OTHER], "default": SPEAKER},
         exclude_cordoned={"type": "bool", "default": False},

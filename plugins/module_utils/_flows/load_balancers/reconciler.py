@@ -10,8 +10,9 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
-from ..._loadbalancers.bgp.routes import all_left_out, left_out, routes_of
+from ..._loadbalancers.bgp.routes import Route, all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
+from ..._loadbalancers.layer2.groups import number_groups
 from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.named_pools import usage
@@ -283,6 +284,7 @@ class ServiceAddressReconciler:
         if self.options.gives:
             self._note_retained()
             self._note_sharers(cost)
+            self._note_groups(cost)
         self._keep_ledger()
         if self.options.gives:
             actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
@@ -409,6 +411,32 @@ class ServiceAddressReconciler:
                 self.ledger[ident] = entry._replace(sharers=sharers)
                 sides = [{"address": entry.address, "sharers": list(value)} for value in (entry.sharers, sharers)]
                 self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+
+    def _note_groups(self, cost: CostPlan) -> None:
+        """In which group nodes of a segment stand by for an address, where that has to be remembered."""
+        numbers, refused = self._groups(cost)
+        routes = {route.network.partition("/")[0]: route for route in self._routes(cost)}
+        for address, error in refused.items():
+            for key in routes[address].services:
+                self._refuse("service " + key, error.reason, error.message)
+        for ident, entry in self.ledger.items():
+            route = routes.get(entry.address)
+            number = numbers.get(entry.address, 0) if route is not None and route.health_ports else 0
+            if number != entry.group:
+                self.ledger[ident] = entry._replace(group=number)
+                sides = [{"address": entry.address, "group": value} for value in (entry.group, number)]
+                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+
+    def _groups(self, cost: CostPlan) -> t.Tuple[t.Dict[str, int], t.Dict[str, ValueRefused]]:
+        """Address -> the number of its group, and why others have none; nothing where no nodes stand in for each other."""
+        if not self.setup.segments:
+            return {}, {}
+        wanted = {route.network.partition("/")[0]: route.health_ports for route in self._routes(cost)}
+        recorded = {entry.address: entry.group for entry in self.ledger.values()}
+        return number_groups(wanted, recorded, self.setup.reserved_groups)
+
+    def _routes(self, cost: CostPlan) -> t.List[Route]:
+        return routes_of(self._networks(cost), self.state.objects)
 
     def _hand_over(self) -> None:
         """An address whose Service is gone belongs to those that shared it then."""
@@ -595,9 +623,11 @@ class ServiceAddressReconciler:
     def _speaking(self, cost: CostPlan) -> t.Dict[str, t.Any]:
         """What our speakers need, beside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
         if self.setup.balancer.type != EMPTY or self.options.mode == ABSENT:
-            return {"routes": [], "left_out": {}}
+            return {"routes": [], "left_out": {}, "segments": {}}
+        numbers = self._groups(cost)[0]
+        routes = [route._replace(group=numbers.get(route.network.partition("/")[0], 0)) for route in self._routes(cost)]
         out = left_out(self.state.nodes, self.setup.exclude_cordoned, self.setup.not_ready_seconds, self.began)
-        return {"routes": [route.shown() for route in routes_of(self._networks(cost), self.state.objects)], "left_out": out}
+        return {"routes": [route.shown() for route in routes], "left_out": out, "segments": dict(self.setup.segments)}
 
     def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
         setup, rows, served = self.setup, t.cast(t.Dict[str, t.Dict[str, t.Any]], {}), t.cast(t.List[Row], [])

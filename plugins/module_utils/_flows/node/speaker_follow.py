@@ -18,7 +18,7 @@ import time
 import typing as t
 
 from ..._io import bird, frr
-from ..._io.health_ports import ask
+from ..._io.health_ports import ask_any
 from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host import systemd
@@ -187,15 +187,7 @@ class Follower:
 
 
 def _answers(state: State) -> t.Dict[int, t.Optional[int]]:
-    """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
-    hosts = ["127.0.0.1", "::1", state.speaker.source]
-    ports = state.ports()
-    said = ask([(host, port) for host in hosts for port in ports], ANSWER_SECONDS)
-    found: t.Dict[int, t.Optional[int]] = {}
-    for port in sorted(ports):
-        statuses = [status for status in (said[(host, port)] for host in hosts) if status is not None]
-        found[port] = 200 if 200 in statuses else statuses[0] if statuses else None
-    return found
+    return ask_any(state.ports(), ("127.0.0.1", "::1", state.speaker.source), ANSWER_SECONDS)
 
 
 def running_path() -> str:

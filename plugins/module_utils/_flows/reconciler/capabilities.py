@@ -128,7 +128,7 @@ class LoadBalancers(Capability):
         What is announced in a cluster that is seen for the first time may be so by the word of a leader that ended before its playbook ran.
         """
         shown = {name: row for name, row in result["load_balancers"].items() if row}
-        wanted = {name: [row.get(key) for key in ("announce", "nodes", "routes", "left_out")] for name, row in shown.items()}
+        wanted = {name: [row.get(key) for key in ("announce", "nodes", "routes", "left_out", "segments")] for name, row in shown.items()}
         announced = {name: now for name, now in wanted.items() if now[0] or name in self._announced}
         changed = any(self._announced.get(name) != now for name, now in announced.items())
         self._announced.update(announced)

@@ -20,15 +20,20 @@ _PORTS = range(1, 65536)
 
 
 class Route(t.NamedTuple):
-    """A network that nodes announce while each of ``health_ports`` says that the node has what to hand its packets to."""
+    """A network that nodes announce while each of ``health_ports`` says that the node has what to hand its packets to.
+
+    ``group``: in which nodes of a segment stand by for it, 0 where none do.
+    """
 
     network: str
     services: t.Tuple[str, ...]
     health_ports: t.Tuple[int, ...] = ()
+    group: int = 0
 
     def shown(self) -> t.Dict[str, t.Any]:
-        """Plain data, as the module bgp_speaker takes it."""
-        return {"network": self.network, "services": list(self.services), "health_ports": list(self.health_ports)}
+        """Plain data, as the modules bgp_speaker and layer2_speaker take it."""
+        shown = {"network": self.network, "services": list(self.services), "health_ports": list(self.health_ports)}
+        return dict(shown, group=self.group) if self.group else shown
 
 
 def routes_of(networks: t.Mapping[str, t.Sequence[str]], objects: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Route]:
@@ -76,7 +81,7 @@ def all_left_out(speakers: t.Optional[t.Collection[str]], out: t.Mapping[str, st
     if not speakers or not all(name in out for name in speakers):
         return ""
     why = ", ".join("{0} ({1})".format(name, out[name]) for name in sorted(speakers)[:3])
-    return "every node with a router is left out: {0}; see exclude_cordoned and not_ready_seconds in load_balancers_settings".format(why)
+    return "every node that announces is left out: {0}; see exclude_cordoned and not_ready_seconds in load_balancers_settings".format(why)
 
 
 def _asked(node: t.Mapping[str, t.Any], cordoned: bool) -> str:

@@ -66,6 +66,15 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
         {"cluster": "aws", "pool": ["203.0.113.0/29"], "bgp_nodes": [dict(row, name="n1"), dict(row, name="other", local_asn=64512)],
          "bgp_speakers": ["n1", "other"], "reserved_ranges": reserved}
     ]
+    rack = {"multicluster_cluster": "aws", "layer2_speaker_segment": "rack1", "ansible_host": "10.66.23.34"}
+    both = dict(rack, layer2_speaker_address=["2001:db8::5", "10.66.23.35"])
+    found = load_balancer_settings({"aws": cluster, "n4": rack, "n5": both}, {"clusters": ["aws"], "nodes": ["n4", "n5"]})[0]
+    assert found["bgp_speakers"] == ["n4", "n5"] and found["bgp_nodes"] == []
+    assert found["layer2_nodes"] == [{"name": "n4", "segment": "rack1", "addresses": ["10.66.23.34"]},
+                                     {"name": "n5", "segment": "rack1", "addresses": ["2001:db8::5", "10.66.23.35"]}]  # fmt: skip
+    for name, value in (("ansible_host", "n4.example.net"), ("layer2_speaker_address", ["10.0.0.1/24"]), ("layer2_speaker_segment", 7)):
+        found = load_balancer_settings({"aws": cluster, "n4": dict(rack, **{name: value})}, {"clusters": ["aws"], "nodes": ["n4"]})[0]
+        assert "layer2_speaker_address of n4" in found["wrong"]
     several = load_balancer_settings(hostvars, {"clusters": ["aws", "oci"]})
     assert [row["reserved_ranges"] for row in several] == [
         {"pool of cluster oci": ["198.51.100.0/29"]}, {"pool of cluster aws": ["203.0.113.0/29"]},

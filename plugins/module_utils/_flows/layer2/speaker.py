@@ -1,0 +1,250 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The layer 2 speaker of one node: rendered, checked by keepalived, put in place, and read again by what runs, so that addresses stay.
+
+Whether this node can deliver is the follower's work (follow.py), which goes on without a play; who holds what nodes find out among themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from ..._io import frr, keepalived
+from ..._linux import files
+from ..._linux.files import FileState
+from ..._linux.host import bundle, systemd
+from ..._linux.netlink.links import Link, read_links
+from ..._loadbalancers.layer2 import keepalived_config
+from ..._loadbalancers.layer2.segment import Segment, check_interface, on_link
+from ..._plan.plan import Plan
+from ..._values.addresses import Network, parse_network
+from ..._values.refused import ValueRefused
+from . import follow
+from .follow import KEPT, STATE, STATUS
+
+#: The module whose ``main()`` the archive runs.
+AGENT = "_flows.layer2.agent"
+CODE = "/usr/local/lib/multicluster-network-layer2/speaker.pyz"
+UNIT = "/etc/systemd/system/" + keepalived.UNIT
+FOLLOWER = "multicluster-layer2-follow.service"
+FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
+#: The files of the node's own keepalived.
+FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
+_FOLLOWER_TEXT = """\
+[Unit]
+Description=What the layer 2 speaker of multicluster.network can deliver
+ConditionPathExists={state}
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {code} follow
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+"""
+#: Where kube-proxy with IPVS keeps every address on every node.
+_IPVS = "kube-ipvs0"
+_ARP_IGNORE = "/proc/sys/net/ipv4/conf/{0}/arp_ignore"
+_ALL_ANSWER = (
+    "kube-proxy with IPVS keeps every address on every node, and all of them would answer for it: set strictARP: true in its configuration, as for MetalLB"
+)
+
+
+class Place(t.NamedTuple):
+    """Where the node is on its segment: the interface, and the networks whose addresses neighbours ask for there."""
+
+    interface: str
+    networks: t.Tuple[Network, ...]
+
+
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+    """The module's result. Raises ValueRefused for options that make no sense or that keepalived refuses, LinuxError."""
+    plan = Plan()
+    if request.get("state") == "absent":
+        _absent(plan, check)
+        return _result(plan, None, {})
+    links = read_links()
+    given, off_link = _given(request, links)
+    state = follow.parse_state(_text(given))
+    for address in off_link:
+        plan.refuse("address {0}".format(address), "outside_grant", _OFF_LINK.format(address, state.interface))
+    _no_rival(state, links)
+    config = keepalived_config.render(state.segment, state.interface, keepalived.TRACK)
+    wanted = {
+        CODE: FileState("file", 0o755, bundle.build(AGENT)),
+        UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
+        FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(state=STATE, code=CODE).encode("ascii")),
+        keepalived.CONFIG: FileState("file", 0o644, config.encode("ascii")),
+        STATE: FileState("file", 0o600, _text(given).encode("ascii")),
+    }
+    before = {path: files.read_state(path) for path in wanted}
+    _note(plan, before, wanted)
+    runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
+    if not plan.changes and not runs and systemd.running():
+        plan.update("speaker", keepalived.UNIT, {"active": False}, {"active": True})
+    if plan.changes:
+        keepalived.check_config(config)
+    if not check and plan.changes:
+        _put(before, wanted, float(request.get("verify_seconds") or 0))
+    return _result(plan, state, follow.held(state.interface, state.segment.addresses))
+
+
+_OFF_LINK = (
+    "{0} lies in no network of {1}, so nobody on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
+    "name its network in layer2_speaker_networks"
+)
+
+
+def _text(given: t.Mapping[str, t.Any]) -> str:
+    return json.dumps(given, sort_keys=True) + "\n"
+
+
+def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
+    """What the follower has to know, as plain data (the same request gives the same), and addresses that are not on the segment. Raises ValueRefused."""
+    routes = [{"network": str(row["network"]), "group": row.get("group") or 0, "health_ports": sorted(row.get("health_ports") or ())}
+              for row in request.get("routes") or ()]  # fmt: skip
+    given: t.Dict[str, t.Any] = {
+        "version": follow.VERSION,
+        "node": str(request["node"]),
+        "nodes": sorted(({"name": str(row["name"]), "addresses": list(row["addresses"])} for row in request["nodes"]), key=lambda row: str(row["name"])),
+        "advert_interval": 0.5 if request.get("advert_interval") is None else float(request["advert_interval"]),
+        "node_port": request.get("node_health_port") or 0,
+        "left_out": request.get("left_out") or "",
+        "routes": sorted(routes, key=lambda row: str(row["network"])),
+    }
+    segment = follow.parse_segment(given)
+    place = _place(request, segment, links)
+    inside, outside = on_link(segment.addresses, place.networks)
+    given["routes"] = [row for row in given["routes"] if str(row["network"]).partition("/")[0] not in outside]
+    return dict(given, interface=place.interface), sorted(outside)
+
+
+def _place(request: t.Mapping[str, t.Any], segment: Segment, links: t.Sequence[Link]) -> Place:
+    """The interface that is named, or the one that has this node's address. Raises ValueRefused."""
+    mine = segment.me.of(segment.version)
+    found = [link for link in links if any(address.text.partition("/")[0] == mine for address in link.addresses)]
+    named = request.get("interface") or ""
+    if named:
+        check_interface(named)
+        found = [link for link in links if link.name == named]
+        if not found:
+            raise ValueRefused("unknown_interface", "this node has no interface {0}; see layer2_speaker_interface".format(named))
+    if not found:
+        text = "no interface of this node has {0}, which layer2_speaker_address says of {1}; see layer2_speaker_interface"
+        raise ValueRefused("unknown_interface", text.format(mine, segment.node))
+    networks = [parse_network(address.text) for address in found[0].addresses]
+    more = [parse_network(text) for text in request.get("networks") or ()]
+    return Place(check_interface(found[0].name), tuple([one for one in networks if one.prefixlen < one.max_prefixlen and not one.is_link_local] + more))
+
+
+def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
+    """Raises ValueRefused for what would make two nodes answer for one address, or the node's own keepalived hear ours."""
+    numbers = {group.number for group in state.segment.groups}
+    paths = [FOREIGN[0], *("{0}/{1}".format(FOREIGN[1], name) for name in files.list_folder(FOREIGN[1]))]
+    for path in paths:
+        both = keepalived_config.own_numbers("\n".join(files.read_lines(path))) & numbers
+        if both:
+            text = "{0} of this node has virtual_router_id {1}: name it in layer2_reserved_vrids of load_balancers_settings"
+            raise ValueRefused("conflict", text.format(path, min(both)))
+    for link in links:
+        mine = {address.text.partition("/")[0] for address in link.addresses}
+        if link.name == _IPVS:
+            ignores = max(_number(_ARP_IGNORE.format(name)) for name in ("all", state.interface))
+            if ignores < 1:
+                raise ValueRefused("conflict", _ALL_ANSWER)
+        elif link.name != state.interface and mine & set(state.segment.addresses):
+            raise ValueRefused("conflict", "{0} of this node has {1} already".format(link.name, min(mine & set(state.segment.addresses))))
+
+
+def _number(path: str) -> int:
+    text = "".join(files.read_lines(path)).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState]) -> None:
+    for path in sorted(wanted):
+        old, new = before[path], wanted[path]
+        if old == new:
+            plan.unchanged += 1
+        elif old is None:
+            plan.create("file", path, new.shown())
+        else:
+            plan.update("file", path, old.shown(), new.shown())
+
+
+def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+    """The files, the state before keepalived's, so that what it may hold is decided first. Raises ValueRefused ``speaker_failed``."""
+    changed = {path for path in wanted if before.get(path) != wanted[path]}
+    for path in sorted(wanted, key=lambda path: (path == keepalived.CONFIG, path)):
+        if path in changed:
+            files.write_state(path, wanted[path])
+    if not systemd.running():
+        return
+    if changed & {UNIT, FOLLOWER_UNIT}:
+        systemd.reload_units()
+    if UNIT in changed or not keepalived.active():
+        _begin(keepalived.UNIT, "restart")
+    elif keepalived.CONFIG in changed:
+        follow.Follower().round()
+        _begin(keepalived.UNIT, "reload")
+    if changed & {CODE, FOLLOWER_UNIT} or not keepalived.active(FOLLOWER):
+        _begin(FOLLOWER, "restart")
+    _wait_until_followed(wanted[STATE], seconds)
+
+
+def _begin(unit: str, verb: str) -> None:
+    frr.systemctl("enable", unit)
+    frr.systemctl("reset-failed", unit)
+    if not frr.systemctl(verb, unit):
+        raise ValueRefused("speaker_failed", "the unit {0} did not {1}; see its journal".format(unit, verb))
+
+
+def _wait_until_followed(state: FileState, seconds: float) -> None:
+    """Until the follower has decided on this state and keepalived runs. Raises ValueRefused ``speaker_failed``."""
+    digest = follow.parse_state(state.content.decode("utf-8")).digest
+    deadline = time.monotonic() + max(seconds, 5.0)
+    while follow.read_status().get("state") != digest or not keepalived.active():
+        if time.monotonic() >= deadline:
+            unit = FOLLOWER if keepalived.active() else keepalived.UNIT
+            raise ValueRefused("speaker_failed", "{0} does not do its work; see its journal".format(unit))
+        time.sleep(0.1)
+
+
+def _result(plan: Plan, state: t.Optional[follow.State], holds: t.Collection[str]) -> t.Dict[str, t.Any]:
+    result, status = plan.result(), follow.read_status() if state is not None else {}
+    result.update(diff=plan.diff(), warnings=list(plan.warnings), interface=state.interface if state is not None else "",
+                  holds=sorted(holds), withheld=status.get("withheld") or {})  # fmt: skip
+    return result
+
+
+def _absent(plan: Plan, check: bool) -> None:
+    there = {path: files.read_state(path) for path in (CODE, UNIT, FOLLOWER_UNIT, keepalived.CONFIG, STATE)}
+    for path, state in there.items():
+        if state is None:
+            plan.unchanged += 1
+        else:
+            plan.delete("file", path, state.shown())
+    if plan.changes and not check:
+        _take_away(there)
+
+
+def _take_away(paths: t.Iterable[str]) -> None:
+    # keepalived ends with a last word, so that the next node takes over at once
+    for unit in (FOLLOWER, keepalived.UNIT):
+        systemd.retire(unit)
+        frr.systemctl("disable", unit)
+    try:
+        follow.clean()
+    except ValueError:
+        pass  # a state that nobody can read says of no address
+    for path in (*paths, KEPT, STATUS):
+        files.remove(path)
+    keepalived.forget_everything()
+    systemd.reload_units()
+    for folder, top in ((keepalived.FOLDER, "/etc"), (CODE.rsplit("/", 1)[0], "/usr/local/lib"), (KEPT.rsplit("/", 1)[0], "/var/lib"),
+                        (STATUS.rsplit("/", 1)[0], "/run")):  # fmt: skip
+        files.remove_empty_folders(folder, top)

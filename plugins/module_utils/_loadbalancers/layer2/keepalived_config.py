@@ -1,0 +1,85 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A segment's groups as a configuration of keepalived, one VRRP instance for each.
+
+What an advertisement names is an address of the loopback device that stands for the group alone: the addresses of Services are kept beside it
+(``virtual_ipaddress_excluded``), of both families in one group, so that nodes that have heard of a change and nodes that have not go on hearing each other.
+Advertisements go to the other nodes of the segment, not to a multicast group: routers on the segment, and other clusters, do not meet our numbers.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .segment import Segment, check_interface
+
+NAME = "layer2-{0}"
+_ALONE = {4: "127.112.0.0", 6: "fe80::7f70"}
+_HEAD = """\
+# Written by multicluster.network; changes are overwritten.
+global_defs {
+    router_id multicluster-layer2
+    vrrp_version 3
+    vrrp_check_unicast_src
+    vrrp_garp_master_delay 1
+    vrrp_garp_master_repeat 3
+    vrrp_garp_master_refresh 30
+    vrrp_garp_lower_prio_delay 1
+    vrrp_garp_lower_prio_repeat 3
+    vrrp_higher_prio_send_advert true
+    vrrp_priority -10
+    max_auto_priority -1
+}
+"""
+
+
+def marker(number: int, version: int) -> str:
+    """What stands for a group in advertisements: an address that never leaves the host."""
+    return "127.112.0.{0}/32 dev lo scope host".format(number) if version == 4 else "fe80::7f70:{0:x}/128 dev lo".format(number)
+
+
+def render(segment: Segment, interface: str, track_folder: str) -> str:
+    """The whole file. ``track_folder``: there each group has a file, whose 0 says that this node can deliver."""
+    return _HEAD + "".join(_group(segment, number, check_interface(interface), track_folder) for number in range(len(segment.groups)))
+
+
+def _group(segment: Segment, index: int, interface: str, track_folder: str) -> str:
+    group = segment.groups[index]
+    name, version = NAME.format(group.number), segment.version
+    # without any other node it speaks to itself: keepalived would send to a multicast group
+    others = [member.of(version) for member in segment.members if member.name != segment.node] or [_ALONE[version]]
+    lines = [
+        "track_file {0} {{".format(name),
+        '    file "{0}/{1}"'.format(track_folder, group.number),
+        "    weight 0",
+        "}",
+        "vrrp_instance {0} {{".format(name),
+        "    state BACKUP",
+        "    interface {0}".format(interface),
+        "    virtual_router_id {0}".format(group.number),
+        "    priority {0}".format(segment.priority(group.number)),
+        "    advert_int {0:g}".format(segment.advert_ms / 1000.0),
+        "    preempt_delay 2",
+        "    unicast_src_ip {0}".format(segment.me.of(version)),
+        "    unicast_ttl 255",
+        "    unicast_peer {",
+        *("        {0} min_ttl 255".format(one) for one in others),
+        "    }",
+        "    track_file {",
+        "        {0} weight 0".format(name),
+        "    }",
+        "    virtual_ipaddress {",
+        "        {0}".format(marker(group.number, version)),
+        "    }",
+        "    virtual_ipaddress_excluded {",
+        *("        {0}/{1} dev {2} noprefixroute".format(address, 128 if ":" in address else 32, interface) for address in group.addresses),
+        "    }",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def own_numbers(text: str) -> t.Set[int]:
+    """The virtual router ids that a configuration of somebody else's has."""
+    words = [line.split() for line in text.splitlines()]
+    return {int(row[1]) for row in words if len(row) > 1 and row[0] == "virtual_router_id" and row[1].isascii() and row[1].isdigit()}

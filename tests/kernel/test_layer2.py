@@ -1,0 +1,293 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that stand in for each other on one segment: real keepalived in namespaces on a bridge, and a neighbour who asks.
+
+keepalived is started and told of changes as its unit would do it; how the unit does that is a scenario's work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._io import keepalived
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2 import keepalived_config
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import order, parse_segment
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+NAMES = ("n1", "n2", "n3")
+FOUR, SIX, MORE = "10.9.0.200", "fd09::200", "10.9.0.201"
+GROUP = 7
+#: A takeover takes two seconds at most; a machine that is busy gets more.
+SOON = 20.0
+
+
+def sh(*words):
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, (words, done.stdout + done.stderr)
+    return done.stdout
+
+
+class Lan:
+    """A bridge with a neighbour, and nodes with a keepalived each."""
+
+    def __init__(self, folder, version=4, names=NAMES):
+        self.folder, self.version, self.names = folder, version, names
+        self.prefix = "mcn-l2-{0}".format(os.getpid())
+        self.routes = [{"network": FOUR + "/32", "group": GROUP}, {"network": SIX + "/128", "group": GROUP}]
+        self.running = {}
+
+    def space(self, name):
+        return "{0}-{1}".format(self.prefix, name)
+
+    def __enter__(self):
+        switch = self.space("lan")
+        sh("ip", "netns", "add", switch)
+        sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        self._address(switch, "br0", 1)
+        for number, name in enumerate(self.names, 11):
+            sh("ip", "netns", "add", self.space(name))
+            sh("ip", "link", "add", "up0", "netns", self.space(name), "type", "veth", "peer", "name", name, "netns", switch)
+            sh("ip", "-n", switch, "link", "set", name, "master", "br0", "up")
+            sh("ip", "-n", self.space(name), "link", "set", "lo", "up")
+            self._address(self.space(name), "up0", number)
+        return self
+
+    @staticmethod
+    def _address(space, link, number):
+        sh("ip", "-n", space, "address", "add", "10.9.0.{0}/24".format(number), "dev", link)
+        sh("ip", "-n", space, "address", "add", "fd09::{0}/64".format(number), "dev", link, "nodad")
+        sh("ip", "-n", space, "link", "set", link, "up")
+
+    def __exit__(self, *unused):
+        for name in list(self.running):
+            self.kill(name)
+        for name in ("lan", *self.names):
+            sh("ip", "netns", "delete", self.space(name))
+
+    def configure(self, name):
+        """Write what the node's module would."""
+        address = "10.9.0.{0}" if self.version == 4 else "fd09::{0}"
+        nodes = [{"name": one, "addresses": [address.format(number)]} for number, one in enumerate(self.names, 11)]
+        segment = parse_segment({"node": name, "nodes": nodes, "routes": self.routes})
+        home = self.folder / name
+        (home / "groups").mkdir(parents=True, exist_ok=True)
+        for group in segment.groups:
+            path = home / "groups" / str(group.number)
+            path.write_text(path.read_text() if path.exists() else "0\n")
+        text = keepalived_config.render(segment, "up0", str(home / "groups"))
+        (home / "keepalived.conf").write_text(text)
+        sh("ip", "netns", "exec", self.space(name), keepalived.program(), "--config-test", "--use-file={0}/keepalived.conf".format(home))
+
+    def command(self, space, home):
+        """keepalived in a namespace, with a folder of its own."""
+        return ["ip", "netns", "exec", self.space(space), keepalived.program(), "--dont-fork", "--vrrp", "--log-console",
+                "--use-file={0}/keepalived.conf".format(home), "--pid={0}/pid".format(home), "--vrrp_pid={0}/vrrp.pid".format(home)]  # fmt: skip
+
+    def start(self, name):
+        self.configure(name)
+        home = self.folder / name
+        with open(home / "log", "w", encoding="utf-8") as log:
+            self.running[name] = subprocess.Popen(self.command(name, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def reload(self, name):
+        self.configure(name)
+        self.running[name].send_signal(signal.SIGHUP)
+
+    def kill(self, name, by=signal.SIGKILL):
+        process = self.running.pop(name)
+        if by == signal.SIGKILL:
+            child = self.folder / name / "vrrp.pid"
+            os.kill(int(child.read_text()), by) if child.exists() else None
+        process.send_signal(by)
+        process.wait(timeout=30)
+
+    def cut(self, name):
+        """No power: nothing is said any more, and nothing taken back."""
+        sh("ip", "-n", self.space("lan"), "link", "set", name, "down")
+        self.kill(name)
+
+    def deliver(self, name, yes, group=GROUP):
+        """As the follower does it."""
+        path = self.folder / name / "groups" / str(group)
+        spare = path.with_name(".spare")
+        spare.write_text("0\n" if yes else "1\n")
+        spare.replace(path)
+
+    def holders(self, address=FOUR, within=None):
+        found = set()
+        for name in within or self.names:
+            rows = json.loads(sh("ip", "-n", self.space(name), "-j", "address", "show", "dev", "up0"))
+            if any(one.get("local") == address for one in rows[0]["addr_info"]):
+                found.add(name)
+        return found
+
+    def settle(self, *names, address=FOUR, within=None):
+        deadline = time.monotonic() + SOON
+        while self.holders(address, within) != set(names):
+            assert time.monotonic() < deadline, (self.holders(address, within), names, [path.read_text()[-800:] for path in self.folder.glob("*/log")])
+            time.sleep(0.05)
+
+    def answers(self, address=FOUR):
+        words = ["ip", "netns", "exec", self.space("lan"), "ping", "-q", "-c", "1", "-W", "1", address]
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    def neighbour(self, address=FOUR):
+        """The node whose hardware the neighbour believes to have an address."""
+        rows = json.loads(sh("ip", "-n", self.space("lan"), "-j", "neighbour", "show", address))
+        own = {json.loads(sh("ip", "-n", self.space(name), "-j", "link", "show", "up0"))[0]["address"]: name for name in self.names}
+        return own.get(rows[0].get("lladdr")) if rows else None
+
+
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path):
+    if os.geteuid() != 0 or not shutil.which("keepalived", path="/usr/sbin:/usr/bin"):
+        pytest.skip("needs root and keepalived")
+    return pathlib.Path(tmp_path)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_one_node_holds_both_families_and_the_next_takes_over(folder, version):
+    first, second, third = order(GROUP, NAMES)
+    with Lan(folder, version) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        lan.settle(first, address=SIX)
+        assert lan.answers() and lan.answers(SIX) and lan.neighbour() == first
+        lan.cut(first)
+        rest = (second, third)
+        lan.settle(second, within=rest)
+        lan.settle(second, address=SIX, within=rest)
+        # nobody asked anew: the neighbour was told
+        deadline = time.monotonic() + SOON
+        while (lan.neighbour(), lan.neighbour(SIX)) != (second, second):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert lan.answers() and lan.answers(SIX)
+        lan.kill(second, signal.SIGTERM)
+        lan.settle(third, within=rest)
+        assert lan.holders(SIX, [second]) == set()
+
+
+def test_what_a_node_cannot_deliver_it_hands_over(folder):
+    first, second, third = order(GROUP, NAMES)
+    with Lan(folder) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        lan.deliver(first, False)
+        lan.settle(second)
+        lan.deliver(second, False)
+        lan.deliver(third, False)
+        lan.settle()
+        lan.deliver(first, True)
+        lan.settle(first)
+
+
+def test_changes_leave_addresses_where_they_are(folder):
+    first, second, third = order(GROUP, NAMES)
+    with Lan(folder) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        words = ["ip", "netns", "exec", lan.space("lan"), "ping", "-q", "-i", "0.02", "-c", "150", "-W", "1", FOUR]
+        ping = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        lan.routes.append({"network": MORE + "/32", "group": GROUP})
+        # one after the other, as a play in batches does it: nodes with the old file go on hearing those with the new one
+        for name in (second, first, third):
+            lan.reload(name)
+            time.sleep(0.5)
+        lan.settle(first, address=MORE)
+        said = ping.communicate(timeout=60)[0]
+        assert " 0% packet loss" in said, said
+        assert lan.holders() == {first}
+        lan.routes = lan.routes[:1]
+        for name in NAMES:
+            lan.reload(name)
+        lan.settle(address=MORE)
+        lan.settle(address=SIX)
+        assert lan.holders() == {first}
+        lan.routes = []
+        for name in NAMES:
+            lan.reload(name)
+        lan.settle()
+
+
+def test_nodes_that_do_not_hear_each_other_both_hold_it_until_they_do(folder):
+    first, second, third = order(GROUP, NAMES)
+    with Lan(folder) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        for name in (second, third):  # these hear each other, and not the first
+            number = 11 + NAMES.index(first)
+            rule = "table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr 10.9.0.{0} drop; }}; }}".format(number)
+            sh("ip", "netns", "exec", lan.space(name), "nft", rule)
+        lan.settle(first, second)
+        assert lan.answers()
+        for name in (second, third):
+            sh("ip", "netns", "exec", lan.space(name), "nft", "delete", "table", "ip", "cut")
+        lan.settle(first)
+        deadline = time.monotonic() + SOON
+        while lan.neighbour() != first:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_what_was_killed_comes_back_without_what_it_had(folder):
+    first, second, unused = order(GROUP, NAMES)
+    with Lan(folder) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        lan.kill(first)
+        lan.settle(first, second)  # nobody has taken it from the interface
+        lan.start(first)
+        lan.settle(second)
+        lan.settle(first)
+
+
+def test_a_node_alone_on_its_segment(folder):
+    with Lan(folder, names=("n1",)) as lan:
+        lan.start("n1")
+        lan.settle("n1")
+        assert lan.answers()
+
+
+def test_a_packet_from_elsewhere_takes_nothing_away(folder):
+    """A neighbour that is no node of the segment says to its holder that it has the highest priority."""
+    first = order(GROUP, NAMES)[0]
+    with Lan(folder) as lan:
+        for name in NAMES:
+            lan.start(name)
+        lan.settle(first)
+        home = folder / "rival"
+        home.mkdir()
+        (home / str(GROUP)).write_text("0\n")
+        nodes = [{"name": "rival", "addresses": ["10.9.0.1"]}, {"name": first, "addresses": ["10.9.0.{0}".format(11 + NAMES.index(first))]}]
+        rival = parse_segment({"node": "rival", "nodes": nodes, "routes": lan.routes})
+        own = "    priority {0}\n".format(rival.priority(GROUP))
+        text = keepalived_config.render(rival, "br0", str(home))
+        assert own in text
+        (home / "keepalived.conf").write_text(text.replace(own, "    priority 255\n"))
+        with open(home / "log", "w", encoding="utf-8") as log:
+            process = subprocess.Popen(lan.command("lan", home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            time.sleep(4)
+            still = lan.holders()
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+        assert still == {first} and "MASTER" in (home / "log").read_text()
+
+
+def test_a_configuration_that_keepalived_refuses():
+    with pytest.raises(ValueRefused) as caught:
+        keepalived.check_config("vrrp_instance x {\n  virtual_router_id 900\n}\n")
+    assert caught.value.reason == "config_refused" and "900" in caught.value.message
