@@ -5,8 +5,9 @@
 """A double of the Equinix Metal API: the calls that a cloud controller makes, with their state, in a process of its own.
 
 The public service ended on 30 June 2026, so nothing can be tested against the original. This is a stand-in, written from
-the API's description: reservations, assignments and device addresses apart, sessions before neighbours, pages, 422s,
-pending approvals, quotas. Everything under /_double is for tests: what fails, how often, and the log of requests.
+the API's description: reservations, assignments and device addresses apart, sessions before neighbours, pages, 422s
+(refusals.py), pending approvals, quotas. Its answers have the fields of that description and no others, since clients refuse
+what they do not know. Everything under /_double is for tests: what fails, how often, and the log of requests.
 
     server.py PORT_FILE [PROJECT TOKEN]
 """
@@ -24,12 +25,37 @@ import time
 import urllib.parse
 import uuid
 
-MD5 = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9]{10,20}\Z")
+import refusals
+
 UNKNOWN = (404, {"errors": ["Not found"]})
+USER = "7c0f3a52-2f0e-4a55-9d6c-0d9f3c5e1a01"
 
 
 def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def metro(code):
+    """As the API shows it; None for none."""
+    if (code or "").lower() not in refusals.METROS:
+        return None
+    name, country = refusals.METROS[code.lower()]
+    return {"id": str(uuid.uuid5(uuid.NAMESPACE_DNS, "metro-" + code.lower())), "code": code.lower(), "name": name, "country": country}
+
+
+def facility(code):
+    if not code:
+        return None
+    return {"id": str(uuid.uuid5(uuid.NAMESPACE_DNS, code.lower())), "code": code.lower(), "name": code.upper(), "metro": metro(code[:2])}
+
+
+def network_of(record):
+    return ipaddress.ip_network("{network}/{cidr}".format(**record))
+
+
+def placed(block):
+    """The fields of a reservation that has its addresses."""
+    return {"address": str(block[0]), "network": str(block[0]), "gateway": str(block[1] if block.num_addresses > 2 else block[0])}
 
 
 class State:
@@ -62,28 +88,34 @@ class State:
              "gateway": "10.66.%d.4" % number, "parent_block": block},
         ]  # fmt: skip
         self.devices[ident] = {"id": ident, "hostname": name, "state": "active", "plan": {"slug": "c3.small.x86", "name": "c3.small.x86"},
-                               "metro": {"code": "da"}, "facility": {"code": "da11"}, "ip_addresses": addresses, "tags": [],
+                               "metro": metro("da"), "facility": facility("da11"), "ip_addresses": addresses, "tags": [],
                                "project": {"href": self.href("projects", self.project)}, "href": self.href("devices", ident)}  # fmt: skip
         return self.devices[ident]
 
     def reservation(self, body, ident=None, address=None, state="created"):
         ident = ident or str(uuid.uuid4())
-        address = self.free_address() if address is None and state == "created" else address
-        made = {"id": ident, "type": "public_ipv4", "address_family": 4, "cidr": 32, "netmask": "255.255.255.255", "public": True,
-                "management": False, "manageable": True, "global_ip": False, "enabled": True, "addon": True, "bill": True, "state": state,
-                "tags": list(body.get("tags") or ()), "details": body.get("details"), "quantity": 1, "customdata": {},
-                "metro": {"code": body["metro"]} if body.get("metro") else None,
-                "facility": {"code": body["facility"]} if body.get("facility") else None, "assignments": [],
-                "project": {"href": self.href("projects", self.project)}, "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
-        if address:
-            made.update(address=address, network=address, gateway=address)
+        block = ipaddress.ip_network("{0}/{1}".format(address or "0.0.0.0", refusals.SIZES[body.get("quantity", 1)]))
+        if address is None and state == "created":
+            block, address = self.free_block(block.prefixlen), "free"
+        made = {"id": ident, "type": body.get("type", "public_ipv4"), "address_family": 4, "cidr": block.prefixlen, "netmask": str(block.netmask),
+                "public": True, "management": False, "manageable": True, "global_ip": body.get("type") == "global_ipv4", "enabled": True, "addon": True,
+                "bill": True, "state": state, "tags": list(body.get("tags") or ()), "details": body.get("details"),
+                "customdata": body.get("customdata") or {}, "metro": metro(body.get("metro") or (body.get("facility") or "")[:2]),
+                "facility": facility(body.get("facility")), "assignments": [], "project": {"href": self.href("projects", self.project)},
+                "requested_by": {"href": self.href("users", USER)}, "available": self.href("ips", ident, "available"), "created_at": now(),
+                "href": self.href("ips", ident)}  # fmt: skip
+        made.update(placed(block) if address else {})
         self.reservations[ident] = made
         return made
 
-    def free_address(self):
-        taken = {item.get("address") for item in self.reservations.values()}
-        hosts = ipaddress.ip_network(self.options["network"]).hosts()
-        return next(str(host) for host in hosts if str(host) not in taken)
+    def free_block(self, length):
+        """The lowest one, None for none; a block of one is a host of the network."""
+        taken = [network_of(item) for item in self.reservations.values() if item.get("address")]
+        network = ipaddress.ip_network(self.options["network"])
+        if length < network.prefixlen:
+            return None
+        blocks = (ipaddress.ip_network(host) for host in network.hosts()) if length == 32 else network.subnets(new_prefix=length)
+        return next((block for block in blocks if not any(block.overlaps(other) for other in taken)), None)
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -109,19 +141,24 @@ class State:
         return UNKNOWN
 
     def enable(self, body):
-        if body.get("deployment_type") not in ("local", "global") or not isinstance(body.get("asn"), int):
-            return 422, {"errors": ["deployment_type and asn are required"]}
-        if "md5" in body and not (isinstance(body["md5"], str) and MD5.match(body["md5"])):
-            return 422, {"errors": ["Md5 is invalid"]}
+        """A second one is refused. Reports say that the service took it and erased the password: nobody may count on either."""
+        wrong = refusals.bgp_config(body, self.bgp)
+        if wrong:
+            return 422, {"errors": wrong}
         ident = str(uuid.uuid4())
-        self.bgp = {"id": ident, "status": "enabled", "deployment_type": body["deployment_type"], "asn": body["asn"], "md5": body.get("md5"),
+        self.bgp = {"id": ident, "status": "enabled" if body["deployment_type"] == "local" else "requested",
+                    "deployment_type": body["deployment_type"], "asn": body["asn"], "md5": body.get("md5") or None,
                     "max_prefix": self.options["max_prefix"], "route_object": None, "ranges": [], "sessions": [], "created_at": now(),
-                    "project": {"href": self.href("projects", self.project)}, "href": self.href("bgp-configs", ident)}  # fmt: skip
+                    "requested_at": now(), "project": {"href": self.href("projects", self.project)}, "href": self.href("bgp-configs", ident)}  # fmt: skip
         return 204, None
 
     def listed(self, query):
-        automatic = {"id": "11111111-0000-4000-8000-000000000000", "type": "private_ipv4", "address": "10.66.0.0", "cidr": 25,
-                     "management": True, "public": False, "tags": [], "state": "created", "assignments": []}  # fmt: skip
+        ident = "11111111-0000-4000-8000-000000000000"
+        automatic = {"id": ident, "type": "private_ipv4", "address": "10.66.0.0", "network": "10.66.0.0", "netmask": "255.255.255.128",
+                     "gateway": "10.66.0.1", "cidr": 25, "address_family": 4, "management": True, "manageable": True, "public": False,
+                     "global_ip": False, "enabled": True, "addon": False, "bill": False, "tags": [], "state": "created", "assignments": [],
+                     "customdata": {}, "metro": metro("da"), "project": {"href": self.href("projects", self.project)}, "created_at": now(),
+                     "href": self.href("ips", ident)}  # fmt: skip
         rows = [automatic] + list(self.reservations.values())
         if "assignments" not in query.get("include", ""):
             rows = [dict(row, assignments=[{"href": item["href"]} for item in row["assignments"]]) for row in rows]
@@ -131,17 +168,19 @@ class State:
         size = max(1, min(int(query.get("per_page", default)), 1000, self.options["page"]))
         number = int(query.get("page", 1))
         last = max(1, -(-len(rows) // size))
-        link = {"href": "/metal/v1{0}?page={1}".format(path, number + 1)} if number < last else None
-        meta = {"total": len(rows), "current_page": number, "last_page": last, "previous": None, "next": link,
-                "first": {"href": path}, "last": {"href": path}, "self": {"href": path}}  # fmt: skip
+
+        def link(page):
+            return {"href": "/metal/v1{0}?page={1}".format(path, page)} if 1 <= page <= last else None
+
+        meta = {"total": len(rows), "current_page": number, "last_page": last, "previous": link(number - 1), "next": link(number + 1),
+                "first": link(1), "last": link(last), "self": link(number)}  # fmt: skip
         return 200, {key: rows[(number - 1) * size : number * size], "meta": meta}
 
     def order(self, body):
-        if not body.get("type") or not body.get("quantity"):
-            return 422, {"errors": ["type and quantity are required"]}
-        if "facility" in body and not self.options["facilities"]:
-            return 422, {"errors": ["facility is no longer supported"]}
-        if len(self.reservations) >= self.options["quota"]:
+        wrong = refusals.order(body, self.options["facilities"])
+        if wrong:
+            return 422, {"errors": wrong}
+        if len(self.reservations) >= self.options["quota"] or self.free_block(refusals.SIZES[body["quantity"]]) is None:
             if body.get("fail_on_approval_required"):
                 return 422, {"errors": ["The specified project contains insufficient public IPv4 space to complete the request."]}
             return 201, self.reservation(body, state="pending")
@@ -161,22 +200,24 @@ class State:
         if rest == "bgp/sessions" and method == "GET":
             return 200, {"bgp_sessions": self.sessions.get(device["id"], [])}
         if rest == "bgp/sessions" and method == "POST":
-            if not self.bgp:
-                return 422, {"errors": ["BGP is not enabled for the project"]}
             held = self.sessions.setdefault(device["id"], [])
-            if any(item["address_family"] == body.get("address_family") for item in held):
-                return 422, {"errors": ["Address family already has session with {0}".format(body.get("address_family"))]}
+            wrong = refusals.session(body, self.bgp, held)
+            if wrong:
+                return 422, {"errors": wrong}
             ident = str(uuid.uuid4())
-            held.append({"id": ident, "address_family": body.get("address_family"), "status": "up", "default_route": bool(body.get("default_route")),
-                         "learned_routes": [], "device": {"href": device["href"]}, "href": self.href("bgp", "sessions", ident)})  # fmt: skip
+            held.append({"id": ident, "address_family": body["address_family"], "status": "up", "default_route": bool(body.get("default_route")),
+                         "learned_routes": [], "device": {"href": device["href"]}, "created_at": now(), "updated_at": now(),
+                         "href": self.href("bgp", "sessions", ident)})  # fmt: skip
             return 201, held[-1]
         if rest == "bgp/neighbors" and method == "GET":
-            own = next(item["address"] for item in device["ip_addresses"] if not item["public"])
-            record = {"address_family": 4, "customer_as": (self.bgp or {}).get("asn"), "customer_ip": own, "md5_enabled": bool(self.bgp.get("md5")),
-                      "md5_password": self.bgp.get("md5"), "multihop": True, "peer_as": 65530, "peer_ips": ["169.254.255.1", "169.254.255.2"],
-                      "routes_in": [], "routes_out": []}  # fmt: skip
-            return 200, {"bgp_neighbors": [record] if self.sessions.get(device["id"]) else []}
+            return 200, {"bgp_neighbors": [self.neighbour(device, refusals.SESSIONS[one["address_family"]]) for one in self.sessions.get(device["id"], ())]}
         return UNKNOWN
+
+    def neighbour(self, device, family):
+        own = next(item["address"] for item in device["ip_addresses"] if item["address_family"] == family and (family == 6 or not item["public"]))
+        routers = ["169.254.255.1", "169.254.255.2"] if family == 4 else ["fc00:0000:0000:0000:0000:0000:0000:000e", "fc00:0000:0000:0000:0000:0000:0000:000f"]
+        return {"address_family": family, "customer_as": self.bgp.get("asn"), "customer_ip": own, "md5_enabled": bool(self.bgp.get("md5")),
+                "md5_password": self.bgp.get("md5"), "multihop": True, "peer_as": 65530, "peer_ips": routers, "routes_in": [], "routes_out": []}  # fmt: skip
 
     def close(self, ident):
         for held in self.sessions.values():
@@ -187,13 +228,19 @@ class State:
 
     def assign(self, device, body):
         address = str(body.get("address", "")).partition("/")[0]
-        found = next((item for item in self.reservations.values() if item.get("address") == address), None)
-        if found is None or found["assignments"]:
+        try:
+            wanted = ipaddress.ip_network(address)
+        except ValueError:
+            return 422, {"errors": ["The address is not valid"]}
+        held = [item for item in self.reservations.values() if item.get("address") and wanted.version == 4 and wanted.subnet_of(network_of(item))]
+        if not held or any(one["address"] == address for item in held for one in item["assignments"]):
             return 422, {"errors": ["The address is not available"]}
-        ident = str(uuid.uuid4())
-        made = {"id": ident, "address": address, "cidr": 32, "netmask": "255.255.255.255", "network": address, "address_family": 4, "public": True,
-                "management": False, "manageable": True, "enabled": True, "global_ip": False, "assigned_to": {"href": device["href"]},
-                "parent_block": {"network": address, "cidr": 32, "href": found["href"]}, "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
+        found, ident = held[0], str(uuid.uuid4())
+        made = {"id": ident, "address": address, "cidr": 32, "netmask": "255.255.255.255", "network": address, "gateway": found["gateway"],
+                "address_family": 4, "public": True, "management": False, "manageable": True, "enabled": True, "global_ip": False,
+                "assigned_to": {"href": device["href"]}, "metro": found["metro"],
+                "parent_block": {"network": found["network"], "netmask": found["netmask"], "cidr": found["cidr"], "href": found["href"]},
+                "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
         found["assignments"].append(made)
         device["ip_addresses"].append(made)
         return 201, made
@@ -245,8 +292,7 @@ class State:
         elif path == "/approve":
             for item in self.reservations.values():
                 if item["state"] == "pending":
-                    address = self.free_address()
-                    item.update(state="created", address=address, network=address, gateway=address)
+                    item.update(state="created", **placed(self.free_block(item["cidr"])))
         elif path == "/log":
             return 200, self.log
         elif path == "/state":
