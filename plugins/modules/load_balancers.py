@@ -22,6 +22,8 @@ description:
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
     Without it a Service whose address only its status has is left to the controller that gave it, and refused by name. A reservation at a
     provider that the original made for a Service, and whose address that has, is recorded as ours then.
+  - Nodes with annotations that another program wrote, and a ConfigMap of MetalLB with its pools or peers, are left alone and refused as C(adoptable)
+    without O(adopt=true), as are its custom resources.
   - Plans in check mode tell what would be ordered and given back before any call is made.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory

@@ -221,6 +221,81 @@ def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
     assert not result["refused"] and "lb-backend.db" not in specs(api, POOLS)
 
 
+ORIGINAL = """peers:
+- my-asn: 65000
+  peer-asn: 65530
+  peer-address: 169.254.255.1
+  node-selectors:
+  - match-labels: {kubernetes.io/hostname: lb-1}
+address-pools:
+- {protocol: bgp, name: lb-backend/old, addresses: [203.0.113.6/32], auto-assign: false}
+"""
+CCM = "cloud-provider-equinix-metal"
+D = "metal.equinix.com/"
+#: As the original writes them: the names with numbers, and the private network.
+THEIRS = {D + "bgp-peers-{0}-{1}".format(number, name): value
+          for number, router in enumerate(("169.254.255.1", "169.254.255.2"))
+          for name, value in (("node-asn", "65000"), ("peer-asn", "65530"), ("peer-ip", router), ("src-ip", "10.66.0.1"))}  # fmt: skip
+
+
+def test_nothing_is_written_into_what_the_original_has(server, api):
+    """Nodes and the ConfigMap, as with custom resources: without adopt they stay to the byte, with it they are ours alone, and stay so."""
+    for name, address in (("old", "203.0.113.6"), ("web", None)):
+        service(api, name, address)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": ORIGINAL, "other": "x"}}
+    api.create(CONFIG, body, CCM)
+    api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": THEIRS}}, CCM)
+    paths = (CONFIG + "/config", "/api/v1/nodes/lb-1")
+    before, mark = [api.get(path) for path in paths], server.mark()
+    given = [dict(one, password=None) for one in BGP]
+    settings = dict(load_balancer="metallb:///metallb-system", bgp_nodes=given)
+    for dummy in range(2):
+        result = run(server, **settings)
+        found = {(one["object"], one["reason"]) for one in result["refused"]}
+        assert {("aws/lb-1", "adoptable"), ("ConfigMap aws/metallb-system/config", "adoptable")} <= found, found
+        assert [api.get(path) for path in paths] == before
+    assert not [write for write in server.writes(mark) if "nodes/lb-1" in write[1] or "configmaps/config" in write[1]]
+    assert D + "node-asn" in api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"], "that node is nobody's"
+    # what is announced by the original is not given back under it
+    api.delete(SERVICES + "/old")
+    assert "203.0.113.6" not in run(server, **settings)["load_balancers"]["aws"]["releases"]
+
+    request = request_for(server, {"adopt": True}, **settings)
+    checked = load_balancers.run(request, check=True)
+    assert [api.get(path) for path in paths] == before
+    result = run(server, {"adopt": True}, **settings)
+    assert result["plan"] == checked["plan"] and not result["refused"]
+    node, config = (api.get(path) for path in (paths[1], paths[0]))
+    assert node["metadata"]["annotations"][D + "node-asn"] == "65000" and node["metadata"]["annotations"]["example.com/own"] == "stays"
+    records = {entry["manager"]: json.dumps(entry["fieldsV1"]) for entry in node["metadata"]["managedFields"]}
+    assert D not in "".join(text for name, text in records.items() if name != "multicluster.network/t")
+    assert "example.com/own" not in records["multicluster.network/t"]
+    assert "lb-backend/web" in config["data"]["config"] and "lb-backend/old" not in config["data"]["config"] and config["data"]["other"] == "x"
+    twice(server, **settings)
+    # a user's edit of the text does not give it back to anybody
+    text = config["data"]["config"] + "bfd-profiles:\n- {name: fast}\n"
+    api.merge_patch(CONFIG + "/config", {"data": {"config": text}}, "kubectl-edit")
+    service(api, "late")
+    result = run(server, **settings)
+    assert not result["refused"] and "lb-backend/late" in api.get(CONFIG + "/config")["data"]["config"]
+
+
+def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
+    """Nothing differs: the first run with adopt writes only whose they are, and a later change needs it no more."""
+    wanted = {D + "node-asn": "65000", D + "peer-asns": "65530", D + "peer-ips": "169.254.255.1,169.254.255.2", D + "src-ip": "10.66.0.1"}
+    api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": wanted}}, CCM)
+    settings = dict(load_balancer="kube-vip://", annotation_scheme="legacy", annotation_legacy_singular=False, bgp_nodes=[dict(BGP[0], password=None)])
+    assert not run(server, **settings)["refused"]
+    result = run(server, {"adopt": True}, **settings)
+    assert [change["id"] for change in result["plan"]["changes"]] == ["aws/lb-1"]
+    annotations = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
+    assert {key: value for key, value in annotations.items() if key.startswith(D)} == wanted
+    assert not run(server, {"adopt": True}, **settings)["changed"]
+    settings["bgp_nodes"] = [dict(settings["bgp_nodes"][0], peer_asn=65531)]
+    assert not run(server, **settings)["refused"]
+    assert api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"][D + "peer-asns"] == "65531"
+
+
 def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, api):
     service(api, "web")
     service(api, "db")

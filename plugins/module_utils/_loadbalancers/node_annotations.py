@@ -104,7 +104,7 @@ def plan_node_annotations(
         twins = ["{0}/{1}".format(scheme.domain, name) for name in _TWINS.values()]
         owned.append(frozenset([*scheme.legacy().values(), scheme.private_network, *twins]).__contains__)
         wanted = {name: {} for name in objects}
-    return plan_annotations(cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True)
+    return plan_annotations(cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True)
 
 
 def password_keys(keys: t.Iterable[str], scheme: Scheme) -> t.Set[str]:

@@ -22,11 +22,15 @@ Annotations = t.Mapping[str, t.Any]
 
 
 class Patch(t.NamedTuple):
-    """One write: the object's name and uid, and key -> value, or None to remove it."""
+    """One write: the object's name and uid, and key -> value, or None to remove it.
+
+    ``taken``: keys that others are on record for, and that are ours alone afterwards.
+    """
 
     name: str
     uid: t.Optional[str]
     values: t.Dict[str, t.Optional[str]]
+    taken: t.Tuple[str, ...] = ()
 
 
 class Pattern:
@@ -78,6 +82,7 @@ def plan_annotations(
     check: bool = False,
     max_deletes: t.Optional[int] = None,
     confirm_empty: bool = False,
+    whole: bool = False,
 ) -> t.Tuple[Plan, t.List[Patch]]:
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
@@ -86,6 +91,9 @@ def plan_annotations(
     objects or, with ``purge_all``, on all.
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.
+
+    ``whole``: the keys of one object belong together. Where others own one of them, nothing is written beside it without ``adopt``, and with it
+    all of them are ours alone, also those whose values stay (decision 54).
     """
     plan = Plan()
     patches: t.List[Patch] = []
@@ -104,8 +112,12 @@ def plan_annotations(
             continue
         actual = obj["metadata"].get("annotations") or {}
         changes: t.Dict[str, t.Any] = {}
+        theirs = _theirs(obj, {*values, *(key for key in actual if any(match(key) for match in patterns))}, manager) if whole else []
         for key in sorted(values):
             if state == "absent" or actual.get(key) == values[key]:
+                continue
+            if whole and theirs and not adopt:
+                changes[key] = values[key]  # refused below, in one sentence
                 continue
             if is_pending(values[key]) and not check:
                 plan.refuse(label, "value_pending", "{0} is not known yet: {1}".format(key, values[key]))
@@ -124,8 +136,13 @@ def plan_annotations(
                 removed += 1
             elif state == "absent" and key in values:
                 _may_change(plan, label, obj, key, manager, adopt)
-        if changes:
-            patches.append(Patch(name, obj["metadata"].get("uid"), changes))
+        if whole and theirs and not adopt:
+            if any(value is not None for value in changes.values()):
+                _left_alone(plan, label, obj, theirs)
+            changes = {key: value for key, value in changes.items() if value is None}
+        taken = tuple(key for key in theirs if key in values) if adopt and state == "present" else ()
+        if changes or taken:
+            patches.append(Patch(name, obj["metadata"].get("uid"), changes, taken))
         elif name in wanted:
             plan.unchanged += 1
     if state == "present":
@@ -134,12 +151,16 @@ def plan_annotations(
         if refusal:
             plan.refused.append(refusal)
             patches = [p._replace(values={k: v for k, v in p.values.items() if v is not None}) for p in patches]
-            patches = [patch for patch in patches if patch.values]
+            patches = [patch for patch in patches if patch.values or patch.taken]
     for patch in patches:
         actual = objects[patch.name]["metadata"].get("annotations") or {}
         before = {key: actual[key] for key in patch.values if key in actual}
         after = {key: value for key, value in patch.values.items() if value is not None}
-        plan.update("node", "{0}/{1}".format(cluster, patch.name), {"annotations": before}, {"annotations": after})
+        sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({"annotations": before}, {"annotations": after})
+        if patch.taken:
+            names = {name for key in patch.taken for name in owners(objects[patch.name], "metadata", "annotations", key)} - {manager}
+            sides[0]["owner"], sides[1]["owner"] = ", ".join(sorted(names)), manager
+        plan.update("node", "{0}/{1}".format(cluster, patch.name), *sides)
     return plan, patches
 
 
@@ -149,6 +170,23 @@ def _is_mine(obj: t.Mapping[str, t.Any], key: str, manager: str) -> bool:
         # refusing there would refuse for ever, our own keys too. The key itself, which the caller owns, has to do.
         return True
     return manager in owners(obj, "metadata", "annotations", key)
+
+
+def _theirs(obj: t.Mapping[str, t.Any], keys: t.Iterable[str], manager: str) -> t.List[str]:
+    """Those of the keys, sorted, that somebody else owns."""
+    actual = obj["metadata"].get("annotations") or {}
+    return sorted(key for key in keys if key in actual and not _is_mine(obj, key, manager))
+
+
+def _left_alone(plan: Plan, label: str, obj: t.Mapping[str, t.Any], theirs: t.Sequence[str]) -> None:
+    names = sorted({name for key in theirs for name in owners(obj, "metadata", "annotations", key)})
+    plan.refuse(
+        label,
+        "adoptable",
+        "{0}{1} was written by {2}; nothing is written beside it, set adopt to take the annotations over".format(
+            theirs[0], " and {0} more".format(len(theirs) - 1) if len(theirs) > 1 else "", quoted(", ".join(names[:3])) if names else "somebody else"
+        ),
+    )
 
 
 def _may_change(plan: Plan, label: str, obj: t.Mapping[str, t.Any], key: str, manager: str, adopt: bool) -> bool:

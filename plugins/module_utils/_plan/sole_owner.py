@@ -112,6 +112,32 @@ def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
     return made + [dict(found[0], fieldsV1=merge_trees([one["fieldsV1"] for one in found])) for dummy, found in sorted(mine.items())]
 
 
+def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+    """``metadata.managedFields`` in which the fields at the paths are ours alone, as by an update of ours; None where they are so already.
+
+    For an object that is others', but for these fields of it.
+    """
+    wanted = {tuple("f:" + name for name in path) for path in paths}
+    made: t.List[t.Dict[str, t.Any]] = []
+    taken: t.Dict[str, t.Set[Path]] = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") == manager:
+            made.append(entry)
+            continue
+        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
+        left = [leaf for leaf in leaves if leaf not in wanted]
+        if len(left) == len(leaves):
+            made.append(entry)
+            continue
+        taken.setdefault(str(entry.get("apiVersion")), set()).update(set(leaves) & wanted)
+        if any(leaf[-1] != "." for leaf in left):
+            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+    for version, leaves_of_it in sorted(taken.items()):
+        made.append({"manager": manager, "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": tree_of(sorted(leaves_of_it))})
+    return made if taken else None
+
+
 def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[Path] = ()) -> Patch:
     """The merge patch that takes out of an object what neither the manifest says nor the server filled in; {} for nothing.
 

@@ -8,13 +8,16 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
-from ..._kubernetes.errors import BadAnswer, KubeError, NotFound, Unreachable
+from ..._kubernetes.errors import BadAnswer, Conflict, KubeError, NotFound, Unreachable
 from ..._kubernetes.objects import send_all
 from ..._plan.annotations import Patch, Pattern, plan_annotations
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, from_wire
+from ..._plan.sole_owner import taken_paths
 
 NODES = "/api/v1/nodes"
+#: A node's kubelet writes every few seconds.
+TRIES = 5
 WriteClusters = t.Callable[[str, t.List[str], t.Callable[[str, Client], t.Any]], t.Dict[str, t.Any]]
 
 
@@ -101,6 +104,20 @@ def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan
     return done
 
 
+def _take(client: Client, path: str, patch: Patch, metadata: t.Mapping[str, t.Any], manager: str) -> None:
+    """Write it, and end the record of others for the keys. Who owns what is written as a whole, so under the version that was read just now."""
+    for attempt in range(TRIES):
+        found = client.get(path)
+        record = taken_paths(found, manager, [("metadata", "annotations", key) for key in patch.taken])
+        body = dict(metadata, resourceVersion=found["metadata"].get("resourceVersion"), **({"managedFields": record} if record is not None else {}))
+        try:
+            client.merge_patch(path, {"metadata": body}, manager)
+            return
+        except Conflict:
+            if attempt == TRIES - 1:
+                raise
+
+
 def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.List[t.Optional[KubeError]]:
     def send(patch: Patch) -> None:
         try:
@@ -108,7 +125,10 @@ def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.
         except ValueError as error:  # the name is the server's word
             raise BadAnswer(client.cluster, "annotate a node", str(error)) from None
         # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
-        metadata = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
-        client.strategic_patch(path, {"metadata": metadata}, manager)
+        metadata: t.Dict[str, t.Any] = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
+        if patch.taken:
+            _take(client, path, patch, metadata, manager)
+        else:
+            client.strategic_patch(path, {"metadata": metadata}, manager)
 
     return send_all(client, patches, lambda patch: "patch {0}/{1}".format(NODES, patch.name), send, [], Unreachable)

@@ -15,10 +15,11 @@ from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup
 from ..._loadbalancers.yaml_edit import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
+from ..._plan.objects import owners
 from ..._plan.plan import Change, Refusal
-from ..._plan.sole_owner import others, taken_record
+from ..._plan.sole_owner import others, taken_paths, taken_record
 from ..._values.keys import fingerprint
-from ..._values.refused import ValueRefused
+from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower
 from .writes import Put, difference
 
@@ -133,7 +134,7 @@ def plan_backend(client: Client, setup: Setup, found: BackendState, request: Bac
         return BackendPlan([], [], [], frozenset(network for networks in request.services.values() for network in networks))
     if found.balancer.mode == CUSTOM_RESOURCES:
         return _resources(client, setup, found, request, manager)
-    return _configmap(setup, found, request)
+    return _configmap(setup, found, request, manager)
 
 
 class EntryBudget:
@@ -173,7 +174,7 @@ class EntryBudget:
 # -- the ConfigMap ---------------------------------------------------------------------------------------------------
 
 
-def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> BackendPlan:
+def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
     balancer, actual = found.balancer, found.configmap
     ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
     if actual is None:
@@ -187,6 +188,7 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
     try:
         before = parse_document(text)
         config = Config(before, setup.config_options, parse_managed(recorded))
+        entries = config.holds(request.nodes)
         _change_config(config, request, budget)
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
@@ -196,17 +198,31 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest) -> Ba
     if after != text:
         patch["data"] = {"config": after}
         sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
-    managed = managed_text(config.managed)
-    if managed != (recorded or ""):
-        patch["metadata"]["annotations"] = {key: managed or None}
-        sides[0][key], sides[1][key] = recorded or "", managed
+    # it also says that we write this ConfigMap: whoever edits the text is then on record for that alone
+    managed = managed_text(config.managed) if config.managed or config.holds(request.nodes) else None
+    if managed != recorded:
+        patch["metadata"]["annotations"] = {key: managed}
+        sides[0][key], sides[1][key] = recorded, managed
+    theirs = [name for name in owners(actual, "data", "config") if name != manager] if entries and not _written_by(actual, manager) else []
+    if theirs and sides[1] and not request.adopt:
+        message = "it has pools or peers of Services and nodes that {0} wrote; nothing is written beside them, set adopt to take it over"
+        refused = Refusal("ConfigMap " + ident, "adoptable", message.format(quoted(", ".join(theirs[:3]))))
+        return BackendPlan([], [refused], [], _networks(before), "" if before.get("peers") else _NO_PEER.format("its ConfigMap"))
+    if theirs and request.adopt:
+        record = taken_paths(actual, manager, [("data", "config"), ("metadata", "annotations", key)])
+        if record is not None:
+            patch["metadata"]["managedFields"] = record
+            sides[0]["owner"], sides[1]["owner"] = ", ".join(theirs), manager
     puts = []
     if sides[1]:
         path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(balancer.namespace), segment(balancer.configmap))
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
-    mapped = frozenset(str(item) for pool in config.document.get(POOLS) or () for item in pool.get("addresses") or ())
     silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
-    return BackendPlan(puts, budget.refusals, config.notes + budget.notes, mapped, silent)
+    return BackendPlan(puts, budget.refusals, config.notes + budget.notes, _networks(config.document), silent)
+
+
+def _networks(document: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
+    return frozenset(str(item) for pool in document.get(POOLS) or () for item in pool.get("addresses") or ())
 
 
 def _change_config(config: Config, request: BackendRequest, budget: EntryBudget) -> None:

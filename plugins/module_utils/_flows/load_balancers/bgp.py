@@ -107,5 +107,5 @@ def _hidden(change: Change, scheme: t.Any) -> Change:
     for side in (change.before, change.after):
         values = (side or {}).get("annotations") or {}
         secret = password_keys(values, scheme)
-        sides.append({"annotations": {key: fingerprint(str(value)) if key in secret and value else value for key, value in values.items()}})
+        sides.append(dict(side or {}, annotations={key: fingerprint(str(value)) if key in secret and value else value for key, value in values.items()}))
     return change._replace(before=sides[0], after=sides[1])

@@ -181,6 +181,14 @@ class Config:
         """The Services (``namespace/name``) of our pools."""
         return {user for pool in self._pools() for user in pool_users(pool)}
 
+    def holds(self, nodes: t.Iterable[NodeBgp]) -> bool:
+        """Whether it has pools or peers such as we write, for Services or for these nodes. The original's look the same."""
+        current = {(node.name, router) for node in nodes for router in node.peers}
+        spelling = self.options.spelling
+        return bool(self.users()) or any(
+            (node, str(peer.get("peer-address"))) in current or spelling.services(peer[SELECTORS]) for peer, node in self._owned_peers()
+        )
+
     def _pools(self) -> t.List[t.Dict[str, t.Any]]:
         return self.document.get(POOLS) or []
 
