@@ -40,8 +40,14 @@ options:
     type: str
     choices: [frr, bird]
     default: frr
+  routes_only:
+    description:
+      - Only change what a speaker that stands already announces, by O(prefixes) and O(routes). Who it is, its routers and all else stay as the last task
+        without this option left them, and need not be given. A node without a speaker fails with the reason C(no_speaker).
+    type: bool
+    default: false
   asn:
-    description: Autonomous system of the node. Required with O(state=present).
+    description: Autonomous system of the node. Required with O(state=present), but for O(routes_only).
     type: int
   source_ip:
     description: Address from which the node speaks. The default is the one from which it reaches the first router.
@@ -50,7 +56,7 @@ options:
     description: The default is O(source_ip).
     type: str
   neighbors:
-    description: The routers. Required with O(state=present).
+    description: The routers. Required with O(state=present), but for O(routes_only).
     type: list
     elements: dict
     default: []
@@ -228,6 +234,11 @@ EXAMPLES = r"""
       - {address: 10.66.23.1, asn: 65530}
     prefixes: [203.0.113.1/32]
 
+- name: Announce another address, and leave all else as it is
+  multicluster.network.bgp_speaker:
+    routes_only: true
+    prefixes: [203.0.113.1/32, 203.0.113.2/32]
+
 - name: Stop announcing
   multicluster.network.bgp_speaker:
     state: absent
@@ -282,6 +293,7 @@ def argument_spec():
         fail_on_refused_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         daemon={"type": "str", "choices": ["frr", "bird"], "default": "frr"},
+        routes_only={"type": "bool", "default": False},
         asn={"type": "int"},
         source_ip={"type": "str"},
         router_id={"type": "str"},
@@ -325,11 +337,7 @@ def argument_spec():
 
 def main():
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec=argument_spec(),
-        supports_check_mode=True,
-        required_if=[("state", "present", ["asn", "neighbors"])],
-    )
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
         result = bgp_speaker.run(module.params, module.check_mode)
     except bgp_speaker.RolledBack as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +17,8 @@ import time
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 
-ROUTER, NODES = "10.66.23.1", {"aws-node-1": "10.66.23.31", "aws-node-2": "10.66.23.32"}
+ROUTER, SECOND, CLIENT = "10.66.23.1", "10.66.23.2", "10.66.23.200"
+NODES = {"aws-node-1": "10.66.23.31", "aws-node-2": "10.66.23.32"}
 ROUTER_CONFIG = """frr defaults traditional
 hostname router
 router bgp 65530
@@ -38,7 +40,7 @@ class Router:
     """FRR in a namespace of the lab, with a kernel of its own routes. ``more``: lines for its sessions; ``programs``: beside zebra and bgpd."""
 
     def __init__(self, fabric, more="", programs=(), namespace=None, address=ROUTER):
-        self.namespace = namespace or fabric.namespace("underlay")
+        self.namespace, self.address = namespace or fabric.namespace("underlay"), address
         self.folder = pathlib.Path("/run/mcn-router-{0}-{1}".format(fabric.name, address))
         self.config = ROUTER_CONFIG.format(address, more)
         self.programs = programs
@@ -93,6 +95,61 @@ class Router:
             assert time.monotonic() - began < within, "{0} goes to {1}, not to {2}".format(address, self.via(address), nodes)
             time.sleep(0.05)
         return time.monotonic() - began
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, (words, done.stderr)
+
+
+@contextlib.contextmanager
+def on_the_nodes_network(fabric, name, address):
+    """A namespace with an address beside the nodes; gives its name."""
+    underlay, own = fabric.namespace("underlay"), fabric.namespace("underlay") + "-" + name
+    ip("netns", "add", own)
+    try:
+        ip("-n", underlay, "link", "add", name, "type", "veth", "peer", "name", "up0", "netns", own)
+        ip("-n", underlay, "link", "set", name, "master", "br0", "up")
+        ip("-n", own, "address", "add", address + "/24", "dev", "up0")
+        for device in ("lo", "up0"):
+            ip("-n", own, "link", "set", device, "up")
+        yield own
+    finally:
+        ip("netns", "delete", own)
+
+
+@contextlib.contextmanager
+def two_routers(fabric, more=""):
+    """Both speak BFD with whoever asks for it; the second has a namespace of its own on the nodes' network."""
+    routers = []
+    with on_the_nodes_network(fabric, "second", SECOND) as own:
+        try:
+            for router in (Router(fabric, more, ("bfdd",)), Router(fabric, more, ("bfdd",), own, SECOND)):
+                routers.append(router)
+                router.start()
+            yield routers
+        finally:
+            for router in routers:
+                router.stop()
+
+
+@contextlib.contextmanager
+def client_behind(fabric, routers, network):
+    """A namespace beside the nodes that reaches a network over all of these routers, each flow over one of them; gives its name.
+
+    It and they take part in no redirects: a client that learns which node has an address asks no router any more.
+    """
+    with on_the_nodes_network(fabric, "client", CLIENT) as own:
+        sysctl(own, "net.ipv4.fib_multipath_hash_policy=1", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.up0.accept_redirects=0")
+        for router, device in zip(routers, ("br0", "up0")):
+            sysctl(router.namespace, "net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.{0}.send_redirects=0".format(device))
+        ip("-n", own, "route", "add", network, *(word for router in routers for word in ("nexthop", "via", router.address)))
+        yield own
+
+
+def sysctl(namespace, *settings):
+    for setting in settings:
+        ip("netns", "exec", namespace, "sysctl", "-q", "-w", setting)
 
 
 def api(fabric):

@@ -8,23 +8,17 @@ The tests build on each other, in order.
 
 from __future__ import annotations
 
-import subprocess
 import time
 
 import pytest
 import yaml
-from bgp_lab import NODES, ROUTER, Router, make_service
+from bgp_lab import NODES, ROUTER, SECOND, make_service, two_routers
 
-SECOND, WEB = "10.66.23.2", "203.0.113.0"
+WEB = "203.0.113.0"
 #: So long that whatever is noticed was not noticed by it.
 HOLD = 180
 LINES = " neighbor nodes bfd\n neighbor nodes timers 60 {0}\n".format(HOLD)
 STATE = {}
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, (words, done.stderr)
 
 
 def write_inventory(bfd=False, **variables):
@@ -62,22 +56,8 @@ def surroundings(fabric, tmp_path_factory):
     """The second router has a namespace of its own on the nodes' network."""
     STATE["inventory"] = tmp_path_factory.mktemp("inventory")
     (STATE["inventory"] / "hosts.yml").symlink_to(fabric.inventory)
-    underlay, own = fabric.namespace("underlay"), fabric.namespace("underlay") + "-second"
-    ip("netns", "add", own)
-    try:
-        ip("-n", underlay, "link", "add", "second", "type", "veth", "peer", "name", "up0", "netns", own)
-        ip("-n", underlay, "link", "set", "second", "master", "br0", "up")
-        ip("-n", own, "address", "add", SECOND + "/24", "dev", "up0")
-        for device in ("lo", "up0"):
-            ip("-n", own, "link", "set", device, "up")
-        STATE["routers"] = [Router(fabric, LINES, ("bfdd",)), Router(fabric, LINES, ("bfdd",), own, SECOND)]
-        for router in STATE["routers"]:
-            router.start()
+    with two_routers(fabric, LINES) as STATE["routers"]:
         yield
-    finally:
-        for router in STATE.get("routers", ()):
-            router.stop()
-        ip("netns", "delete", own)
 
 
 def test_each_node_has_its_own_routers(fabric):

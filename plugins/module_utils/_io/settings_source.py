@@ -68,3 +68,11 @@ def read_json(folder: str, name: str) -> t.Any:
             return json.load(source)
     except FileNotFoundError:
         return None
+
+
+def write_json(folder: str, name: str, value: t.Any) -> str:
+    """A file in such a folder, for a program of ours; gives its path. Raises OSError."""
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as target:
+        json.dump(value, target)
+    return path

@@ -23,7 +23,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "apinet_info": ("tenants", {"confirm_empty": (), "max_deletes": ()}),
     "apinet_schedule": ("tenants", {**_NO_REFUSALS}),
     "apinet_sync": ("tenants", {}),
-    "bgp_speaker": ("bgp_speaker", {**_NO_REFUSALS}),
+    "bgp_speaker": ("bgp_speaker", {**_NO_REFUSALS, "routes_only": ()}),
     "ccm_nodes": ("ccm_nodes", {}),
     "cluster_objects": ("mesh", {
         **_NO_REFUSALS,

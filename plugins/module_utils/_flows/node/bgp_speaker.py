@@ -7,6 +7,7 @@ What is announced when is the follower's work (speaker_follow.py), which goes on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import typing as t
@@ -15,8 +16,9 @@ from ..._io import frr
 from ..._linux import files
 from ..._linux.files import FileState
 from ..._linux.host import bundle, systemd
+from ..._linux.host.lock import HostLock
 from ..._linux.netlink.routes import look_up
-from ..._loadbalancers.bgp.delivery import parse_routes
+from ..._loadbalancers.bgp.delivery import Wanted, parse_routes
 from ..._loadbalancers.bgp.speaker import parse_speaker
 from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
@@ -36,6 +38,8 @@ FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 FORMER = FOLDER + "/bgpd.conf"
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
+#: Of whoever changes the state, beside the follower's own; so long another one may take.
+LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
 _KEPT_OPTIONS = ("asn", "router_id", "keepalive_time", "hold_time", "graceful_restart", "communities", "large_communities", "local_preference", "med", "pools")
 _FOLLOWER_TEXT = """\
 [Unit]
@@ -62,11 +66,23 @@ class RolledBack(Exception):
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. Raises ValueRefused for options that make no sense or that the daemon refuses, RolledBack."""
+    """The module's result. Raises ValueRefused for options that make no sense or that the daemon refuses, RolledBack, LinuxError.
+
+    One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
+    """
+    with contextlib.nullcontext() if check else HostLock(LOCK, LOCK_SECONDS):
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     plan = Plan()
     if request.get("state") == "absent":
         _absent(plan, check)
         return _result(plan, {}, False)
+    if request.get("routes_only"):
+        return _run_routes_only(request, check)
+    if request.get("asn") is None or not request.get("neighbors"):
+        raise ValueRefused("bad_setting", "asn and neighbors say who speaks with whom, and one of them is missing")
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
     _no_rival(speaker.neighbours, request.get("beside_frr"))
@@ -93,6 +109,24 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return _result(plan, _sessions() if not check or runs else {}, True)
 
 
+def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+    """What a speaker that stands announces; all else stays as a whole run left it. Raises ValueRefused ``no_speaker``, and as run."""
+    plan, before = Plan(), files.read_state(STATE)
+    if before is None or speaker_follow.load_state() is None:
+        raise ValueRefused("no_speaker", "this node has no BGP speaker yet, and routes_only only changes what one announces")
+    given = json.loads(before.content.decode("utf-8"))
+    given["routes"] = _routes(parse_routes(request.get("prefixes") or (), request.get("routes") or ()))
+    wanted = {STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii"))}
+    state = speaker_follow.parse_state(json.dumps(given))
+    _note(plan, {STATE: before, FORMER: None}, wanted)
+    if plan.changes:
+        secrets = [one.password for one in state.speaker.neighbours if one.password]
+        speaker_follow.DAEMONS[state.daemon].check_config(state.render(route.network for route in state.routes), secrets)
+        if not check:
+            _apply({STATE: before}, wanted, request, None)
+    return _result(plan, _sessions(), True)
+
+
 def _sessions() -> t.Dict[str, bool]:
     """Router -> whether its session stands, by the daemon that runs."""
     return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
@@ -109,8 +143,12 @@ def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         source_ip=source,
         neighbors=[_neighbour(row, source) for row in request["neighbors"]],
         node_port=request.get("node_health_port") or 0,
-        routes=[{"network": route.network, "health_ports": list(route.health_ports)} for route in routes],
+        routes=_routes(routes),
     )
+
+
+def _routes(routes: t.Iterable[Wanted]) -> t.List[t.Dict[str, t.Any]]:
+    return [{"network": route.network, "health_ports": list(route.health_ports)} for route in routes]
 
 
 def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
@@ -186,12 +224,15 @@ def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
 
 
 def _apply(
-    before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], request: t.Mapping[str, t.Any], stood: t.Mapping[str, bool]
-) -> None:
+    before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], request: t.Mapping[str, t.Any],
+    stood: t.Optional[t.Mapping[str, bool]],
+) -> None:  # fmt: skip
+    """``stood``: the sessions before it, None for a change that touches none."""
     seconds = float(request.get("verify_seconds") or 0)
     try:
         _put(before, wanted, seconds)
-        _wait_for(stood, seconds)
+        if stood is not None:
+            _wait_for(stood, seconds)
     except ValueRefused as error:
         _put_back(before, wanted, seconds)
         result = _result(Plan(), _sessions(), False)

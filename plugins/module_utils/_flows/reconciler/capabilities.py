@@ -18,6 +18,7 @@ from ..._services.mcs import touched as mcs_touched
 from ..._services.mcs.exports import Listed as McsListed
 from ..load_balancers import converge as load_balancers
 from ..services import coredns, mirror, network_sets, service_imports
+from .visits import Orders
 
 Data = t.Dict[str, t.Any]
 #: The key of a plan of everything.
@@ -59,6 +60,14 @@ class Capability(abc.ABC):
         """What only a playbook can do after a run with this result, since it needs nodes."""
         return ()
 
+    def orders(self, result: Data) -> Orders:
+        """What nodes have to be told after a run with this result, where that differs from what they were told last."""
+        return {}
+
+    def forget(self) -> None:
+        """Somebody else may have told nodes something. Most capabilities tell them nothing."""
+        return
+
     def _led(self, leads: t.Collection[str]) -> t.Optional[Data]:
         """The request, which writes to no other clusters than those; None where it would write nowhere."""
         if self.into == "clusters":
@@ -96,7 +105,7 @@ class CorednsRewrite(Capability):
 
 
 class LoadBalancers(Capability):
-    """Addresses of Services of type LoadBalancer. Nodes announce them and stop announcing them by the playbook, which then releases."""
+    """Addresses of Services of type LoadBalancer. Nodes are told what to announce by visits; the playbook releases what nobody announces any more."""
 
     plurals = frozenset(("services", "nodes", "configmaps"))
 
@@ -104,8 +113,9 @@ class LoadBalancers(Capability):
         super().__init__(dict(request, release=False))
         self._lock = threading.Lock()
         self._balanced: t.Set[t.Tuple[str, str, str]] = set()
-        #: by cluster, what nodes were last asked to announce
-        self._announced: t.Dict[str, t.Any] = {}
+        #: by cluster, what nodes were last asked to announce; and clusters whose nodes somebody else may have told something since
+        self._announced: Orders = {}
+        self._doubted: t.Set[str] = set()
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """Of Services only those count that have, had or want an address."""
@@ -123,20 +133,42 @@ class LoadBalancers(Capability):
         return super().keys(cluster, heard)
 
     def playbooks(self, result: Data) -> t.Collection[str]:
-        """That of the capability, where nodes have to announce something else, or something waits to be released.
+        """That of the capability: where a cluster is seen for the first time whose nodes announce something, since the inventory may say something
+        new of them, or who led before may have ended before his visit; where nodes stand in for each other without a router, which visits do not
+        tell; and where something waits to be released."""
+        rows = {name: row for name, row in result["load_balancers"].items() if row}
+        with self._lock:
+            now = {name: _order(row) for name, row in rows.items() if name not in self._announced or row.get("segments")}
+            changed = [name for name, order in now.items() if order != self._announced.get(name) and (order["routes"] or name in self._announced)]
+            self._announced.update(now)
+        return ("load_balancers",) if changed or any(row.get("releases") for row in rows.values()) else ()
 
-        What is announced in a cluster that is seen for the first time may be so by the word of a leader that ended before its playbook ran.
-        """
-        shown = {name: row for name, row in result["load_balancers"].items() if row}
-        wanted = {name: [row.get(key) for key in ("announce", "nodes", "routes", "left_out", "segments")] for name, row in shown.items()}
-        announced = {name: now for name, now in wanted.items() if now[0] or name in self._announced}
-        changed = any(self._announced.get(name) != now for name, now in announced.items())
-        self._announced.update(announced)
-        return ("load_balancers",) if changed or any(row.get("releases") for row in shown.values()) else ()
+    def orders(self, result: Data) -> Orders:
+        """Of clusters that were seen before."""
+        found: Orders = {}
+        with self._lock:
+            for name, row in result["load_balancers"].items():
+                if not row or name not in self._announced or row.get("segments"):
+                    continue
+                now, before = _order(row), self._announced[name]
+                again = name in self._doubted and bool(now["routes"] or before["routes"])
+                self._doubted.discard(name)
+                if now != before or again:
+                    found[name] = self._announced[name] = now
+        return found
+
+    def forget(self) -> None:
+        """Nodes that announce something are told again."""
+        with self._lock:
+            self._doubted = set(self._announced)
 
     def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
         led = [str(row["name"]) for row in request["clusters"]]
         return load_balancers.run(dict(request, clusters=self.request["clusters"]), clusters=clusters, only=led)
+
+
+def _order(row: t.Mapping[str, t.Any]) -> Data:
+    return {"routes": row.get("routes") or [], "left_out": row.get("left_out") or {}, "segments": row.get("segments") or {}}
 
 
 class ServiceMirror(Capability):

@@ -16,6 +16,7 @@ from .capabilities import CAPABILITIES
 from .leadership import Leadership
 from .metrics import Metrics
 from .other_runs import OtherRuns
+from .visits import Speak, Visits
 from .worker import Worker
 
 Entries = t.List[t.Mapping[str, t.Any]]
@@ -30,28 +31,30 @@ def entries_of(requests: t.Mapping[str, t.Mapping[str, t.Any]]) -> Entries:
 
 
 class Keeper:
-    """``requests``: the options of each capability's module, by the capability's name; not empty. ``playbook(name)`` asks for what needs nodes.
+    """``requests``: the options of each capability's module, by the capability's name; not empty. ``playbook(name)`` asks for what needs nodes,
+    ``speak`` tells them what to announce; without it the playbook does that, too.
 
     Raises ValueError for what makes no sense.
     """
 
     def __init__(
         self, requests: t.Mapping[str, t.Mapping[str, t.Any]], log: Log, metrics: Metrics, every: float = EVERY,
-        playbook: t.Callable[[str], None] = lambda name: None, namespace: str = "kube-system",
+        playbook: t.Callable[[str], None] = lambda name: None, namespace: str = "kube-system", speak: t.Optional[Speak] = None,
     ) -> None:  # fmt: skip
         self._log, self._metrics = log, metrics
         self._stop = threading.Event()
         capabilities = {name: CAPABILITIES[name](request) for name, request in sorted(requests.items())}
         entries, fabric = entries_of(requests), str(next(iter(requests.values()))["fabric"])
-        self._leadership = Leadership(entries, fabric, namespace, log, self._ask_everything)
-        self._others = OtherRuns(entries, fabric, namespace, self._state, self._ask_everything, self._stop)
+        self._leadership = Leadership(entries, fabric, namespace, log, self._forget)
+        self._others = OtherRuns(entries, fabric, namespace, self._state, self._forget, self._stop)
+        self._visits = Visits(speak or (lambda orders: False), lambda name: name in self._led(), lambda: playbook("load_balancers"), log, metrics)
         self.clients: t.Dict[str, WatchedClient] = {}
         for entry in entries:
             self._connect(str(entry["name"]), entry, max(capability.timeout for capability in capabilities.values()))
         self.workers = []
         for name, capability in capabilities.items():
             clients = {str(entry["name"]): self.clients[str(entry["name"])] for entry in requests[name]["clusters"] if str(entry["name"]) in self.clients}
-            self.workers.append(Worker(name, capability, clients, log, metrics, every, self._led, playbook))
+            self.workers.append(Worker(name, capability, clients, log, metrics, every, self._led, playbook, self._visits.ask))
         self._waits = ""
 
     def _connect(self, name: str, entry: t.Mapping[str, t.Any], timeout: float) -> None:
@@ -69,9 +72,9 @@ class Keeper:
     def _state(self, text: str) -> None:
         self._log.say("watch", "state", message=text)
 
-    def _ask_everything(self, unused: str = "") -> None:
+    def _forget(self, unused: str = "") -> None:
         for worker in self.workers:
-            worker.ask_everything()
+            worker.forget()
 
     def _led(self) -> t.FrozenSet[str]:
         """The clusters that may be written now."""
@@ -85,6 +88,7 @@ class Keeper:
         """Begin; returns at once."""
         self._others.start()
         self._leadership.start()
+        self._visits.start()
         for worker in self.workers:
             worker.start()
 
@@ -92,6 +96,7 @@ class Keeper:
         """After the turns that are under way."""
         for worker in self.workers:
             worker.stop()
+        self._visits.stop()
         self._stop.set()
         self._leadership.stop()
 
@@ -105,6 +110,8 @@ class Keeper:
         for worker in self.workers:
             if not worker.is_alive:
                 yield "{0}: its thread has ended".format(worker.name)
+        if not self._visits.is_alive:
+            yield "visits: their thread has ended"
 
     def troubles(self) -> t.Iterator[str]:
         """What keeps it from doing its work, one sentence each."""
@@ -117,6 +124,7 @@ class Keeper:
         """For metrics."""
         now = time.monotonic()
         yield "waits_for_play", {}, float(bool(self._waits))
+        yield "queue_length", {"capability": "visits"}, len(self._visits)
         for worker in self.workers:
             seen = worker.look()
             label = {"capability": worker.name}

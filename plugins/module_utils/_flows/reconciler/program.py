@@ -29,6 +29,7 @@ from .keeper import EVERY, Keeper, entries_of
 from .metrics import Metrics
 from .playbooks import PlaybookRunner
 from .settings import SettingsReader
+from .visits import by_play
 
 Data = t.Dict[str, t.Any]
 #: So often the program looks after everything, in seconds.
@@ -111,6 +112,7 @@ class Program:
             keeper = Keeper(
                 requests, self._log, self._metrics, float(self._config.get("every") or EVERY), self._playbooks.ask,
                 self._config.get("lock_namespace") or "kube-system",
+                by_play(self._config["command"], float(self._config.get("limit", 600)), self._stop),
             )  # fmt: skip
         self._playbooks.follow(self._followed(requests), requests)
         before, self._keeper, self._requests = self._keeper, keeper, dict(requests)

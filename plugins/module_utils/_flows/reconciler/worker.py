@@ -16,6 +16,7 @@ from ..._kubernetes.watched import Heard
 from ..._plan.work_queue import Due, WorkQueue
 from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics
+from .visits import Orders
 
 Data = t.Dict[str, t.Any]
 #: So often somebody who may not write looks whether he may, in seconds.
@@ -28,15 +29,15 @@ _REST = 4.0
 
 class Worker:
     """``heard`` may be called from any thread. ``every``: seconds between plans of everything. ``led()``: the clusters that may be written
-    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes."""
+    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are told."""
 
     def __init__(
         self, name: str, capability: Capability, clients: t.Mapping[str, Client], log: Log, metrics: Metrics, every: float,
-        led: t.Callable[[], t.FrozenSet[str]], playbook: t.Callable[[str], None],
+        led: t.Callable[[], t.FrozenSet[str]], playbook: t.Callable[[str], None], visit: t.Callable[[Orders, float], None] = lambda orders, since: None,
     ) -> None:  # fmt: skip
         self.name = name
         self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
-        self._every, self._led, self._playbook = every, led, playbook
+        self._every, self._led, self._playbook, self._visit = every, led, playbook, visit
         self._queue = WorkQueue(*capability.window)
         self._changed = threading.Condition()
         self._stopping = False
@@ -70,6 +71,11 @@ class Worker:
         with self._changed:
             self._queue.add(EVERYTHING, time.monotonic(), self._rest_until)
             self._changed.notify()
+
+    def forget(self) -> None:
+        """Somebody else may have told nodes something: plan everything, and tell them again."""
+        self._capability.forget()
+        self.ask_everything()
 
     def heard(self, cluster: str, heard: Heard) -> None:
         """A change of an object."""
@@ -177,6 +183,9 @@ class Worker:
             self._log.once(self.name, "refused", object=refusal["object"], reason=refusal["reason"], message=refusal["message"])
         for warning in result.get("warnings") or ():
             self._log.once(self.name, "warning", message=warning)
+        orders = self._capability.orders(result)
+        if orders:
+            self._visit(orders, due.since)
         for book in self._capability.playbooks(result):
             self._playbook(book)
         self._metrics.turn(self.name, ended - begun, ended - due.since, _writes(result["plan"]), EVERYTHING in due.keys)

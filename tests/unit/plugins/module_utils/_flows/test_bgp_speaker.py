@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
 from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 SECRET = "a-password-of-a-session"
@@ -28,6 +29,7 @@ def node(monkeypatch, tmp_path):
     for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "FORMER"):
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(bgp_speaker, "FOREIGN", ())
+    monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     for module in (frr, bird):
         monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))
     daemons = {name: one._replace(group=lambda: 0, check_config=lambda text, secrets: None, sessions=dict) for name, one in speaker_follow.DAEMONS.items()}
@@ -80,6 +82,26 @@ def test_absent_takes_everything(node, monkeypatch):
     assert len(list(node.iterdir())) == 7
     bgp_speaker.run({"state": "absent"})
     assert not node.exists() or list(node.iterdir()) == []
+
+
+def test_a_visit_changes_routes_and_nothing_else(node):
+    """A play's request after it finds only its own routes to change back, so nothing else was touched."""
+    routes = [{"network": "203.0.113.2/32", "health_ports": []}]
+    with pytest.raises(ValueRefused) as caught:
+        bgp_speaker.run({"routes_only": True, "routes": routes})
+    assert caught.value.reason == "no_speaker"
+    with pytest.raises(ValueRefused, match="asn and neighbors"):
+        bgp_speaker.run({"routes": routes})
+    whole = dict(REQUEST, med=50, neighbors=[dict(ROUTER, password=SECRET)])
+    bgp_speaker.run(whole)
+    before = json.loads((node / "state").read_text())
+    assert bgp_speaker.run({"routes_only": True, "routes": REQUEST["routes"], "prefixes": REQUEST["prefixes"]})["plan"]["changes"] == []
+    shown = bgp_speaker.run({"routes_only": True, "routes": routes}, check=True)
+    assert json.loads((node / "state").read_text()) == before and shown["plan"]["update"] == 1 and SECRET not in json.dumps(shown)
+    assert bgp_speaker.run({"routes_only": True, "routes": routes})["plan"]["update"] == 1
+    after = json.loads((node / "state").read_text())
+    assert after == dict(before, routes=[{"network": "203.0.113.2/32", "health_ports": []}])
+    assert bgp_speaker.run(whole)["plan"]["update"] == 1 and json.loads((node / "state").read_text()) == before
 
 
 def test_files_that_are_not_ours_say_nothing(node):

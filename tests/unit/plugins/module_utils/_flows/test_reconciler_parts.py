@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +20,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs, worker
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.capabilities import LoadBalancers
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.visits import Visits
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
@@ -122,6 +125,8 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
         def playbooks(self, result):
             return ()
 
+        orders = playbooks
+
         def run(self, keys, clients, led):
             turns.append((frozenset(keys), led))
             failed = [{"cluster": "gcp", "operation": "x", "message": "y", "reason": "timed_out"}] if "gcp" in led and not self.answers else []
@@ -159,6 +164,8 @@ def test_deletions_are_counted_together():
         def playbooks(self, result):
             return ()
 
+        orders = playbooks
+
         def run(self, keys, clients, led):
             turns.append((time.monotonic(), frozenset(keys)))
             return None if any(key.startswith("gone") for key in keys) else {"plan": {"changes": []}, "refused": [], "failures": []}
@@ -179,17 +186,105 @@ def test_deletions_are_counted_together():
     assert {key for unused, keys in turns for key in keys} == {"", *("gone{0}".format(number) for number in range(10))}
 
 
-def test_what_is_announced_asks_for_its_playbook_once():
-    """Also the first time: who led before may have ended between its write and its playbook."""
+def told(routes, **more):
+    return dict({"routes": [{"network": network} for network in routes], "left_out": {}, "segments": {}}, **more)
+
+
+def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
+    """At first, since who led before may have ended between its write and its visit, and the inventory may say something new of nodes."""
     capability = LoadBalancers({"clusters": []})
 
     def asked(**rows):
-        return list(capability.playbooks({"load_balancers": rows}))
+        result = {"load_balancers": rows}
+        return capability.orders(result), list(capability.playbooks(result))
 
-    nothing, one = {"announce": [], "nodes": {}}, {"announce": ["203.0.113.0/32"], "nodes": {"a": 1}}
-    assert asked() == [] and asked(aws=nothing) == []
-    assert asked(aws=one) == ["load_balancers"] and asked(aws=one) == []
-    assert asked() == [] and asked(aws=one) == [], "somebody else led in between"
-    assert asked(aws=one, gcp=one) == ["load_balancers"] and asked(aws=one) == []
-    assert asked(aws=nothing) == ["load_balancers"] and asked(aws=nothing) == []
-    assert asked(aws=dict(nothing, releases=["x"])) == ["load_balancers"]
+    nothing, one, two = told([]), told(["203.0.113.0/32"]), told(["203.0.113.0/32", "203.0.113.1/32"])
+    assert asked() == ({}, []) and asked(aws=one) == ({}, ["load_balancers"]) and asked(aws=one) == ({}, [])
+    assert asked() == ({}, []) and asked(aws=one, gcp=nothing) == ({}, []), "somebody else led in between"
+    assert asked(aws=two) == ({"aws": two}, []) and asked(aws=two) == ({}, [])
+    assert asked(gcp=one) == ({"gcp": one}, []), "its speakers may be there already, and where they are not the playbook comes"
+    out = dict(two, left_out={"aws-node-1": "excluded"})
+    assert asked(aws=out) == ({"aws": out}, [])
+    assert asked(aws=dict(out, releases=["x"])) == ({}, ["load_balancers"])
+    assert asked(aws=nothing) == ({"aws": nothing}, []) and asked(aws={}) == ({}, [])
+
+
+def test_nodes_that_stand_in_for_each_other_are_told_by_the_playbook():
+    capability = LoadBalancers({"clusters": []})
+    for routes, books in (([], []), (["203.0.113.0/32"], ["load_balancers"]), (["203.0.113.0/32"], []), ([], ["load_balancers"])):
+        result = {"load_balancers": {"aws": told(routes, segments={"rack": [{"name": "aws-node-1"}]})}}
+        assert capability.orders(result) == {} and list(capability.playbooks(result)) == books, routes
+
+
+def test_after_a_play_of_somebody_else_nodes_are_told_again():
+    capability = LoadBalancers({"clusters": []})
+    one, nothing = told(["203.0.113.0/32"]), told([])
+    capability.playbooks({"load_balancers": {"aws": one, "gcp": nothing}})
+    capability.forget()
+    assert capability.orders({"load_balancers": {"gcp": nothing}}) == {}, "nothing to repeat"
+    assert capability.orders({"load_balancers": {"aws": one}}) == {"aws": one} and capability.orders({"load_balancers": {"aws": one}}) == {}
+
+
+@contextlib.contextmanager
+def visited(speak, free=lambda cluster: True):
+    lines, broken = [], []
+    visits = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics())
+    visits.lines, visits.broken = lines, broken
+    visits.start()
+    try:
+        yield visits
+    finally:
+        visits.stop()
+
+
+def wait_for(what):
+    end = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_changes_during_a_visit_is_one_further_visit():
+    seen, going, go = [], threading.Event(), threading.Event()
+
+    def speak(orders):
+        seen.append(orders)
+        going.set()
+        return go.wait(30)
+
+    with visited(speak) as visits:
+        visits.ask({"aws": told(["a"])}, time.monotonic())
+        assert going.wait(30)
+        for number in range(20):
+            visits.ask({"aws": told(["a", str(number)]), "gcp": told(["b"])}, time.monotonic())
+        go.set()
+        wait_for(lambda: len(seen) == 2 and not len(visits))
+    assert seen == [{"aws": told(["a"])}, {"aws": told(["a", "19"]), "gcp": told(["b"])}], "the newest word, once"
+    assert not visits.broken and len([line for line in visits.lines if "event=told" in line]) == 2
+
+
+def test_nodes_of_a_cluster_that_is_not_ours_now_wait_and_keep_no_other_waiting():
+    seen, free = [], {"aws"}
+    with visited(lambda orders: seen.append(orders) is None, lambda cluster: cluster in free) as visits:
+        visits.ask({"aws": told(["a"]), "gcp": told(["b"])}, time.monotonic())
+        wait_for(lambda: seen)
+        visits.ask({"gcp": told(["c"])}, time.monotonic())
+        assert seen == [{"aws": told(["a"])}] and len(visits) == 1
+        free.add("gcp")
+        wait_for(lambda: len(seen) == 2)
+    assert seen[1] == {"gcp": told(["c"])}
+
+
+def test_a_visit_that_fails_asks_for_the_playbook_and_the_next_goes_on():
+    def speak(orders):
+        if "aws" in orders:
+            raise OSError("no space left on device")
+        return "gcp" in orders
+
+    with visited(speak) as visits:
+        for cluster in ("aws", "other", "gcp"):
+            visits.ask({cluster: told(["a"])}, time.monotonic())
+            wait_for(lambda: not len(visits))
+            wait_for(lambda cluster=cluster: any("clusters=" + cluster in line for line in visits.lines))
+    assert visits.broken == ["load_balancers"] * 2 and not visits.is_alive
+    assert any("no space left" in line for line in visits.lines)

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes announce, told to all of them in one visit: whatever changed before it begins is part of it, whatever changes meanwhile of the next.
+
+A visit is a short play (playbooks/plays/speakers.yml) that gets what to announce with it. It asks no API server, takes no lock of the fabric, and
+changes nothing else on nodes, so it may run beside plays that write something else. Where it does not succeed on every node, the playbook of
+the capability is asked for, which does all of it and is repeated until it has.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import typing as t
+
+from ..._io.commands import run_playbook
+from ..._io.settings_source import private_folder, write_json
+from ..._io.structured_log import Log
+from .metrics import Metrics
+
+Data = t.Dict[str, t.Any]
+#: By cluster: {routes: as the module bgp_speaker takes them, left_out: {node: why}}.
+Orders = t.Dict[str, Data]
+#: Tells nodes; whether all of them have heard.
+Speak = t.Callable[[Orders], bool]
+#: Of the play: the orders.
+VARIABLE = "__load_balancers_orders"
+_UP = (os.pardir,) * 5
+BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "speakers.yml"))
+#: One way to each node and back instead of five, where its settings do not say otherwise.
+_QUICK = ("env", "ANSIBLE_PIPELINING=true")
+#: So often a visit that has to wait looks whether it still has to, in seconds.
+_PAUSE = 0.2
+
+
+def by_play(command: t.Sequence[str], seconds: float, stop: threading.Event) -> Speak:
+    """Visits by ``command``, ansible-playbook with the inventory."""
+
+    def speak(orders: Orders) -> bool:
+        with private_folder() as folder:
+            path = write_json(folder, "orders.json", {VARIABLE: orders})
+            return run_playbook([*_QUICK, *command, "-e", "@" + path, BOOK], seconds, stop) == 0
+
+    return speak
+
+
+class Visits:
+    """``ask`` may be called from any thread. ``free(cluster)``: whether its nodes may be told now; what waits for that is told the newest word.
+    ``broken()`` is called when not every node could be told."""
+
+    def __init__(
+        self, speak: Speak, free: t.Callable[[str], bool], broken: t.Callable[[], None], log: Log, metrics: Metrics
+    ) -> None:
+        self._speak, self._free, self._broken, self._log, self._metrics = speak, free, broken, log, metrics
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._waiting: t.Dict[str, t.Tuple[Data, float]] = {}
+        self._thread = threading.Thread(target=self._work, name="mcn-visits", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it works."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """After the visit that is under way, which whoever speaks ends."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def ask(self, orders: Orders, since: float) -> None:
+        """Nodes of these clusters have to announce this. ``since``: when what asks for it became known."""
+        with self._changed:
+            for cluster, order in orders.items():
+                before = self._waiting.get(cluster)
+                self._waiting[cluster] = order, before[1] if before else since
+            self._changed.notify()
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._waiting)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopping and not self._waiting:
+                    self._changed.wait()
+                if self._stopping:
+                    return
+                names = sorted(self._waiting)
+            ready = [name for name in names if self._free(name)]
+            with self._changed:
+                if not ready:
+                    self._changed.wait(_PAUSE)
+                    continue
+                due = {name: self._waiting.pop(name) for name in ready}
+            self._visit(due)
+
+    def _visit(self, due: t.Mapping[str, t.Tuple[Data, float]]) -> None:
+        begun = time.monotonic()
+        try:
+            well = self._speak({name: order for name, (order, unused) in due.items()})
+        except (OSError, ValueError) as error:  # a full disk, say: the playbook is tried again and again
+            self._log.say("speakers", "failed", error=str(error))
+            well = False
+        now = time.monotonic()
+        self._metrics.count("visits_total", result="ok" if well else "failed")
+        self._log.say(
+            "speakers", "told" if well else "not told", clusters=sorted(due), seconds=round(now - begun, 1),
+            after=round(now - min(since for unused, since in due.values()), 1),
+        )  # fmt: skip
+        if not well:
+            self._broken()
