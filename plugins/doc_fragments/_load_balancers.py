@@ -56,6 +56,13 @@ options:
       load_balancer_class:
         description: Class of the Services that count, beside those without any.
         type: str
+      load_balancer_classes:
+        description:
+          - Further classes whose Services count, such as those of a controller that these Services are taken over from (C(io.cilium/bgp-control-plane),
+            C(kube-vip.io/kube-vip-class)). The class of a Service cannot be changed while it has one.
+        type: list
+        elements: str
+        default: []
       identity:
         description: The name in tags and objects of ours.
         type: str

@@ -214,7 +214,7 @@ options:
         elements: str
         default: []
   beside_frr:
-    description: Go on when this node's own FRR has a session with one of the routers too.
+    description: Go on when this node's own FRR, or another program of it, has a session with one of the routers too.
     type: bool
     default: false
   verify_seconds:

@@ -69,6 +69,16 @@ options:
         release, so that nodes can stop announcing first.
     type: bool
     default: true
+  keep_addresses:
+    description:
+      - For O(state=absent), whether Services keep their addresses for the controller that is to serve them. What we reserved is forgotten, and what we
+        wrote besides goes, so that nothing says any more that they are ours.
+      - With V(status) the address stays in the status alone, where MetalLB and Cilium find it. With V(field) it stands in C(spec.loadBalancerIP), too,
+        which cloud controllers read. With V(metallb), V(kube-vip) and V(cilium) the Service asks by the annotation of that controller.
+      - Empty, the addresses go from the Services.
+    type: str
+    choices: ["", status, field, metallb, kube-vip, cilium]
+    default: ""
   events:
     description:
       - Whether Services are told in Events what became of their addresses. C(EnsuredLoadBalancer) says which one was given,
@@ -160,6 +170,9 @@ load_balancers:
       C(not_ready). With nodes that stand in for each other a route has its C(group), and C(segments) are those nodes, for
       O(multicluster.network.layer2_speaker#module:nodes).
     - C(pools) tells of each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
+    - C(former) lists, with O(adopt=true), the Services whose addresses are ours and that another controller gave them, each with its C(service), the
+      controller (C(from): C(metallb), C(kube-vip), C(cilium) or C(cloud)), what of that is still C(at_work) in the cluster, what it C(left) on the
+      Service, and whether this run C(removed) that, which it does when the controller is gone.
     - C(events) is how many Events were written, where Services were told something.
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
   type: dict
@@ -190,6 +203,7 @@ load_balancers:
       segments: {}
       unannounced: []
       nodes: [aws-node-1, aws-node-2]
+      former: []
       releases: []
       kept: []
       cost: {orders: [], before: 1, after: 1, limit: null}
@@ -208,6 +222,7 @@ stats:
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import common_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.moving import KEEP
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
@@ -220,6 +235,7 @@ def argument_spec() -> dict:
         "renumber": {"type": "list", "elements": "str", "default": []},
         "gc_orphans": {"type": "bool"},
         "release": {"type": "bool", "default": True},
+        "keep_addresses": {"type": "str", "choices": list(KEEP), "default": ""},
         "events": {"type": "bool", "default": True},
         "lock_wait": {"type": "float", "default": 30.0},
         "leave_conflicts": {"type": "bool", "default": False},

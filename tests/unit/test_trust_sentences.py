@@ -205,7 +205,7 @@ def test_a_capability_has_its_own_rights() -> None:
     (rule,) = access_manifests.CAPABILITIES["mesh"]
     assert (rule["resources"], sorted(rule["verbs"])) == (["nodes"], ["get", "list", "patch"])
     patching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "nodes" in one["resources"] and "patch" in one["verbs"]}
-    assert patching == {"mesh", "clustermesh_nodes", "load_balancers", "load_balancers_metallb"}
+    assert patching == {"mesh", "clustermesh_nodes", "load_balancers", "load_balancers_metallb", "load_balancers_moving"}
     watching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "watch" in one["verbs"]}
     # what CoreDNS gets from an account, that account has to have
     assert watching == {"follow", "coredns_rewrite_mcs"}

@@ -64,8 +64,8 @@ def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) ->
 
 
 RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
-#: Take the finalizer of cloud controllers from a Service.
-LET_GO = "let_go"
+#: Take the finalizer of cloud controllers from a Service; and leave it its address, for the next controller.
+LET_GO, LEAVE = "let_go", "leave"
 DELETE, RETAIN = "delete", "retain"
 Address = t.Union[str, Pending]
 
@@ -192,7 +192,7 @@ def _with_address(service: Service, has: str, mine: t.Optional[Reservation], con
 
 def _served_by_another(service: Service, mine: t.Optional[Reservation], context: Context) -> ValueRefused:
     has = ", ".join((service.ingress + service.hosts)[:5])
-    kept = "another controller gave it {0}, which stands in its status and stays; ".format(has)
+    kept = "{0} gave it {1}, which stands in its status and stays; ".format(service.giver or "another controller", has)
     if len(service.ingress) == 1 and not service.hosts and service.ingress[0] in context.pool:
         return ValueRefused("adoptable", kept + "load_balancers_adopt: true takes that over")
     reserved = "{0} is reserved for it; ".format(mine.address) if mine is not None and mine.address else ""

@@ -36,7 +36,7 @@ class Service(t.NamedTuple):
     ``families``: those for which it wants an address, in their order, where that is more than one; ``required``: it wants all of them.
     ``ports`` are protocols and numbers, ``local`` says that only nodes with pods of its ``selector`` deliver. ``ours``: annotations that our
     field manager wrote. ``held_back``: the finalizer of cloud controllers keeps it until what it has is given back; ``leaving``: it is
-    deleted, and only finalizers keep it there.
+    deleted, and only finalizers keep it there. ``giver``: which controller gave it what its status has, where that can be told.
     """
 
     namespace: str
@@ -61,6 +61,7 @@ class Service(t.NamedTuple):
     ours: t.FrozenSet[str] = frozenset()
     held_back: bool = False
     leaving: bool = False
+    giver: str = ""
 
     @property
     def key(self) -> str:

@@ -36,7 +36,8 @@ class Setup(t.NamedTuple):
     ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
     in the load balancer's annotation. ``speakers``: the nodes that announce, None where nobody said. ``pool`` is what all ``pools`` have
     together; ``strict``: the inventory names pools. ``segments``: nodes that stand in for each other without a router, by the name of their segment,
-    as the module layer2_speaker takes them; ``reserved_groups``: numbers that are not for them.
+    as the module layer2_speaker takes them; ``reserved_groups``: numbers that are not for them. ``further_classes``: Services of these classes
+    count like those without any.
     """
 
     cluster: str
@@ -73,6 +74,7 @@ class Setup(t.NamedTuple):
     strict: bool = False
     segments: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = {}
     reserved_groups: t.FrozenSet[int] = frozenset()
+    further_classes: t.Tuple[str, ...] = ()
 
     @property
     def eip_tag(self) -> str:
@@ -231,6 +233,7 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         strict=bool(given.get("pools")),
         segments=_segments(given.get("layer2_nodes") or ()),
         reserved_groups=parse_reserved(given.get("layer2_reserved_vrids") or ()),
+        further_classes=tuple(str(one) for one in given.get("load_balancer_classes") or ()),
     )  # fmt: skip
 
 

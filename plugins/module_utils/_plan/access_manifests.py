@@ -39,7 +39,7 @@ _BALANCED = (
     _rule("", "namespaces", "get", "kube-system"),
     _rule("", "namespaces", "list"),
     # what describes a Service says of its address
-    _rule("", "events", "list,create,patch"),
+    _rule("", "events", "list,create,patch,delete"),
 )
 _COREFILE = _rule("", "configmaps", "get,patch", "coredns")
 _MULTICLUSTER = "multicluster.x-k8s.io"
@@ -131,6 +131,13 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("metallb.io", "l2advertisements", "list"),
         _rule("", "configmaps", "get,list,patch", "config"),
     ),
+    # the same while Services come from another controller: whether that is still at work
+    "load_balancers_moving": _BALANCED
+    + (
+        _rule("apps", "deployments,daemonsets,statefulsets", "list"),
+        _rule("", "pods", "list"),
+        _rule("cilium.io", "ciliumloadbalancerippools", "list"),
+    ),
     # the tenant-facing side of tenant networks; and the same where tenants' objects are deleted for them
     "tenants_source": _TENANT_RULES,
     "tenants_source_leave": _TENANT_RULES + (_rule(_TENANT, _MAPPED + ",loadbalancerroutings", "delete"),),
@@ -150,6 +157,7 @@ NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
     # the record of addresses, and the lease
     "load_balancers": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
     "load_balancers_metallb": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
+    "load_balancers_moving": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
     "tenants_apinet": (
         _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
         _rule(_CORE, "networkinterfaces", "get,list,patch"),

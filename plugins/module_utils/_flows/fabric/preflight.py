@@ -8,7 +8,8 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
-from ..._kubernetes.errors import Forbidden, KubeError
+from ..._kubernetes.errors import Forbidden
+from ..._kubernetes.workloads import workloads
 from ..._loadbalancers.services import missing_backend, silence
 from ..._loadbalancers.settings import parse_load_balancer
 from ..._mesh.fabric.inventory import Fabric, load_fabric
@@ -20,8 +21,6 @@ from .status import unpacked
 
 Data = t.Dict[str, t.Any]
 
-#: Kinds by which the original programs run.
-_WORKLOADS = (("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet"))
 SHOWN = 500
 #: Of KubeSpan's device where the way is an ordinary one; it follows the way (kubespan 15).
 MTU = 1420
@@ -40,7 +39,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
     mesh = request.get("mesh") or {}
     clusters = Clusters(request["clusters"], seconds_of(request))
-    workloads = clusters.read("list workloads", _workloads)
+    running = clusters.read("list workloads", lambda unused, client: workloads(client))
     without = _without_namespace(clusters, request.get("services") or {})
     lacking = _lacking(clusters, request.get("imports"))
     untraced = _untraced(clusters) if request.get("trace") else {}
@@ -58,11 +57,11 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
-            "workloads": workloads,
+            "workloads": running,
             "without_namespace": without,
             "lacking": lacking,
             "untraced": untraced,
-            "silent": _silent(request.get("load_balancers") or (), workloads),
+            "silent": _silent(request.get("load_balancers") or (), running),
         },
         float(request.get("max_skew") or SKEW),
     )
@@ -78,27 +77,6 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "stats": clusters.stats(),
         "refused": [],
     }
-
-
-def _workloads(name: str, client: Client) -> t.List[t.Tuple[str, str]]:
-    """(kind namespace/name, image) of what runs all the time. Without the right to look there, there is nothing to compare."""
-    found = []
-    for version, kind in _WORKLOADS:
-        resource = client.resource(version, kind)
-        if resource is None:
-            continue
-        try:
-            items = client.list(resource.path()).items
-        except KubeError as error:
-            if error.status == 403:
-                continue
-            raise
-        for item in items:
-            meta = item["metadata"]
-            template = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
-            label = "{0} {1}/{2}".format(kind, meta.get("namespace"), meta.get("name"))
-            found += [(label, str(one.get("image"))) for one in template.get("containers") or () if isinstance(one, dict)]
-    return found
 
 
 def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
@@ -149,12 +127,12 @@ def _answering(clusters: Clusters) -> t.List[str]:
     return [name for name in clusters.clients if name not in failed]
 
 
-def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], workloads: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
     """Clusters in which Services would get addresses that nobody announces, and why."""
     found = {}
     for given in settings:
         balancer = parse_load_balancer(given.get("load_balancer") or "").type
-        images = [image for dummy, image in workloads.get(str(given["cluster"])) or ()]
+        images = [image for dummy, image in running.get(str(given["cluster"])) or ()]
         why = silence(balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images))
         if why:
             found[str(given["cluster"])] = why

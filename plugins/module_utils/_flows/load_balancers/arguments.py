@@ -27,6 +27,7 @@ def settings_spec() -> Spec:
         identity={"type": "str", "choices": sorted(IDENTITIES), "default": DEFAULT_IDENTITY},
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         pool={"type": "list", "elements": "str", "default": []},
+        load_balancer_classes={"type": "list", "elements": "str", "default": []},
         pools={"type": "list", "elements": "dict", "options": {
             "name": {"type": "str", "required": True},
             "addresses": {"type": "list", "elements": "str", "required": True},

@@ -26,7 +26,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import readable_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
-from .events import tell
+from .events import forget, tell
 from .read import Answers, cluster_uid
 from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
 
@@ -80,9 +80,13 @@ def run(
         proofs = _proofs(clusters, setups, with_provider - set(setups))
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
         reports = clusters.read("plan addresses", each(planned), names)
+        changed = [name for name in names if name in reports and reports[name].plan.changed]
         if not check:
-            reports.update(clusters.write("apply addresses", [name for name in names if name in reports and reports[name].plan.changed], each(applied)))
-            if request.get("events"):
+            reports.update(clusters.write("apply addresses", changed, each(applied)))
+            if request.get("state") == "absent" and request.get("release") is not False:
+                for name, (dummy, why) in sorted(clusters.write("take Events away", changed, lambda unused, client: forget(client)).items()):
+                    reports[name].plan.warnings += ["{0}: {1}".format(name, why)] if why else []
+            elif request.get("events"):
                 telling = [name for name in reports if reports[name].told]
                 counts = clusters.write("tell Services", telling, lambda name, client: tell(client, reports[name].told, manager, now()))
                 for name, (count, why) in sorted(counts.items()):

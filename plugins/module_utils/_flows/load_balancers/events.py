@@ -15,6 +15,18 @@ EVENTS = "/api/v1/events"
 _OURS = "involvedObject.kind=Service,source=" + COMPONENT
 
 
+def forget(client: Client) -> t.Tuple[int, str]:
+    """Take away what Services were told, where nothing of ours is left. How many went, and why no more did, or nothing."""
+    gone = 0
+    try:
+        for item in client.list(EVENTS, field_selector=_OURS).items:
+            meta = item["metadata"]
+            gone += client.delete("/api/v1/namespaces/{0}/events/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"]))), meta.get("uid"))
+    except KubeError as error:
+        return gone, "what Services were told of us stays until the cluster forgets its Events ({0})".format(error.message)
+    return gone, ""
+
+
 def tell(client: Client, told: t.Sequence[Told], manager: str, now: str) -> t.Tuple[int, str]:
     """How many were written, and why no more were, or nothing."""
     written = 0

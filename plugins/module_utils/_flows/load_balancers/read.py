@@ -9,6 +9,7 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client
+from ..._loadbalancers.former import former_of
 from ..._loadbalancers.ledger import Ledger, ledger_name
 from ..._loadbalancers.services import EVERY_ANNOTATION, Service, addresses_in_use, service_of
 from ..._loadbalancers.settings import LoadBalancer
@@ -99,6 +100,10 @@ def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterS
         written = [key for key in EVERY_ANNOTATION if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))]
         ours = bool(written) or _is_ours(owners(obj, *_FIELD))
         service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written))
+        if service.load_balancer_class in setup.further_classes:
+            service = service._replace(load_balancer_class="")
+        giver = None if service.reported else former_of(obj)
+        service = service._replace(giver=giver.title if giver is not None else "")
         state.objects[service.key] = obj
         state.services.append(service if service.reported else service._replace(reported=_is_mapped(service, mapped)))
     state.nodes = {str(node["metadata"].get("name")): node for node in answers.nodes}
@@ -113,7 +118,12 @@ def _is_mapped(service: Service, mapped: t.Mapping[t.Tuple[str, str], t.Collecti
 
 
 def _is_ours(names: t.Iterable[str]) -> bool:
-    return any(name.startswith("multicluster.network/") for name in names)
+    return any(map(is_ours, names))
+
+
+def is_ours(manager: str) -> bool:
+    """Whether a field manager is a fabric of ours."""
+    return manager.startswith("multicluster.network/")
 
 
 _FIELD, STATUS = ("spec", "loadBalancerIP"), ("status", "loadBalancer", "ingress")

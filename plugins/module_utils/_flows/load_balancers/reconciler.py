@@ -20,6 +20,7 @@ from ..._loadbalancers.reservations import Reservation, family_of, matches_of, s
 from ..._loadbalancers.service_events import GIVEN, NORMAL, Told, given_text, refused
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
+    LEAVE,
     LET_GO,
     RELEASE,
     RESERVE,
@@ -56,10 +57,10 @@ from ..._plan.budget import check_budget
 from ..._plan.plan import Change, Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import backends, bgp as bgp_facts
+from . import backends, bgp as bgp_facts, moving
 from .backends import ABSENT, ADD, REMOVE, SYNC
 from .providers import host_facility
-from .read import Answers, ClusterState, make_provider, read_state
+from .read import Answers, ClusterState, is_ours, make_provider, read_state
 from .writes import CarriedOut, Foreseen, Put, service_puts
 
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
@@ -86,7 +87,8 @@ class Proof(t.NamedTuple):
 
 class RunOptions(t.NamedTuple):
     """What the user asks of one run for one cluster. ``mode`` sync, add, remove or absent; ``services`` those that it handles, none for all;
-    ``release``: whether this run gives back what nobody uses; ``confirmed``: whether confirm_empty names the cluster."""
+    ``release``: whether this run gives back what nobody uses; ``confirmed``: whether confirm_empty names the cluster; ``keep``: for whom Services keep
+    their addresses with absent (moving.KEEP)."""
 
     mode: str = SYNC
     services: t.Tuple[str, ...] = ()
@@ -97,6 +99,7 @@ class RunOptions(t.NamedTuple):
     max_deletes: t.Optional[int] = None
     leave_conflicts: bool = False
     timeout: float = 120.0
+    keep: str = ""
 
     @property
     def gives(self) -> bool:
@@ -119,6 +122,7 @@ def parse_run_options(request: t.Mapping[str, t.Any], cluster: str) -> RunOption
         request.get("max_deletes"),
         bool(request.get("leave_conflicts")),
         seconds_of(request),
+        str(request.get("keep_addresses") or ""),
     )
 
 
@@ -152,6 +156,8 @@ class ServiceAddressReconciler:
         self.served: t.Set[str] = set()
         #: Addresses of the pools that this run gave out.
         self.given: t.List[str] = []
+        #: Services that another controller gave their addresses, as the result has them.
+        self.former: t.List[t.Dict[str, t.Any]] = []
 
     @property
     def ledger(self) -> Ledger:
@@ -204,6 +210,8 @@ class ServiceAddressReconciler:
     def _reconcile(self, effects: Foreseen) -> Report:
         self.effects = effects
         self.outcome.warnings += self.setup.warnings
+        if self.options.mode == ABSENT and self.setup.balancer.enabled:
+            moving.check_keep(self.options.keep, self.setup.balancer.type)
         backend = backends.BackendPlan([], [], [], frozenset())
         cost = CostPlan([], 0, 0, None, [], {})
         speakers: t.Sequence[NodeBgp] = ()
@@ -259,7 +267,8 @@ class ServiceAddressReconciler:
             tags = tuple(service_tags(context.owner, service.namespace, service.name))
             self.ledger[address] = Entry(address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now)
             self.held.append(self.ledger[address].reservation())
-            self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), {"address": address, "tags": list(tags), "adopted": True})
+            shown = {"address": address, "tags": list(tags), "adopted": True, **({"given_by": service.giver} if service.giver else {})}
+            self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), shown)
 
     def _record(self, service: Service, text: str, context: Context) -> None:
         """A reservation with our tags and without a record of ours: only the one whose address its Service has, since anyone can write tags."""
@@ -289,9 +298,21 @@ class ServiceAddressReconciler:
         if self.options.gives:
             actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
             self._write(service_puts(self.setup, self.state, actions))
+            self._take_marks(cost)
         for key, outcome in cost.outcomes.items():
             self.outcome.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
         return cost
+
+    def _take_marks(self, cost: CostPlan) -> None:
+        """What a former controller wrote on Services whose addresses are ours by now."""
+        if not self.options.adopt:
+            return
+        named = {key for entry in self.ledger.values() for key in (entry.service, *entry.sharers)}
+        taken = [key for key in cost.networks if key in named and key in self.state.objects and self.options.handles(key)]
+        moved = moving.take_marks(self.client, self.setup.cluster, self.state.objects, taken)
+        self.former = moved.rows
+        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in moved.notes]
+        self._write(moved.puts)
 
     def _placed(self, cost: CostPlan, limit: t.Optional[int]) -> CostPlan:
         """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""
@@ -513,6 +534,8 @@ class ServiceAddressReconciler:
         for action in releases:
             self._give_back(action)
         self._let_go()
+        written = {item.key: item.ours for item in self.state.services}
+        self._write(moving.leave_puts(self.setup.cluster, self.state.objects, actions, self.options.keep, is_ours, written))
         if not self.setup.static:
             for ident in set(self.ledger) - {item.id for item in self.held}:
                 del self.ledger[ident]  # somebody else released it
@@ -552,7 +575,11 @@ class ServiceAddressReconciler:
             actions, notes = actions + outcome.actions, notes + list(outcome.notes)
             kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
             ours = service.set_by_us or (context.reports_status and service.reported and not service.address)
-            if ours and not kept and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]:
+            if mode == ABSENT and self.options.keep:
+                stays = (ours or service.reported or service.key in self.served) and not left_alone(service, context.our_class)
+                actions = [action for action in actions if action.action != CLEAR_ADDRESS]
+                actions += [Action(LEAVE, service.key)] if stays and service.key not in [one.service for one in actions if one.action == LEAVE] else []
+            elif ours and not kept and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]:
                 actions.append(Action(CLEAR_ADDRESS, service.key, address_of(service, context.backend)))
         if mode == ABSENT:
             others = [item for item in self.state.services if not counts(item, context.our_class)]
@@ -664,6 +691,7 @@ class ServiceAddressReconciler:
             **speaking,
             "unannounced": unannounced(served, balancer, why),
             "nodes": [node.name for node in speakers],
+            "former": self.former,
             "releases": self.releases,
             "kept": self.kept,
             "cost": {

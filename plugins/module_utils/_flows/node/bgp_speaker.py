@@ -15,7 +15,7 @@ import typing as t
 from ..._io import frr
 from ..._linux import files
 from ..._linux.files import FileState
-from ..._linux.host import bundle, systemd
+from ..._linux.host import bundle, connections, systemd
 from ..._linux.host.lock import HostLock
 from ..._linux.netlink.routes import look_up
 from ..._loadbalancers.bgp.delivery import Wanted, parse_routes
@@ -36,6 +36,7 @@ FOLLOWER = "multicluster-bgp-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 #: Where the daemon's configuration lay before there was a follower.
 FORMER = FOLDER + "/bgpd.conf"
+PORT = 179
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 #: Of whoever changes the state, beside the follower's own; so long another one may take.
@@ -85,6 +86,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
         raise ValueRefused("bad_setting", "asn and neighbors say who speaks with whom, and one of them is missing")
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
+    rivals = [] if request.get("beside_frr") else _rivals(speaker.neighbours, speaker.source)
     _no_rival(speaker.neighbours, request.get("beside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
@@ -98,6 +100,9 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     before = {path: files.read_state(path) for path in (*wanted, FORMER)}
     _note(plan, before, wanted)
     runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (frr.UNIT, FOLLOWER))
+    if rivals and before[STATE] is None:
+        raise ValueRefused("conflict", rivals[0])
+    plan.warnings += rivals
     if not plan.changes and not runs and systemd.running():
         plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
     if plan.changes:
@@ -195,6 +200,24 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
     for one in neighbours:
         if ("neighbor", one.address) in words:
             raise ValueRefused("conflict", "this node's own FRR has a session with {0}; beside_frr allows a second one".format(one.address))
+
+
+def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.List[str]:
+    """Sentences on other programs of this node that have a session with a router of ours from our address, such as the speaker of a load balancer
+    from which Services come. A router keeps one session of an address: ours would not come up, or end the other one's."""
+    routers = {one.address: one.source or source for one in neighbours}
+    text = (
+        "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
+        "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_beside_frr: true starts ours anyway)"
+    )
+    found = []
+    for row in connections.connections():
+        if routers.get(row.remote) != row.local or PORT not in (row.local_port, row.remote_port):
+            continue
+        holder = connections.holder_of(row.socket)
+        if holder is not None and frr.UNIT not in holder.group:
+            found.append(text.format(holder.words or "program", holder.pid, row.remote, row.local))
+    return found
 
 
 def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState]) -> None:

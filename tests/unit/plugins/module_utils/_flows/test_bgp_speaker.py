@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
+import socket
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
 from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.speaker import Neighbour
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 SECRET = "a-password-of-a-session"
@@ -108,3 +112,28 @@ def test_files_that_are_not_ours_say_nothing(node):
     assert bgp_speaker._shown(bgp_speaker.STATE, FileState("file", 0o600, b"{}")) == {"lines": []}
     (node / "status").write_text("nonsense")
     assert speaker_follow.read_status() == {} and speaker_follow.load_state() is None
+
+
+def test_another_program_with_a_session_to_the_router_is_found():
+    """A router keeps one session of an address: ours would end the one of a load balancer that is still at work, or not come up."""
+    with socket.socket() as router, socket.socket() as rival, pytest.MonkeyPatch.context() as patch:
+        router.bind(("127.0.0.2", 0))
+        router.listen()
+        rival.bind(("127.0.0.3", 0))
+        rival.connect(router.getsockname())
+        patch.setattr(bgp_speaker, "PORT", router.getsockname()[1])
+        (text,) = bgp_speaker._rivals([Neighbour("127.0.0.2", 65530)], "127.0.0.3")
+        assert "has a session with 127.0.0.2 from 127.0.0.3" in text and str(os.getpid()) in text and "bgp_speaker_source_ip" in text
+        # from another address both stand beside each other
+        assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == []
+        assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == []
+
+
+def test_a_rival_stops_the_first_start_and_is_told_later(node, monkeypatch):
+    monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: ["a rival of {0}".format(source)])
+    with pytest.raises(ValueRefused) as caught:
+        bgp_speaker.run(REQUEST, check=True)
+    assert (caught.value.reason, caught.value.message) == ("conflict", "a rival of 10.66.23.31")
+    assert not bgp_speaker.run(dict(REQUEST, beside_frr=True), check=True)["warnings"]
+    pathlib.Path(bgp_speaker.STATE).write_text(json.dumps(bgp_speaker._given(REQUEST)))
+    assert bgp_speaker.run(REQUEST, check=True)["warnings"] == ["a rival of 10.66.23.31"]

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Connections of TCP that stand on this node, and whose they are."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import typing as t
+
+from .processes import command
+
+_PROC = "/proc"
+_ESTABLISHED = "01"
+_ROW = re.compile(r"\s*\d+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{2}) \S+ \S+ \S+ +\d+ +\d+ (\d+) ")
+
+
+class Connection(t.NamedTuple):
+    """Both ends, and the number of its socket."""
+
+    local: str
+    local_port: int
+    remote: str
+    remote_port: int
+    socket: int
+
+
+class Holder(t.NamedTuple):
+    """A process: its number, its first words, and the control group that it is in."""
+
+    pid: int
+    words: str
+    group: str
+
+
+def parse_connections(text: str) -> t.List[Connection]:
+    """The connections that stand, of a file such as ``/proc/net/tcp``; lines that are none are left out."""
+    found = []
+    for line in text.splitlines():
+        row = _ROW.match(line)
+        if row is not None and row.group(5) == _ESTABLISHED:
+            found.append(Connection(_address(row.group(1)), int(row.group(2), 16), _address(row.group(3)), int(row.group(4), 16), int(row.group(6))))
+    return found
+
+
+def _address(text: str) -> str:
+    """Words of four bytes, each in the order of the machine; all machines that we know of are little-endian here."""
+    packed = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
+    address = ipaddress.ip_address(packed)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def connections() -> t.List[Connection]:
+    """Of this process's network namespace."""
+    found: t.List[Connection] = []
+    for name in ("tcp", "tcp6"):
+        try:
+            with open("{0}/self/net/{1}".format(_PROC, name), encoding="ascii", errors="replace") as source:
+                found += parse_connections(source.read())
+        except OSError:
+            continue  # a kernel without that family
+    return found
+
+
+def holder_of(socket: int) -> t.Optional[Holder]:
+    """A process that has the socket open; None where none can be seen."""
+    wanted = "socket:[{0}]".format(socket)
+    for name in os.listdir(_PROC):
+        if not name.isdigit():
+            continue
+        folder = "{0}/{1}".format(_PROC, name)
+        try:
+            if not any(os.readlink("{0}/fd/{1}".format(folder, one)) == wanted for one in os.listdir(folder + "/fd")):
+                continue
+            with open(folder + "/cgroup", encoding="utf-8", errors="replace") as source:
+                return Holder(int(name), command(int(name)), source.read(4096))
+        except OSError:
+            continue  # it has just ended
+    return None
