@@ -171,7 +171,7 @@ load_balancers:
       O(multicluster.network.layer2_speaker#module:nodes).
     - C(pools) tells of each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
     - C(former) lists, with O(adopt=true), the Services whose addresses are ours and that another controller gave them, each with its C(service), the
-      controller (C(from): C(metallb), C(kube-vip), C(cilium) or C(cloud)), what of that is still C(at_work) in the cluster, what it C(left) on the
+      controller C(from), one of C(metallb), C(kube-vip), C(cilium) and C(cloud), what of that is still C(at_work) in the cluster, what it C(left) on the
       Service, and whether this run C(removed) that, which it does when the controller is gone.
     - C(events) is how many Events were written, where Services were told something.
     - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.

@@ -13,7 +13,9 @@ from .processes import command
 
 _PROC = "/proc"
 _ESTABLISHED = "01"
-_ROW = re.compile(r"\s*\d+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{2}) \S+ \S+ \S+ +\d+ +\d+ (\d+) ")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_END = "([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})"
+_ROW = re.compile(r" *[0-9]+: " + _END + " " + _END + r" ([0-9A-F]{2}) [^ ]+ [^ ]+ [^ ]+ +[0-9]+ +[0-9]+ ([0-9]{1,19}) ")
 
 
 class Connection(t.NamedTuple):
@@ -68,7 +70,7 @@ def holder_of(socket: int) -> t.Optional[Holder]:
     """A process that has the socket open; None where none can be seen."""
     wanted = "socket:[{0}]".format(socket)
     for name in os.listdir(_PROC):
-        if not name.isdigit():
+        if not _NUMBER.match(name):
             continue
         folder = "{0}/{1}".format(_PROC, name)
         try:
