@@ -290,6 +290,18 @@ def test_a_controller_scaled_to_nothing_is_not_at_work(server, api):
         api.delete(path + "/speaker")
 
 
+def test_the_back_end_is_no_former_controller(server, api):
+    """What announces for us writes its marks as ever, and they stay."""
+    SHAPES[1].make(api)
+    SHAPES[1].start(api)
+    before = marked(get(api))
+    for dummy in range(2):
+        result = adopting(server, load_balancer="kube-vip://")
+        assert result["load_balancers"]["aws"]["former"] == [] and not any("is at work" in text for text in result["warnings"])
+        assert marked(get(api)) == before
+        SHAPES[1].stop(api)
+
+
 def test_the_pod_of_a_control_plane_is_seen(server, api):
     """kube-vip often is a static pod, which no workload shows."""
     SHAPES[1].make(api)
@@ -346,3 +358,24 @@ def test_the_account_of_moving_suffices_and_without_it_marks_stay(server, api, t
                 assert not run(server, more=dict(access, state="absent", keep_addresses="status"))["failures"] and events(api) == []
         finally:
             cluster_objects.run(dict(made, state="absent"))
+
+
+def test_a_service_that_asks_for_another_address_keeps_the_one_in_use(server, api):
+    """Also a hostile one, which asks for that of somebody else: nothing moves, the run says so, and one that is made anew gets what it asks for."""
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    for name in ("web", "other"):
+        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+    run(server)
+    assert ledger(api) == {"203.0.113.0": "moving/other", "203.0.113.1": "moving/web"}
+    for asked in ("203.0.113.9", "203.0.113.0", "198.51.100.1"):
+        api.merge_patch(SERVICES + "/web", {"metadata": {"annotations": {"metallb.io/loadBalancerIPs": asked}}}, "kubectl")
+        mark = server.mark()
+        result = run(server)
+        assert not result["changed"] and server.writes(mark) == [] and not result["refused"]
+        assert any("moving/web: it asks for {0} and has 203.0.113.1".format(asked) in text for text in result["warnings"])
+    api.delete(SERVICES + "/web")
+    run(server)
+    again = {"name": "web", "annotations": {"metallb.io/loadBalancerIPs": "203.0.113.9"}}
+    api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": again, "spec": spec}, "kubectl")
+    run(server)
+    assert ledger(api) == {"203.0.113.0": "moving/other", "203.0.113.9": "moving/web"}

@@ -41,16 +41,16 @@ class Moved(t.NamedTuple):
     notes: t.List[str]
 
 
-def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str]) -> Moved:
+def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], balancer: str) -> Moved:
     """Of the Services (``namespace/name``) whose addresses are ours: who gave them, and the writes that take what he left.
 
-    Where none has anything of a former controller's nothing is asked.
+    Where none has anything of a former controller's nothing is asked. ``balancer``: the back end, which is at work for us and no former one.
     """
     rows, puts, notes = t.cast(t.List[t.Dict[str, t.Any]], []), t.cast(t.List[Put], []), t.cast(t.List[str], [])
     found = [(key, former) for key in sorted(taken) for former in [former_of(objects[key])] if former is not None]
     for former in FORMERS:
         keys = [key for key, other in found if other is former]
-        if not keys:
+        if not keys or former.name == balancer:
             continue
         there, why = _there(client, former)
         if there:

@@ -309,7 +309,7 @@ class ServiceAddressReconciler:
             return
         named = {key for entry in self.ledger.values() for key in (entry.service, *entry.sharers)}
         taken = [key for key in cost.networks if key in named and key in self.state.objects and self.options.handles(key)]
-        moved = moving.take_marks(self.client, self.setup.cluster, self.state.objects, taken)
+        moved = moving.take_marks(self.client, self.setup.cluster, self.state.objects, taken, self.setup.balancer.type)
         self.former = moved.rows
         self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in moved.notes]
         self._write(moved.puts)

@@ -86,7 +86,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
         raise ValueRefused("bad_setting", "asn and neighbors say who speaks with whom, and one of them is missing")
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
-    rivals = [] if request.get("beside_frr") else _rivals(speaker.neighbours, speaker.source)
+    rivals = {} if request.get("beside_frr") else _rivals(speaker.neighbours, speaker.source)
     _no_rival(speaker.neighbours, request.get("beside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
@@ -101,14 +101,14 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     _note(plan, before, wanted)
     runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
-        raise ValueRefused("conflict", rivals[0])
-    plan.warnings += rivals
+        raise ValueRefused("conflict", next(iter(rivals.values())))
     if not plan.changes and not runs and systemd.running():
         plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
         daemon.check_config(state.render(route.network for route in routes), secrets)
     stood = _sessions() if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
+    plan.warnings += [text for router, text in rivals.items() if not stood.get(router)]
     if not check and plan.changes:
         _apply(before, wanted, request, stood)
     return _result(plan, _sessions() if not check or runs else {}, True)
@@ -202,21 +202,21 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
             raise ValueRefused("conflict", "this node's own FRR has a session with {0}; beside_frr allows a second one".format(one.address))
 
 
-def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.List[str]:
-    """Sentences on other programs of this node that have a session with a router of ours from our address, such as the speaker of a load balancer
+def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.Dict[str, str]:
+    """Router -> a sentence on another program of this node that has a session with it from our address, such as the speaker of a load balancer
     from which Services come. A router keeps one session of an address: ours would not come up, or end the other one's."""
     routers = {one.address: one.source or source for one in neighbours}
     text = (
         "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
         "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_beside_frr: true starts ours anyway)"
     )
-    found = []
+    found: t.Dict[str, str] = {}
     for row in connections.connections():
         if routers.get(row.remote) != row.local or PORT not in (row.local_port, row.remote_port):
             continue
         holder = connections.holder_of(row.socket)
         if holder is not None and frr.UNIT not in holder.group:
-            found.append(text.format(holder.words or "program", holder.pid, row.remote, row.local))
+            found[row.remote] = text.format(holder.words or "program", holder.pid, row.remote, row.local)
     return found
 
 

@@ -122,18 +122,22 @@ def test_another_program_with_a_session_to_the_router_is_found():
         rival.bind(("127.0.0.3", 0))
         rival.connect(router.getsockname())
         patch.setattr(bgp_speaker, "PORT", router.getsockname()[1])
-        (text,) = bgp_speaker._rivals([Neighbour("127.0.0.2", 65530)], "127.0.0.3")
+        text = bgp_speaker._rivals([Neighbour("127.0.0.2", 65530)], "127.0.0.3")["127.0.0.2"]
         assert "has a session with 127.0.0.2 from 127.0.0.3" in text and str(os.getpid()) in text and "bgp_speaker_source_ip" in text
         # from another address both stand beside each other
-        assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == []
-        assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == []
+        assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == {}
+        assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == {}
 
 
 def test_a_rival_stops_the_first_start_and_is_told_later(node, monkeypatch):
-    monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: ["a rival of {0}".format(source)])
+    monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: {ROUTER["address"]: "a rival of {0}".format(source)})
     with pytest.raises(ValueRefused) as caught:
         bgp_speaker.run(REQUEST, check=True)
     assert (caught.value.reason, caught.value.message) == ("conflict", "a rival of 10.66.23.31")
     assert not bgp_speaker.run(dict(REQUEST, beside_frr=True), check=True)["warnings"]
     pathlib.Path(bgp_speaker.STATE).write_text(json.dumps(bgp_speaker._given(REQUEST)))
     assert bgp_speaker.run(REQUEST, check=True)["warnings"] == ["a rival of 10.66.23.31"]
+    # whoever has a session beside one of ours that stands is no rival
+    monkeypatch.setattr(frr, "systemctl", lambda *words: True)
+    monkeypatch.setattr(bgp_speaker, "_sessions", lambda: {ROUTER["address"]: True})
+    assert not bgp_speaker.run(REQUEST, check=True)["warnings"]
