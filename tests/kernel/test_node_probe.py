@@ -168,3 +168,46 @@ def test_the_device_of_a_crowded_node_is_shown(implementation, node, tmp_path):
     assert [device["name"] for device in found["devices"]] == [DEVICE], found["errors"]
     assert "10.99.0.1/32" in found["devices"][0]["addresses"]
     assert found["devices"][0]["mtu"] == 1420 and [peer["public_key"] for peer in found["devices"][0]["peers"]] == [KEY]
+
+
+@pytest.fixture(name="answering")
+def answering_fixture(meshed):
+    """The pod reaches 160 addresses of the host of either family, and one that nobody has."""
+    here = ["address add 10.77.0.{0}/32 dev lo".format(number) for number in range(1, 161)]
+    here += ["-6 address add fd77::{0:x}/128 dev lo nodad".format(number) for number in range(1, 161)]
+    here += ["address add 198.18.3.1/32 dev pod0", "-6 address add fd03::1/64 dev pod0 nodad"]
+    for line in here:
+        meshed.run("ip", *line.split())
+    for line in ("-6 address add fd03::10/64 dev eth0 nodad", "route add 198.18.3.1 dev eth0", "route add default via 198.18.3.1",
+                 "-6 route add default via fd03::1"):  # fmt: skip
+        meshed.run("ip", "-n", "pod", *line.split())
+    return meshed
+
+
+def asked(node, *addresses, **more):
+    found = probe(node, pod_cidrs=["198.18.3.0/24", "fd03::/64"], targets=[{"node": "n" + address, "address": address} for address in addresses], **more)
+    assert [row["target"] for row in found["pings"]] == list(addresses) and all(row["node"] == "n" + row["target"] for row in found["pings"])
+    assert all(set(row) == {"source", "target", "node", "ok", "milliseconds"} for row in found["pings"])
+    return found
+
+
+def test_a_pod_asks_hundreds_of_addresses_at_once(answering):
+    four = ["10.77.0.{0}".format(number) for number in range(1, 161)]
+    six = ["fd77::{0:x}".format(number) for number in range(1, 161)]
+    found = asked(answering, *four, *six)
+    assert all(row["ok"] and 0 <= row["milliseconds"] < 60000 for row in found["pings"]), [row for row in found["pings"] if not row["ok"]][:3]
+    assert {row["source"] for row in found["pings"]} == {"198.18.3.10", "fd03::10"}
+
+
+def test_one_that_does_not_answer_is_named_and_the_others_are_not_held_up(answering):
+    found = asked(answering, "10.77.0.1", "10.77.1.200", "10.77.0.2", "fd99::1", "fd77::1", tries=2)
+    assert [row["ok"] for row in found["pings"]] == [True, False, True, False, True]
+    assert [row["milliseconds"] is None for row in found["pings"]] == [False, True, False, True, False]
+
+
+def test_an_answer_from_somebody_else_is_none(answering):
+    """Whoever answers has to have the address that was asked."""
+    lie = "ip saddr 10.77.0.3 ip daddr 198.18.3.10 icmp type echo-reply ip saddr set 10.77.0.4"
+    answering.run("nft", "-f", "-", stdin="table ip liar { chain c { type filter hook postrouting priority 200; " + lie + "; }; }")
+    found = asked(answering, "10.77.0.3", "10.77.0.4")
+    assert [row["ok"] for row in found["pings"]] == [False, True]

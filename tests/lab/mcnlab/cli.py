@@ -11,7 +11,7 @@ import os
 import pathlib
 import sys
 
-from . import probes, topology
+from . import generate, probes, topology
 from .errors import LabError
 from .lab import Lab
 from .progress import phase, say
@@ -42,9 +42,12 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(function=function)
         return command
 
-    command = add("up", lambda lab, o: lab.up(o.topology, o.pods), "start the lab, or repair and extend a running one")
+    command = add("up", _up, "start the lab, or repair and extend a running one")
     command.add_argument("--topology", help="a JSON file, or two, three, dual")
     command.add_argument("--pods", choices=topology.PODS, help="real: a kubelet and containerd on every node (default: as the topology says)")
+    command.add_argument("--nodes", type=int, help="generate a topology of so many nodes")
+    command.add_argument("--clusters", type=int, help="into so many clusters (2)")
+    command.add_argument("--light", action="store_true", help="nodes of namespaces and mounts, without systemd; as many as memory carries")
     add("down", lambda lab, o: lab.down(), "end the lab and remove all of it")
     add("status", _status, "print what runs, as JSON; fails if something is missing")
     command = add("node-stop", _timed("node-stop", lambda lab, o: lab.node_stop(o.node)), "power cut of a node; its files stay")
@@ -88,6 +91,17 @@ def parser() -> argparse.ArgumentParser:
     command = add("snapshot", _snapshot, "print a node's or a cluster's state as stable JSON")
     command.add_argument("target")
     return top
+
+
+def _up(lab: Lab, options) -> None:
+    if options.nodes is None:
+        if options.clusters is not None or options.light:
+            raise LabError("--clusters and --light are about a generated topology: say --nodes as well (a file says \"nodes\": \"light\" itself)")
+        lab.up(options.topology, options.pods)
+        return
+    if options.topology:
+        raise LabError("--topology names what there is and --nodes generates it: choose one")
+    lab.up(None, options.pods, generate.topology(options.nodes, 2 if options.clusters is None else options.clusters, options.light))
 
 
 def _timed(text: str, function):

@@ -9,11 +9,12 @@ import json
 import pathlib
 
 from .namespaces import hardware
+from .node_init import LIGHT_PYTHON
 
 
 def write(lab) -> None:
     """Write inventory/hosts.yml and inventory-ssh/hosts.yml (JSON inside YAML, which every YAML reader takes)."""
-    for folder, over_ssh in (("inventory", False), ("inventory-ssh", True)):
+    for folder, over_ssh in (("inventory", False), ("inventory-ssh", True))[: 1 if lab.topology.light else 2]:  # light nodes have no sshd
         file = lab.state / folder / "hosts.yml"
         file.parent.mkdir(parents=True, exist_ok=True)
         text = render(lab, over_ssh)
@@ -36,7 +37,7 @@ def render(lab, over_ssh: bool) -> str:
     for cluster in lab.topology.clusters:
         lines += [f"    {cluster.name.replace('-', '_')}_nodes:", "      vars:"]
         variables = {"multicluster_cluster": cluster.name, **(_ssh(lab) if over_ssh else _netns(lab))}
-        variables["ansible_python_interpreter"] = "/usr/bin/python3"
+        variables["ansible_python_interpreter"] = LIGHT_PYTHON if lab.topology.light else "/usr/bin/python3"
         lines += [f"        {name}: {_value(value)}" for name, value in variables.items()]
         lines.append("      hosts:")
         for node in cluster.nodes:

@@ -112,28 +112,30 @@ class Lab:
 
     # The whole lab
 
-    def up(self, topology_name: str | None = None, pods: str | None = None) -> None:
+    def up(self, topology_name: str | None = None, pods: str | None = None, generated: dict | None = None) -> None:
         """Start what is missing; a second call finds everything there and says so in a second.
 
+        ``generated``: a topology as ``generate.topology`` makes it, in place of a name.
         ``pods``: "real" or "namespaces"; what the topology says when it is None.
         """
         if os.geteuid() != 0:
             raise LabError("the lab needs root: namespaces, mounts and packages")
         packages.ensure()
-        merged = self._merged(topology_name, pods)
+        merged = self._merged(topology_name, pods, generated)
         parts = pod_parts.ensure() if topology.parse(merged).real_pods else None
         if parts:
             prepare_machine()
         programs = kubernetes.binaries(self.state, "newest" if parts else "")
         with self.locked():
-            merged = self._merged(topology_name, pods)
+            merged = self._merged(topology_name, pods, generated)
             self.state.mkdir(parents=True, exist_ok=True)
             self.state.chmod(0o755)
             self._claim()
             (self.state / "topology.json").write_text(json.dumps(merged, indent=1) + "\n")
             (self.state / "kubernetes").write_text(f"{programs}\n")
             lab = self.topology
-            self.ssh.ensure(lab)
+            if not lab.light:
+                self.ssh.ensure(lab)
             underlay.ensure(self.underlay, lab)
             for plane in self.control_planes:
                 plane.prepare()
@@ -154,11 +156,11 @@ class Lab:
                         future.result()
         say(f"lab {self.name} is up: {self.inventory}")
 
-    def _merged(self, topology_name: str | None, pods: str | None) -> dict:
+    def _merged(self, topology_name: str | None, pods: str | None, generated: dict | None) -> dict:
         """The description of the lab as it will be."""
         stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
-        wanted = None
-        if topology_name or not stored:
+        wanted = generated
+        if not wanted and (topology_name or not stored):
             wanted = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
         if pods:
             wanted = {"clusters": {}, **(wanted or {}), "pods": pods}
@@ -207,7 +209,7 @@ class Lab:
             "clone": str(self.clone or ""),
             "namespaces": self.prefix,
             "inventory": str(self.inventory),
-            "inventory_ssh": str(self.inventory_ssh),
+            "inventory_ssh": None if self.topology.light else str(self.inventory_ssh),
             "kubernetes": (self.state / "kubernetes").read_text().strip(),
             "underlay": self.underlay if namespaces.exists(self.underlay) else None,
             "clusters": {
@@ -249,7 +251,7 @@ class Lab:
 
     def _node_up(self, machine: NodeMachine, parts: PodParts | None) -> None:
         if machine.ensure():
-            say(f"node {machine.node.name}: booted, init is {machine.leader}")
+            say(f"node {machine.node.name}: {'made' if self.topology.light else 'booted'}, init is {machine.leader}")
         if parts and self.pod_runtime(machine).ensure(parts):
             say(f"node {machine.node.name}: containerd and kubelet started")
 

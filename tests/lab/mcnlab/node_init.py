@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn ourselves into a node's init: namespaces, overlay root, private mounts, then exec systemd.
+"""Turn ourselves into a node's init: namespaces, overlay root, private mounts, then exec systemd, or a shell that waits.
 
 Run as a program with the path of a settings file. Returns once the init process exists; its process id is then in
 ``init.pid`` of the node's folder. Standard library only.
@@ -61,6 +61,16 @@ PidFile none
 Subsystem sftp internal-sftp
 """
 
+# A light node's process 1: it ends nothing and starts nothing, it only reaps what is left to it.
+LIGHT_INIT = "while :; do sleep 86400 & wait $!; done"
+# What Ansible starts there counts for the node and not for the controller, so that both can be measured. Nothing else is different.
+LIGHT_PYTHON = "/usr/local/sbin/lab-python"
+LIGHT_PYTHON_TEXT = """\
+#!/bin/sh
+echo 0 > /sys/fs/cgroup/cgroup.procs
+exec /usr/bin/python3 "$@"
+"""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,7 +102,7 @@ def main(settings_file: str) -> None:
     mount("overlay", root, "overlay", 0, f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work")
     socket.sethostname(settings["name"])
     if not (folder / "furnished").exists():
-        furnish(root, settings)
+        (identify if settings["light"] else furnish)(root, settings)
         (folder / "furnished").touch()
 
     console = os.open(folder / "console.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -128,10 +138,7 @@ def furnish(root: pathlib.Path, settings: dict) -> None:
     (etc / "systemd/journald.conf.d").mkdir(exist_ok=True)
     (etc / "systemd/journald.conf.d/lab.conf").write_text("[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nReadKMsg=no\n")
 
-    _write(etc / "hostname", settings["name"] + "\n")
-    _write(etc / "machine-id", settings["machine_id"])
-    _write(etc / "hosts", f"127.0.0.1 localhost\n::1 localhost\n{settings['addresses'][0]} {settings['name']}\n")
-
+    identify(root, settings)
     keys = pathlib.Path(settings["ssh"])
     shutil.copyfile(keys / "hosts" / settings["name"], etc / "ssh/lab_host_key")
     (etc / "ssh/lab_host_key").chmod(0o600)
@@ -143,6 +150,18 @@ def furnish(root: pathlib.Path, settings: dict) -> None:
     (etc / "systemd/system/multi-user.target.wants/lab-sshd.service").symlink_to("/etc/systemd/system/lab-sshd.service")
 
 
+def identify(root: pathlib.Path, settings: dict) -> None:
+    """Whose files these are: all that a light node has of its own, beside the program that Ansible starts there."""
+    etc = root / "etc"
+    _write(etc / "hostname", settings["name"] + "\n")
+    _write(etc / "machine-id", settings["machine_id"])
+    _write(etc / "hosts", f"127.0.0.1 localhost\n::1 localhost\n{settings['addresses'][0]} {settings['name']}\n")
+    if settings["light"]:
+        program = pathlib.Path(f"{root}{LIGHT_PYTHON}")
+        program.write_text(LIGHT_PYTHON_TEXT)
+        program.chmod(0o755)
+
+
 def _write(file: pathlib.Path, text: str) -> None:
     if file.is_symlink():
         file.unlink()
@@ -150,7 +169,7 @@ def _write(file: pathlib.Path, text: str) -> None:
 
 
 def become_init(root: pathlib.Path, settings: dict, console: int) -> None:
-    """In the child, process 1 of its namespace: private mounts, then the overlay as the root, then systemd."""
+    """In the child, process 1 of its namespace: private mounts, then the overlay as the root, then systemd or what stands there."""
     os.setsid()
     os.umask(0o022)
     mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -189,6 +208,8 @@ def become_init(root: pathlib.Path, settings: dict, console: int) -> None:
         "container": "lab",
         mark: owner,
     }
+    if settings["light"]:
+        os.execve("/bin/sh", ["sh", "-c", LIGHT_INIT], environment)
     arguments = ["systemd", "--unit=multi-user.target", "--show-status=false", "--log-target=console", "--log-level=warning"]
     os.execve("/lib/systemd/systemd", arguments, environment)
 

@@ -4,7 +4,7 @@
 """Nodes: a network namespace with an uplink, and in it a real systemd over an overlay of the machine's root.
 
 Order of a boot: network namespace, uplink, addresses and routes; then systemd (which starts what the node itself
-brings: boot units, sshd); then the pods' links, as a kubelet would.
+brings: boot units, sshd); then the pods' links, as a kubelet would. A light node has a shell that waits in systemd's place.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class NodeMachine:
         cgroups.remove_folder(self.cgroup)
 
     def wait(self, patience: float = 600.0) -> str:
-        """Wait until systemd says that it has started everything; an init that is gone is a failure at once."""
+        """Wait until systemd says that it has started everything; an init that is gone is a failure at once. A light node starts nothing."""
+        if self.lab.topology.light and self.leader is not None:
+            return "light"
         deadline = time.monotonic() + patience
         state = "?"
         while time.monotonic() < deadline:
@@ -160,6 +162,7 @@ class NodeMachine:
             "machine_id": identity.read_text(),
             "addresses": list(self.node.addresses),
             "ssh": str(self.lab.ssh.folder),
+            "light": self.lab.topology.light,
         }
         (self.folder / "settings.json").write_text(json.dumps(settings, indent=1))
         process.run([sys.executable if sys.executable.startswith("/usr/bin/") else "/usr/bin/python3", "-B", SCRIPT,

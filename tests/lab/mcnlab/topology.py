@@ -16,6 +16,9 @@ from .errors import LabError
 TOPOLOGIES = pathlib.Path(__file__).resolve().parent.parent / "topologies"
 DEFAULT = TOPOLOGIES / "two.json"
 PODS = ("namespaces", "real")
+NODES = ("systemd", "light")
+#: What a lab is made of as a whole: its key, and what may stand there, the default first.
+KINDS = {"pods": PODS, "nodes": NODES}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 
 
@@ -79,6 +82,7 @@ class Topology:
     clusters: tuple
     source: dict
     real_pods: bool = False  # nodes run a kubelet, and no namespaces stand for pods
+    light: bool = False  # nodes have no systemd
 
     @property
     def nodes(self) -> tuple:
@@ -121,11 +125,14 @@ def read(path: pathlib.Path) -> dict:
 
 
 def parse(source: dict) -> Topology:
-    """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}, pods: "real"}``."""
+    """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}, pods: "real", nodes: "light"}``."""
     clusters, seen = [], set()
-    kind = source.get("pods", PODS[0])
-    if kind not in PODS:
-        raise LabError(f"topology: pods are {' or '.join(PODS)}, not {kind!r}")
+    for word, kinds in KINDS.items():
+        if source.get(word, kinds[0]) not in kinds:
+            raise LabError(f"topology: {word} are {' or '.join(kinds)}, not {source[word]!r}")
+    kind, light = source.get("pods", PODS[0]), source.get("nodes") == "light"
+    if light and kind == "real":
+        raise LabError("topology: light nodes have nothing that could run a kubelet: real pods need nodes with systemd")
     try:
         for cluster_name, body in source["clusters"].items():
             nodes = []
@@ -162,17 +169,18 @@ def parse(source: dict) -> Topology:
             clusters.append(cluster)
     except (KeyError, TypeError, ValueError) as error:
         raise LabError(f"topology: {type(error).__name__}: {error}") from error
-    return Topology(tuple(clusters), source, kind == "real")
+    return Topology(tuple(clusters), source, kind == "real", light)
 
 
 def merge(stored: dict | None, wanted: dict | None) -> dict:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
-    kinds = [source["pods"] for source in (stored, wanted) if source and "pods" in source]
-    if stored and "pods" in (wanted or {}) and stored.get("pods", PODS[0]) != kinds[-1]:
-        raise LabError(f"the lab runs already with pods as {stored.get('pods', PODS[0])}: use another --name, or `down` first")
-    if kinds:
-        merged["pods"] = kinds[0]
+    for word, choices in KINDS.items():
+        kinds = [source[word] for source in (stored, wanted) if source and word in source]
+        if stored and word in (wanted or {}) and stored.get(word, choices[0]) != kinds[-1]:
+            raise LabError(f"the lab runs already with {word} as {stored.get(word, choices[0])}: use another --name, or `down` first")
+        if kinds:
+            merged[word] = kinds[0]
     for name, body in ((wanted or {}).get("clusters", {})).items():
         running = merged["clusters"].get(name, body)
         # Inventory variables may change at any time; what is built cannot.

@@ -8,7 +8,7 @@ import time
 import typing as t
 
 from ..._linux.errors import LinuxError
-from ..._linux.host import facts, pods
+from ..._linux.host import echoes, facts, pods
 from ..._linux.wireguard.device import read_device
 from . import persistence
 from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
@@ -31,7 +31,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         for target in request.get("targets") or ()
         if (":" in source) == (":" in target["address"])
     ]
-    pings = pods.ping_all(jobs, request["tries"], request["wait_seconds"])
+    pings = echoes.ping_all(jobs, request["tries"], request["wait_seconds"])
     for entry in pings:
         entry.pop("netns")
     result: Data = {

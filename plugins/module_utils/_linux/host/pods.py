@@ -8,9 +8,7 @@ mount of it below /run/netns.
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
-import re
 import typing as t
 
 from ..._values.addresses import Network, contains, parse_address, parse_network
@@ -18,13 +16,11 @@ from ..._values.refused import ValueRefused
 from ..._values.text import is_digits
 from ..errors import LinuxError
 from ..netlink.links import read_links
-from ..programs import run
 
 #: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
 MAX_NAMESPACES = 1000
 #: So many addresses are told; one would be enough.
 _MOST = 20
-_TIME = re.compile(r"time[=<]([0-9.]+) ms")
 
 
 def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = ()) -> t.Dict[str, t.List[t.Any]]:
@@ -54,27 +50,6 @@ def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[
         pods = [{"netns": None, "addresses": own}] if own else []
     pods.sort(key=lambda pod: [_sort_key(text) for text in pod["addresses"]])
     return {"pods": pods[:limit], "strays": sorted(strays, key=_sort_key)[:_MOST], "others": sorted(others, key=_sort_key)[:_MOST]}
-
-
-def ping(netns: t.Optional[str], source: str, target: str, tries: int, wait_seconds: int) -> t.Dict[str, t.Any]:
-    """Ping from a namespace; {ok, milliseconds or None}. The first packets may wait for a handshake, so one answer counts."""
-    command = ["ping", "-n", "-c", "1", "-W", str(wait_seconds), "-I", source, target]
-    for unused in range(tries):
-        done = run(_inside(netns, command), wait_seconds + 10)
-        if done.returncode == 0:
-            found = _TIME.search(done.stdout.decode("utf-8", "replace"))
-            return {"ok": True, "milliseconds": float(found.group(1)) if found else None}
-    return {"ok": False, "milliseconds": None}
-
-
-def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: int) -> t.List[t.Dict[str, t.Any]]:
-    """Run many pings, 32 at a time: jobs are {netns, source, target, ...}; each comes back with ok and milliseconds."""
-
-    def one(job: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-        return dict(job, **ping(job.get("netns"), job["source"], job["target"], tries, wait_seconds))
-
-    with concurrent.futures.ThreadPoolExecutor(max_workers=32) as pool:
-        return list(pool.map(one, jobs))
 
 
 def _namespaces() -> t.Iterator[str]:
@@ -129,7 +104,3 @@ def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> t.List[s
 def _sort_key(text: str) -> t.Tuple[int, int]:
     address = parse_address(text)
     return (address.version, int(address))
-
-
-def _inside(netns: t.Optional[str], command: t.List[str]) -> t.List[str]:
-    return ["nsenter", "--net=" + netns, "--"] + command if netns else command

@@ -1,0 +1,286 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a run over a fabric of so many nodes costs, beside empty plays of Ansible over the same nodes.
+
+Run by `tests/run bench fabric [--nodes 20 50 100 200]`. Boots a lab of light nodes for each size. The processor seconds are those of control
+groups: of the controller (ansible-playbook and whatever it starts on its own side) and of all nodes. They are what is compared: seconds by the
+clock depend on what else the machine does. There is nobody to compare with but Ansible itself: an empty play has that many `ping` tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lab"))
+
+from mcnlab import cgroups, generate  # noqa: E402
+from mcnlab.lab import Lab  # noqa: E402
+
+RUNS = ("mesh", "mesh_floor", "site_first", "site", "floor", "added", "rotated", "away")
+#: Ratios that a run must not exceed, see the issue of large fabrics: slope and whole of an unchanged site, first mesh, one node added.
+SLOPE, WHOLE, FIRST, ADDED, GROWTH = 2.5, 2.5, 3.0, 2.0, 1.2
+FIXED_SECONDS, LINES, MEMORY_MIB = 8.0, 60, 1024
+COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
+VARIABLES = {
+    "multicluster_capabilities": ["service_mirror", "coredns_rewrite", "network_sets", "load_balancers"],
+    "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "coredns_rewrite_version": "1.12.2", "network_sets_target": "calico",
+    # A range for each of up to 16 clusters, by its number.
+    "load_balancers_settings": """{{ {'load_balancer': 'empty://', 'provider': 'static', 'pool': ['198.18.' ~ inventory_hostname[1:] ~ '.0/24']}
+      | combine({'announced_by': 'other'} if bgp_speaker_neighbors is not defined else {}) }}""",
+    "verify_allow_unproven": True,  # no daemon of a speaker runs on a light node
+    "bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_neighbors": [{"address": "172.31.255.1", "asn": 65001, "source_ip": "172.16.0.1"}],
+}  # fmt: skip
+SET_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
+    "spec": {
+        "group": "crd.projectcalico.org", "scope": "Cluster",
+        "names": {"plural": "globalnetworksets", "singular": "globalnetworkset", "kind": "GlobalNetworkSet", "listKind": "GlobalNetworkSetList"},
+        "versions": [{"name": "v1", "served": True, "storage": True,
+                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+    },
+}  # fmt: skip
+
+
+def spent(group):
+    """Processor seconds of a control group."""
+    return int((group / "cpu.stat").read_text().split()[1]) / 1e6
+
+
+class Controller:
+    """A control group of the controller's processes, and the most memory that they had at a time."""
+
+    def __init__(self):
+        self.group = cgroups.unified() / "mcn.bench-{0}".format(os.getpid())
+        self.most = 0.0
+
+    def enter(self):
+        (self.group / "cgroup.procs").write_text("0")
+
+    def _sample(self):
+        total = 0
+        for pid in (self.group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError, StopIteration, ValueError):
+                lines = pathlib.Path("/proc/{0}/smaps_rollup".format(pid)).read_text().splitlines()
+                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        self.most = max(self.most, total / 1024)
+
+    @contextlib.contextmanager
+    def watched(self):
+        self.most, over = 0.0, threading.Event()
+
+        def watch():
+            while not over.wait(1.0):
+                self._sample()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def __enter__(self):
+        self.group.mkdir()
+        return self
+
+    def __exit__(self, *unused):
+        cgroups.remove_folder(self.group)
+
+
+class Fabric:
+    """A lab of light nodes, and runs over it."""
+
+    def __init__(self, nodes, asked, controller, folder):
+        self.nodes, self.asked, self.controller = nodes, asked, controller
+        self.lab = Lab("fabric{0}".format(nodes))
+        self.folder = pathlib.Path(folder)
+        self.variables = self.folder / "variables.json"
+        self.variables.write_text(json.dumps(VARIABLES if asked.speaker else {k: v for k, v in VARIABLES.items() if not k.startswith("bgp_")}))
+        self.rows = {}
+
+    def up(self):
+        self.lab.up(generated=generate.topology(self.nodes, self.asked.clusters, light=True))
+
+    def furnish(self):
+        """What capabilities have to do: in each cluster Services that are mirrored, load balancers, a pod of a set."""
+        for plane in self.lab.control_planes:
+            api, cluster = plane.api, plane.cluster
+            api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SET_CRD)
+            api.post("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+            api.post("/api/v1/namespaces/kube-system/configmaps", {"metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}})
+            for number, node in enumerate(cluster.nodes[:10]):
+                pod = node.pods[0]
+                ports = [{"name": "http", "port": 80}]
+                labels = {"mirror.semaphore.uw.io/mirror-service": "true"}
+                api.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "s{0}".format(number), "labels": labels}, "spec": {"ports": ports}})
+                api.post("/api/v1/namespaces/shop/endpoints", {
+                    "metadata": {"name": "s{0}".format(number), "labels": labels}, "subsets": [{"addresses": [{"ip": pod.addresses[0]}], "ports": ports}],
+                })  # fmt: skip
+                api.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "l{0}".format(number)}, "spec": {"type": "LoadBalancer", "ports": ports}})
+                api.post("/api/v1/namespaces/shop/pods", {
+                    "metadata": {"name": pod.name, "labels": {"policy.semaphore.uw.io/name": "web"}},
+                    "spec": {"nodeName": node.name, "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]},
+                })  # fmt: skip
+                api.merge("/api/v1/namespaces/shop/pods/{0}/status".format(pod.name), {
+                    "status": {"phase": "Running", "podIP": pod.addresses[0], "podIPs": [{"ip": pod.addresses[0]}]},
+                })  # fmt: skip
+
+    def inventory(self, without=()):
+        """The lab's inventory as a file, without some of its hosts."""
+        lines = self.lab.inventory.read_text().splitlines()
+        file = self.folder / "inventory-{0}.yml".format(len(without))
+        file.write_text("".join(line + "\n" for line in lines if not line.strip().startswith(tuple(name + ":" for name in without) or ("\0",))))
+        return file
+
+    def empty(self, tasks):
+        """A play of so many tasks that do nothing, on the nodes."""
+        file = self.folder / "empty.json"
+        file.write_text(json.dumps([{"hosts": "all:!clusters", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}] * tasks}]))
+        return str(file)
+
+    def _requests(self):
+        return sum(plane.audit_log.read_bytes().count(b"\n") for plane in self.lab.control_planes)
+
+    def run(self, name, book, inventory, fails=False):
+        """Run a playbook and keep what it cost."""
+        groups = [machine.cgroup for machine in self.lab.machines]
+        counts = self.folder / "counts.json"
+        words = ["ansible-playbook", "-f", str(self.asked.forks), "-i", str(inventory), "-e", "@" + str(self.variables), book]
+        environment = dict(
+            os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", FABRIC_COUNT=str(counts),
+            ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"), ANSIBLE_CALLBACKS_ENABLED="fabric_count",
+        )  # fmt: skip
+        nodes, ours, requests, started = sum(map(spent, groups)), spent(self.controller.group), self._requests(), time.monotonic()
+        with self.controller.watched():
+            done = subprocess.run(
+                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, stdin=subprocess.DEVNULL, env=environment,
+                preexec_fn=self.controller.enter,
+            )  # fmt: skip
+        if bool(done.returncode) != fails:
+            raise SystemExit("{0} of {1} nodes ended with {2}:\n{3}".format(name, self.nodes, done.returncode, done.stdout[-6000:]))
+        counted, hosts = json.loads(counts.read_text()), [machine.node.name for machine in self.lab.machines]
+        self.rows[name] = row = {
+            "wall": time.monotonic() - started, "controller": spent(self.controller.group) - ours,
+            "nodes": sum(map(spent, groups)) - nodes, "mib": self.controller.most, "requests": self._requests() - requests,
+            "lines": len(done.stdout.splitlines()),
+            "modules": sum(counted["modules"].get(host, 0) for host in hosts) / len(hosts),
+            "results": sum(counted["results"].get(host, 0) for host in hosts) / len(hosts),
+        }  # fmt: skip
+        cells = [name, self.nodes, *("{0:.1f}".format(row[key]) for key in ("wall", "controller", "nodes")), "{0:.0f}".format(row["mib"])]
+        cells += [row["requests"], row["lines"], "{0:.1f}".format(row["modules"]), "{0:.1f}".format(row["results"])]
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        if self.asked.tasks:
+            for play, task, seconds, count in sorted(counted["tasks"], key=lambda entry: -entry[2])[: self.asked.tasks]:
+                sys.stderr.write("    {0:7.2f} s {1:5d} results  {2}: {3}\n".format(seconds, count, play, task))
+        return row
+
+    def measure(self):
+        """All that was asked for, in an order in which each finds what it needs."""
+        asked, last = self.asked.runs, self.lab.machines[-1].node
+        everyone, fewer = self.inventory(), self.inventory([last.name])
+        now = everyone
+        if "added" in asked:
+            self.lab.control_plane(last.cluster).api.request("DELETE", "/api/v1/nodes/" + last.name)
+            now = fewer
+        first = self.run("mesh", "multicluster.network.mesh", now)
+        if "mesh_floor" in asked:
+            self.run("mesh_floor", self.empty(round(first["modules"])), now)
+        self.furnish()
+        self.run("site_first", "multicluster.network.site", now)
+        for dummy in range(self.asked.rounds):
+            if "site" in asked:
+                self.run("site", "multicluster.network.site", now)
+            if "floor" in asked:
+                self.run("floor", self.empty(2), now)
+        if "added" in asked:
+            self.lab.control_plane(last.cluster).register_nodes()
+            self.run("added", "multicluster.network.site", everyone)
+        if "rotated" in asked:
+            self.lab.run_in_node(self.lab.machines[0].node.name, ["sh", "-c", "rm /var/lib/semaphore-wireguard/*.key"])
+            self.run("rotated", "multicluster.network.site", everyone)
+        if "away" in asked:
+            self.lab.api_stop(last.cluster)
+            self.run("away", "multicluster.network.site", everyone, fails=True)
+
+
+def both(row):
+    """Processor seconds of the controller and of all nodes, which share this machine."""
+    return row["controller"] + row["nodes"]
+
+
+def judge(sizes):
+    """Rows of what was asked for and what came out; returns those that are missed."""
+    least, most = min(sizes), max(sizes)
+    small, large = sizes[least], sizes[most]
+    bars = []
+    if "site" in large and "floor" in large:
+        if most > least:
+            slopes = [(both(large[name]) - both(small[name])) / (most - least) for name in ("site", "floor")]
+            bars.append(("unchanged site, slope per node beside two empty tasks", slopes[0] / slopes[1], SLOPE))
+            fixed = small["site"]["controller"] - least * slope_of(small, large, least, most)
+            bars.append(("unchanged site, fixed part of the controller, s", fixed, FIXED_SECONDS))
+        bars.append(("unchanged site of {0} beside two empty tasks".format(most), both(large["site"]) / both(large["floor"]), WHOLE))
+        bars.append(("lines of an unchanged site of {0}".format(most), large["site"]["lines"], LINES))
+    if "mesh_floor" in large:
+        bars.append(("first mesh of {0} beside as many empty tasks".format(most), both(large["mesh"]) / both(large["mesh_floor"]), FIRST))
+    bars.append(("memory of the controller, MiB", max(row["mib"] for row in large.values()), MEMORY_MIB))
+    if most > least:
+        growth = both(large["mesh"]) / both(small["mesh"]) * least / most
+        bars.append(("first mesh, growth from {0} to {1} nodes beside linear".format(least, most), growth, GROWTH))
+    if "added" in large and "site" in large:
+        bars.append(("one node added to {0} beside an unchanged site".format(most - 1), both(large["added"]) / both(large["site"]), ADDED))
+    print("\n| what | found | bar |\n|---|---|---|")
+    for text, found, bar in bars:
+        print("| {0} | {1:.2f} | {2} |".format(text, found, bar))
+    return [text for text, found, bar in bars if found > bar]
+
+
+def slope_of(small, large, least, most):
+    """Processor seconds of the controller for each further node."""
+    return (large["site"]["controller"] - small["site"]["controller"]) / (most - least)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, nargs="+", default=[20, 50, 100, 200])
+    parser.add_argument("--clusters", type=int, default=4)
+    parser.add_argument("--forks", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=1, help="of the unchanged site and its floor; the last one counts")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), help="beside the first mesh and the first site")
+    parser.add_argument("--speaker", action="store_true", help="with a BGP speaker on each node (FRR installed; no daemon runs on a light node)")
+    parser.add_argument("--tasks", type=int, default=0, help="show so many of the longest tasks of each run")
+    parser.add_argument("--keep", action="store_true", help="leave the labs running")
+    asked = parser.parse_args()
+    print("| run | nodes | wall s | controller s | nodes s | controller MiB | requests | lines | modules a node | results a node |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    sizes = {}
+    with Controller() as controller, tempfile.TemporaryDirectory() as folder:
+        for nodes in sorted(asked.nodes):
+            fabric = Fabric(nodes, asked, controller, folder)
+            try:
+                fabric.up()
+                fabric.measure()
+            finally:
+                if not asked.keep:
+                    fabric.lab.down()
+            sizes[nodes] = fabric.rows
+    missed = judge(sizes)
+    if missed:
+        raise SystemExit("missed: " + "; ".join(missed))
+
+
+if __name__ == "__main__":
+    main()
