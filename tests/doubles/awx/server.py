@@ -8,7 +8,10 @@ AWX needs a cluster to run in. This is a stand-in, written from the API's descri
 unique names, references that must exist, surveys and credential types checked as AWX does. A new project is updated by and by (each question after it
 brings that further), and before that was successful there is no template of its playbooks. Everything under /_double is for tests.
 
-    server.py PORT_FILE TOKEN
+Jobs and workflows are launched by workflows.py and run by jobs.py, where the double is given a folder for them and the programs of ansible-runner.
+A project whose ``scm_url`` is a repository of this machine (``file:///``) is then really cloned, when it is loaded and before each of its jobs.
+
+    server.py PORT_FILE TOKEN [FOLDER PROGRAMS [WORDS BEFORE EVERY PROGRAM]]
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ import re
 import sys
 import threading
 import urllib.parse
+
+from jobs import JobFailed, Runner
+from slices import host_names
+from workflows import BAD, OVER, Launcher
 
 REQUIRED = {
     "credential_types": {"name", "kind"}, "execution_environments": {"name", "image"}, "projects": {"name", "organization"},
@@ -34,7 +41,7 @@ KNOWN = {
     "job_templates": {"job_type", "inventory", "project", "playbook", "execution_environment", "ask_limit_on_launch", "ask_tags_on_launch", "diff_mode",
                       "ask_diff_mode_on_launch", "allow_simultaneous", "job_slice_count", "timeout", "extra_vars", "survey_enabled", "organization"},
     "workflow_job_templates": {"organization", "allow_simultaneous", "ask_limit_on_launch", "survey_enabled"},
-    "schedules": {"unified_job_template", "rrule", "enabled"}, "credentials": set(), "organizations": set(),
+    "schedules": {"unified_job_template", "rrule", "enabled"}, "credentials": {"organization", "credential_type", "inputs"}, "organizations": set(),
     "workflow_nodes": {"identifier", "unified_job_template", "workflow_job_template"},
 }  # fmt: skip
 REFERENCES = {
@@ -51,9 +58,11 @@ class Refused(Exception):
 
 
 class State:
-    def __init__(self, token):
-        self.token, self.lock, self.log, self.page = token, threading.Lock(), [], 3
+    def __init__(self, token, runner=None):
+        self.token, self.lock, self.log, self.page = token, threading.RLock(), [], 3
         self.rows, self.surveys, self.number = {}, {}, 0
+        self.runner, self.trees, self.updating = runner, {}, threading.Lock()
+        self.launcher = Launcher(self, runner)
         self.updates = ["pending", "running", "successful"]
         self.add("organizations", {"name": "Default"})
 
@@ -98,6 +107,26 @@ class State:
         if wrong:
             raise Refused(400, wrong)
 
+    def tree(self, inventory):
+        """The groups and hosts of an inventory, of all its sources."""
+        found = {}
+        for number, source in self.rows.get("inventory_sources", {}).items():
+            if source["inventory"] == inventory:
+                found.update(self.trees.get(number, {}))
+        return found
+
+    def hosts(self, inventory):
+        return host_names(self.tree(inventory))
+
+    def clone(self, project):
+        """The first update of a project, in a thread: whoever made it asks again until it is over."""
+        try:
+            found = {"scm_revision": self.runner.update_project(project), "status": "successful"}
+        except JobFailed:
+            found = {"status": "failed"}
+        with self.lock:
+            project.update(found)
+
     def shown(self, kind, row):
         if kind == "job_templates":
             names = [{"id": number, "name": self.one("credentials", number)["name"]} for number in row.get("credentials", [])]
@@ -109,7 +138,21 @@ class State:
         if kind == "credential_types" and row.get("inputs"):
             fields = [dict({"type": "string"}, **field) for field in row["inputs"].get("fields", [])]
             return dict(row, inputs=dict(row["inputs"], fields=fields))
+        if kind in ("jobs", "workflow_jobs", "workflow_approvals"):
+            hidden = ("events", "nodes", "pid", "finished", "parent")
+            return dict({key: value for key, value in row.items() if key not in hidden}, type=kind[:-1], failed=row["status"] in BAD)
+        if kind == "credentials":
+            return {key: value for key, value in row.items() if key != "inputs"}
         return row
+
+    def node_shown(self, node):
+        """A node of a workflow that was launched, with its job."""
+        found = {key: value for key, value in node.items() if key not in ("job", "ancestors", "template")}
+        if not node["job"]:
+            return dict(found, job=None, summary_fields={})
+        row = self.launcher.row(node)
+        told = {"id": row["id"], "name": row["name"], "status": row["status"], "failed": row["status"] in BAD, "type": node["job"][0][:-1]}
+        return dict(found, job=row["id"], summary_fields={"job": told})
 
     def nodes_of(self, number):
         return [row for row in self.rows.get("workflow_nodes", {}).values() if row["workflow_job_template"] == number]
@@ -120,7 +163,17 @@ class State:
         if len(parts) == 3 and parts[2] == "survey_spec":
             return self.surveys.get(int(parts[1]), {})
         if len(parts) == 3 and parts[2] == "workflow_nodes":
-            rows = [self.shown("workflow_nodes", row) for row in self.nodes_of(int(parts[1]))]
+            running = self.rows.get("workflow_jobs", {}).get(int(parts[1])) if parts[0] == "workflow_jobs" else None
+            rows = [self.node_shown(node) for node in running.get("nodes", ())] if running else []
+            rows = rows or [self.shown("workflow_nodes", row) for row in self.nodes_of(int(parts[1]))]
+        elif len(parts) == 3 and parts[0] == "jobs" and parts[2] == "job_events":
+            rows = [event_shown(event) for event in self.one("jobs", parts[1])["events"]]
+        elif len(parts) == 3 and parts[0] == "inventories" and parts[2] == "hosts":
+            rows = [{"id": number, "name": name} for number, name in enumerate(self.hosts(self.one("inventories", parts[1])["id"]), 1)]
+        elif len(parts) == 2 and parts[0] in ("jobs", "workflow_jobs", "workflow_approvals"):
+            return self.shown(parts[0], self.one(parts[0], parts[1]))
+        elif len(parts) == 2 and parts[0] == "projects" and self.rows["projects"].get(int(parts[1]), {}).get("scm_url", "").startswith("file:"):
+            return self.one("projects", parts[1])
         elif len(parts) == 2 and parts[0] == "projects":
             project = self.one("projects", parts[1])
             if project.setdefault("status", "successful") in self.updates:
@@ -133,7 +186,8 @@ class State:
                     rows = [row for row in rows if str(row.get(name)) == query[name]]
         else:
             raise Refused(404, {"detail": "Not found."})
-        page, size = int(query.get("page", 1)), min(self.page, int(query.get("page_size", 25)))
+        most = 100 if parts[-1] in ("job_events", "hosts") else self.page
+        page, size = int(query.get("page", 1)), min(most, int(query.get("page_size", 25)))
         more = len(rows) > page * size
         return {"count": len(rows), "next": "/more" if more else None, "results": rows[(page - 1) * size : page * size]}
 
@@ -142,6 +196,10 @@ class State:
             self.check(parts[0], body, True)
             if parts[0] == "projects":
                 body = dict(body, status=self.updates[0], scm_revision="")
+                if self.runner and body["scm_url"].startswith("file:"):
+                    made = self.add("projects", body)
+                    threading.Thread(target=self.clone, args=(made,), daemon=True).start()
+                    return made
             return self.shown(parts[0], self.add(parts[0], body))
         kind, number, what = parts
         if what == "survey_spec":
@@ -150,6 +208,14 @@ class State:
                 raise Refused(400, {"error": "survey"})
             self.surveys[int(number)] = body
             return {}
+        if what == "launch":
+            return self.launch(kind, self.one(kind, number), body or {})
+        if kind == "workflow_approvals" and what in ("approve", "deny"):
+            row = self.one(kind, number)
+            if row["status"] in OVER:
+                raise Refused(400, {"error": "This workflow step has already been approved or denied."})
+            row["status"] = "successful" if what == "approve" else "failed"
+            return None
         if what == "credentials":
             return self.associate(self.one(kind, number).setdefault("credentials", []), body, "credentials")
         if what == "workflow_nodes":
@@ -165,6 +231,15 @@ class State:
             row["unified_job_template"] = self.add("workflow_approval_templates", body)["id"]
             return {}
         raise Refused(404, {"detail": "Not found."})
+
+    def launch(self, kind, template, body):
+        """A job or a workflow of a template. What its questions do not ask for is ignored, as AWX does."""
+        if kind == "workflow_job_templates":
+            job = self.launcher.launch_workflow(template, body)
+        else:
+            job = self.launcher.launch_job(template, body)
+        told = self.shown(job["type"] + "s", {name: value for name, value in job.items() if name != "type"})
+        return dict(told, **{job["type"]: job["id"], "ignored_fields": {}})
 
     def associate(self, numbers, body, kind):
         self.one(kind, body["id"])
@@ -184,6 +259,14 @@ class State:
         kind = "workflow_nodes" if parts[0] == "workflow_job_template_nodes" else parts[0]
         self.one(kind, parts[1])
         del self.rows[kind][int(parts[1])]
+
+
+def event_shown(event):
+    """An event of ansible-runner with the fields that AWX takes out of it."""
+    data = event.get("event_data") or {}
+    shown = {"counter": event["counter"], "event": event["event"], "event_data": data, "host_name": data.get("host", ""), "task": data.get("task", ""),
+             "play": data.get("play", ""), "stdout": event.get("stdout", "")}  # fmt: skip
+    return dict(shown, id=event["counter"], failed=event["event"] in ("runner_on_failed", "runner_on_unreachable"))
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -219,7 +302,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 for number, field, others in body.get("edges", []):
                     state.one("workflow_nodes", number)[field] = others
                 return 200, {}
-            return 200, {"rows": state.rows, "surveys": state.surveys, "log": state.log}
+            rows = {kind: {number: state.shown(kind, row) if kind in ("jobs", "workflow_jobs") else row for number, row in found.items()}
+                    for kind, found in state.rows.items()}  # fmt: skip
+            return 200, {"rows": rows, "surveys": state.surveys, "log": state.log}
         if self.headers.get("Authorization") != "Bearer " + state.token:
             raise Refused(401, {"detail": "Authentication credentials were not provided."})
         state.log.append([method, url.path])
@@ -252,9 +337,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def main(port_file, token):
+def main(port_file, token, folder="", programs="", *prefix):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.state = State(token)
+    server.state = State(token, Runner(folder, programs, prefix) if folder else None)
     with open(port_file + ".new", "w", encoding="ascii") as file:
         file.write(str(server.server_address[1]))
     os.replace(port_file + ".new", port_file)

@@ -7,10 +7,14 @@
 from __future__ import annotations
 
 
+def host_names(tree):
+    """All hosts of an inventory in the order of their names."""
+    return sorted({host for group in tree.values() for host in group.get("hosts") or {}})
+
+
 def sliced(tree, number, count):
     """An inventory of groups with hosts, vars and children as the slice ``number`` (from 1) of ``count`` has it."""
-    names = sorted({host for group in tree.values() for host in group.get("hosts") or {}})
-    kept = set(names[number - 1 :: count])
+    kept = set(host_names(tree)[number - 1 :: count])
     return {name: dict(group, hosts={host: given for host, given in (group.get("hosts") or {}).items() if host in kept}) for name, group in tree.items()}
 
 

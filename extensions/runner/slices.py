@@ -1,0 +1,223 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The workflow "Everything in slices" without AWX: its jobs by ansible-runner on execution nodes, over SSH.
+
+    python3 slices.py FOLDER HOST [HOST ...]
+
+FOLDER is a private data directory of ansible-runner (inventory, env, project). Every job is one pipe,
+``ansible-runner transmit | ssh HOST ansible-runner worker | ansible-runner process``, and no file is shared: what a job hands on are the statistics
+of its run, and the next one gets them as extra variables. The nodes that the plan names are cut by name, every n-th, as AWX cuts hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import fnmatch
+import getpass
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+
+# Installed or in a clone, this file is extensions/runner/slices.py of ansible_collections/multicluster/network.
+sys.path.insert(0, str(pathlib.Path(os.path.abspath(__file__)).parents[5]))
+
+from ansible_collections.multicluster.network.plugins.module_utils._values import packed
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+Data = t.Dict[str, t.Any]
+PLAN, NEWS = "__multicluster_workflow_plan", "__multicluster_workflow_news"
+#: Of the statistics of a run only these are handed on.
+HANDED = re.compile(r"(__)?multicluster_workflow[a-z0-9_]*\Z")
+#: So many lines of a job that failed are shown; all of it is in its folder of artifacts.
+SHOWN = 25
+
+
+class Job(t.NamedTuple):
+    """How a job ended: whether well, what it hands on, and what it printed."""
+
+    good: bool
+    handed: Data
+    text: str
+
+
+class Workflow:
+    """The jobs of one workflow. folder: the private data directory, which keeps the artifacts; copy: what is transmitted, without them."""
+
+    def __init__(self, arguments: argparse.Namespace, copy: pathlib.Path) -> None:
+        self.folder, self.copy = pathlib.Path(arguments.folder), copy
+        self.hosts, self.slices = list(arguments.hosts), arguments.slices or len(arguments.hosts)
+        self.limit, self.worker, self.rsh = arguments.limit, arguments.worker, shlex.split(arguments.rsh)
+        self.name = arguments.workflow or "{0}@{1} {2}".format(getpass.getuser(), socket.gethostname(), time.strftime("%Y-%m-%d %H:%M:%S"))
+        self.ident = re.sub(r"[^A-Za-z0-9.-]+", "-", self.name)
+        self.handed: Data = {"multicluster_workflow": self.name}
+        self.began = time.monotonic()
+        self.running: t.List[subprocess.Popen[bytes]] = []
+        shutil.copytree(self.folder, copy, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "daemon.log"), dirs_exist_ok=True)
+        for name in ("project", "env"):
+            (copy / name).mkdir(exist_ok=True)
+        # Ansible runs in the folder "project". Beside what the user has there already.
+        given = copy / "env" / "cmdline"
+        given.write_text("{0} -e @../handed.json".format(given.read_text("utf-8").strip() if given.exists() else "").strip(), "utf-8")
+
+    def say(self, text: str) -> None:
+        """A line with the seconds since the start."""
+        print("[{0:6.1f} s] {1}".format(time.monotonic() - self.began, text), flush=True)
+
+    def job(self, stage: str, label: str, host: str, limit: str = "") -> Job:
+        """One playbook on one execution node, through its end."""
+        ident, begun = "{0}.{1}".format(self.ident, label), time.monotonic()
+        kept = self.folder / "artifacts" / ident
+        shutil.rmtree(kept, ignore_errors=True)
+        send = ["ansible-runner", "transmit", str(self.copy), "--ident", ident, "-p", "multicluster.network.slices_" + stage]
+        with tempfile.TemporaryFile() as errors:
+            sent = subprocess.Popen(send + (["--limit", limit] if limit else []), stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)
+            work = subprocess.Popen([*self.rsh, host, self.worker], stdin=sent.stdout, stdout=subprocess.PIPE, stderr=errors)
+            take = ["ansible-runner", "process", str(self.folder), "--ident", ident]
+            taken = subprocess.Popen(take, stdin=work.stdout, stdout=subprocess.DEVNULL, stderr=errors)
+            self.running += [sent, work, taken]
+            for stream in (sent.stdout, work.stdout):
+                if stream:
+                    stream.close()  # so that whoever writes learns that its reader is gone
+            codes = [process.wait() for process in (sent, work, taken)]
+            errors.seek(0)
+            said = errors.read().decode("utf-8", "replace")
+        good = codes == [0, 0, 0] and _text(kept / "status") == "successful" and _text(kept / "rc") == "0"
+        job = Job(good, _handed(kept / "job_events"), (_text(kept / "stdout") + "\n" + said).strip())
+        self.say("{0} on {1}: {2} in {3:.1f} s".format(label, host, "ok" if good else "FAILED", time.monotonic() - begun))
+        if not good:
+            print("\n".join(job.text.splitlines()[-SHOWN:]), flush=True)
+        return job
+
+    def stop(self) -> None:
+        """End what runs here; what runs on an execution node ends when it finds its connection gone."""
+        for process in self.running:
+            if process.poll() is None:
+                process.terminate()
+
+    def once(self, stage: str, label: str) -> Job:
+        """A job that is not sliced: on the first execution node."""
+        self._extra_variables()
+        job = self.job(stage, label, self.hosts[0])
+        self.handed.update(job.handed)
+        return job
+
+    def sliced(self, label: str) -> bool:
+        """The job that converges nodes, its slices side by side. What they hand on comes together in the order in which they ended."""
+        self._extra_variables()
+        parts = [part for part in (self._nodes()[number :: self.slices] for number in range(self.slices)) if part]
+        running, good = {}, True
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(parts))) as pool:
+            for number, part in enumerate(parts, 1):
+                (self.copy / "slice-{0}".format(number)).write_text("\n".join(part) + "\n", "utf-8")
+                host = self.hosts[(number - 1) % len(self.hosts)]
+                running[pool.submit(self.job, "converge", "{0}-{1}".format(label, number), host, "@../slice-{0}".format(number))] = number
+            for future in concurrent.futures.as_completed(running):
+                job = future.result()
+                self.handed.update(job.handed)
+                good = good and job.good
+        return good
+
+    def run(self) -> bool:
+        """All jobs. A failure keeps nobody from the rest, and the last one gives the lock back and is red where nothing was proven."""
+        if self.once("plan", "plan").good:
+            self.say("{0} nodes in {1} slices".format(len(self._nodes()), self.slices))
+            self.sliced("converge")
+            self.once("publish", "publish")
+            if self.handed.get(NEWS) == []:
+                self.say("no cluster has news")
+            else:
+                self.sliced("news")
+            self.once("capabilities", "capabilities")
+            proof = self.once("verify", "proof")
+            if proof.good:
+                print("\n".join(proof.text.splitlines()[-SHOWN:]), flush=True)
+        return self.once("end", "end").good
+
+    def _extra_variables(self) -> None:
+        (self.copy / "handed.json").write_text(json.dumps(self.handed), "utf-8")
+
+    def _nodes(self) -> t.List[str]:
+        """Hosts of the plan by name, those that --limit leaves."""
+        try:
+            names = sorted(packed.unpack(str(self.handed[PLAN]))["nodes"])
+        except (ValueRefused, KeyError, TypeError) as error:
+            raise SystemExit("the plan that was handed on cannot be read: {0}".format(error)) from None
+        patterns = [word for word in self.limit.split(",") if word]
+        return [name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _text(file: pathlib.Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _handed(events: pathlib.Path) -> Data:
+    """The statistics of a run, out of its last event."""
+    found: Data = {}
+    for file in events.glob("*.json"):
+        try:
+            event = json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(event, dict) and event.get("event") == "playbook_on_stats":
+            found.update((event.get("event_data") or {}).get("artifact_data") or {})
+    return {name: value for name, value in found.items() if HANDED.match(name)}
+
+
+def _arguments(words: t.Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description='The workflow "Everything in slices" by ansible-runner on execution nodes, over SSH.')
+    parser.add_argument("folder", help="private data directory of ansible-runner: inventory, env, project")
+    parser.add_argument("hosts", nargs="+", help="execution nodes, as ssh knows them; the first one also runs what is not sliced")
+    parser.add_argument("--slices", type=int, default=0, help="how many slices; as many as there are execution nodes by default")
+    parser.add_argument("--limit", default="", help="names of nodes with commas between, * stands for anything: the others are not converged")
+    parser.add_argument("--workflow", default="", help="text of this workflow alone, under which it holds the lock; user, machine and time by default")
+    parser.add_argument("--worker", default="ansible-runner worker --keepalive-seconds 10", help="what runs on an execution node")
+    parser.add_argument("--rsh", default="ssh", help="what reaches an execution node")
+    arguments = parser.parse_args(words)
+    if arguments.slices < 0:
+        parser.error("--slices is a number from 1")
+    if not (pathlib.Path(arguments.folder) / "inventory").is_dir():
+        parser.error("{0} has no folder inventory, so it is no private data directory".format(arguments.folder))
+    if shutil.which("ansible-runner") is None:
+        parser.error("ansible-runner is not in PATH")
+    return arguments
+
+
+def main(words: t.Sequence[str]) -> int:
+    """0 when all of it was proven."""
+    arguments = _arguments(words)
+    artifacts = pathlib.Path(arguments.folder) / "artifacts"
+    artifacts.mkdir(mode=0o700, exist_ok=True)
+    # Beside what it is a copy of, and for this user alone: it may have keys.
+    with tempfile.TemporaryDirectory(prefix=".workflow-", dir=artifacts) as copy:
+        workflow = Workflow(arguments, pathlib.Path(copy))
+
+        def stop(*unused: t.Any) -> None:
+            workflow.stop()
+            raise KeyboardInterrupt
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+        try:
+            return 0 if workflow.run() else 1
+        except KeyboardInterrupt:
+            print("stopped. Jobs that ran end with their connections; the lock of this workflow holds until multicluster_workflow_between seconds after them")
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
