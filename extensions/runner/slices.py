@@ -39,7 +39,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 Data = t.Dict[str, t.Any]
 PLAN, NEWS = "__multicluster_workflow_plan", "__multicluster_workflow_news"
 #: Of the statistics of a run only these are handed on.
-HANDED = re.compile(r"(__)?multicluster_workflow[a-z0-9_]*\Z")
+HANDED = re.compile(r"multicluster_workflow\Z|__multicluster_workflow_[a-z0-9_]+\Z")
 #: So many lines of a job that failed are shown; all of it is in its folder of artifacts.
 SHOWN = 25
 
@@ -192,9 +192,21 @@ def _arguments(words: t.Sequence[str]) -> argparse.Namespace:
         parser.error("--slices is a number from 1")
     if not (pathlib.Path(arguments.folder) / "inventory").is_dir():
         parser.error("{0} has no folder inventory, so it is no private data directory".format(arguments.folder))
-    if shutil.which("ansible-runner") is None:
-        parser.error("ansible-runner is not in PATH")
+    for program in ("ansible-runner", *shlex.split(arguments.rsh)[:1]):
+        if shutil.which(program) is None:
+            parser.error("{0} is not in PATH".format(program))
     return arguments
+
+
+def _forget_killed(artifacts: pathlib.Path) -> None:
+    """Remove what a workflow that was killed left behind."""
+    for left in artifacts.glob(".workflow-*"):
+        try:
+            os.kill(int(left.name.split("-")[1]), 0)
+        except (ValueError, ProcessLookupError):
+            shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            pass  # somebody else's, and at work
 
 
 def main(words: t.Sequence[str]) -> int:
@@ -202,8 +214,9 @@ def main(words: t.Sequence[str]) -> int:
     arguments = _arguments(words)
     artifacts = pathlib.Path(arguments.folder) / "artifacts"
     artifacts.mkdir(mode=0o700, exist_ok=True)
+    _forget_killed(artifacts)
     # Beside what it is a copy of, and for this user alone: it may have keys.
-    with tempfile.TemporaryDirectory(prefix=".workflow-", dir=artifacts) as copy:
+    with tempfile.TemporaryDirectory(prefix=".workflow-{0}-".format(os.getpid()), dir=artifacts) as copy:
         workflow = Workflow(arguments, pathlib.Path(copy))
 
         def stop(*unused: t.Any) -> None:

@@ -34,6 +34,11 @@ def test_an_execution_node_has_what_a_job_needs(controller):
     assert "failed=0" in controller.run("set -o pipefail; " + guide_line("validate |"))
 
 
+def test_an_execution_node_that_is_not_there_is_named(controller):
+    shown = controller.run(guide_line("slices.py").replace("exec-1 exec-2", "exec-9"), good=False)
+    assert "plan on exec-9: FAILED" in shown and "resolve hostname" in shown and "converge" not in shown, shown
+
+
 def test_two_slices_on_two_execution_nodes_build_what_one_run_does(fabric, controller):
     controller.one_run("site")
     fabric.all_reach()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
     names = [handed.PLAN, handed.NEWS, handed.PROVEN, handed.told_name(["a"]), "multicluster_workflow"]
     assert all(runner_slices.HANDED.match(name) for name in names)
     # statistics of a run that are none of ours are no variables of the next one
-    given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_serial=1)
+    given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_workflow_file="/etc/x")
     event = {"event": "playbook_on_stats", "event_data": {"artifact_data": given}}
     (tmp_path / "2-b.json").write_text(json.dumps(event))
     (tmp_path / "1-a.json").write_text("no JSON")
@@ -100,6 +101,15 @@ def test_its_jobs_are_those_of_the_workflow_of_awx():
             return True
 
     assert Noting().run() and ["playbooks/slices_{0}.yml".format(stage) for stage in asked] == order
+
+
+def test_what_a_killed_workflow_left_is_removed_and_what_one_at_work_has_is_not(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid in (gone.pid, os.getpid(), "x"):
+        (tmp_path / ".workflow-{0}-abc".format(pid) / "env").mkdir(parents=True)
+    runner_slices._forget_killed(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".workflow-{0}-abc".format(os.getpid())]
 
 
 @pytest.mark.parametrize("words, shown", [
