@@ -81,9 +81,9 @@ class Workflow:
         kept = self.folder / "artifacts" / ident
         shutil.rmtree(kept, ignore_errors=True)
         send = ["ansible-runner", "transmit", str(self.copy), "--ident", ident, "-p", "multicluster.network.slices_" + stage]
-        with tempfile.TemporaryFile() as errors:
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as far:
             sent = subprocess.Popen(send + (["--limit", limit] if limit else []), stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)
-            work = subprocess.Popen([*self.rsh, host, self.worker], stdin=sent.stdout, stdout=subprocess.PIPE, stderr=errors)
+            work = subprocess.Popen([*self.rsh, host, self.worker], stdin=sent.stdout, stdout=subprocess.PIPE, stderr=far)
             take = ["ansible-runner", "process", str(self.folder), "--ident", ident]
             taken = subprocess.Popen(take, stdin=work.stdout, stdout=subprocess.DEVNULL, stderr=errors)
             self.running += [sent, work, taken]
@@ -91,8 +91,8 @@ class Workflow:
                 if stream:
                     stream.close()  # so that whoever writes learns that its reader is gone
             codes = [process.wait() for process in (sent, work, taken)]
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace")
+            # Where a machine is not reached, the two programs on this side only tell that the pipe broke.
+            said = _said(far) or _said(errors)
         good = codes == [0, 0, 0] and _text(kept / "status") == "successful" and _text(kept / "rc") == "0"
         job = Job(good, _handed(kept / "job_events"), (_text(kept / "stdout") + "\n" + said).strip())
         self.say("{0} on {1}: {2} in {3:.1f} s".format(label, host, "ok" if good else "FAILED", time.monotonic() - begun))
@@ -163,6 +163,11 @@ def _text(file: pathlib.Path) -> str:
         return file.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def _said(file: t.IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace").strip()
 
 
 def _handed(events: pathlib.Path) -> Data:

@@ -36,7 +36,7 @@ def test_an_execution_node_has_what_a_job_needs(controller):
 
 def test_an_execution_node_that_is_not_there_is_named(controller):
     shown = controller.run(guide_line("slices.py").replace("exec-1 exec-2", "exec-9"), good=False)
-    assert "plan on exec-9: FAILED" in shown and "resolve hostname" in shown and "converge" not in shown, shown
+    assert "plan on exec-9: FAILED" in shown and "exec-9\" port 22" in shown and "Traceback" not in shown and "converge" not in shown, shown
 
 
 def test_two_slices_on_two_execution_nodes_build_what_one_run_does(fabric, controller):
