@@ -23,6 +23,14 @@ def controller(fabric, tmp_path_factory):
     return Controller(fabric, tmp_path_factory.mktemp("controller"))
 
 
+@pytest.fixture
+def joined(fabric, controller):
+    """The mesh stands, whichever tests ran before: everything as it was built."""
+    if not all(fabric.wireguard(node) for node in controller.nodes):
+        controller.workflow()
+    return controller.state()
+
+
 def wait_for(condition, seconds, what):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -59,18 +67,17 @@ def test_two_slices_on_two_execution_nodes_build_what_one_run_does(fabric, contr
     assert not list((controller.data / "artifacts").glob(".workflow-*"))  # the copy with the key
 
 
-def test_a_second_workflow_and_one_run_after_it_change_nothing(fabric, controller):
+def test_a_second_workflow_and_one_run_after_it_change_nothing(fabric, controller, joined):
     with fabric.witness() as writes:
         shown = controller.workflow()
     own = [row for row in writes if row.split()[0] in controller.nodes or "/leases" not in row]
     assert "no cluster has news" in shown and not own, own
-    before = controller.state()
     shown = controller.one_run("site")
     assert "changed=0" in shown and "changed=1" not in shown
-    assert controller.state() == before
+    assert controller.state() == joined
 
 
-def test_a_limit_converges_these_nodes_and_no_other(fabric, controller):
+def test_a_limit_converges_these_nodes_and_no_other(fabric, controller, joined):
     for node in ("aws-node-2", "gcp-node-3"):
         fabric.sh(node, "ip", "link", "delete", sorted(fabric.wireguard(node))[0])
     controller.workflow("--limit 'aws-node-*'", good=False)
@@ -81,9 +88,8 @@ def test_a_limit_converges_these_nodes_and_no_other(fabric, controller):
     fabric.all_reach()
 
 
-def test_a_slice_that_plans_something_else_changes_nothing(fabric, controller):
+def test_a_slice_that_plans_something_else_changes_nothing(fabric, controller, joined):
     """Between the plan and its own planning something changed: here before the second execution node is asked for its slice."""
-    before = controller.state()
     kubectl = "{0}/kubectl --kubeconfig {1}".format((fabric.state / "kubernetes").read_text().strip(), fabric.state / "gcp" / "kubeconfig")
     program = controller.program(
         "late-ssh", 'if [ "$1" = exec-2 ]; then\n'
@@ -94,11 +100,10 @@ def test_a_slice_that_plans_something_else_changes_nothing(fabric, controller):
     assert "plan_differs" in shown and "converge-2 on exec-2: FAILED" in shown and "what differs: node gcp/gcp-node-2" in " ".join(shown.split()), shown
     assert controller.visited("converge-2") == [], "it planned something else, and went on"
     controller.workflow()
-    assert controller.state() == before and not controller.leases()
+    assert controller.state() == joined and not controller.leases()
 
 
-def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabric, controller):
-    before = controller.state()
+def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabric, controller, joined):
     controller.one_run("teardown")
     # the playbook of the second slice ends at once with SIGKILL when it is seen there
     hunter = controller.program(
@@ -112,11 +117,10 @@ def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabri
     wait_for(lambda: not controller.leases(), 60, "the lock was not given back")
     controller.workflow()
     fabric.all_reach()
-    assert controller.state() == before
+    assert controller.state() == joined
 
 
-def test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound(fabric, controller):
-    before = controller.state()
+def test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound(fabric, controller, joined):
     controller.one_run("teardown")
     controller.extra(multicluster_workflow_between=BETWEEN)
     running = controller.start(guide_line("slices.py") + " --workflow killed", "killed")
@@ -130,13 +134,12 @@ def test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound(
     controller.workflow()  # waits for the lock, as every run does
     assert time.monotonic() - begun < BETWEEN + 300
     fabric.all_reach()
-    assert controller.state() == before and not controller.leases()
+    assert controller.state() == joined and not controller.leases()
     controller.extra()
 
 
-def test_the_double_of_awx_passes_what_a_running_awx_has_to(fabric, controller, tmp_path):
+def test_the_double_of_awx_passes_what_a_running_awx_has_to(fabric, controller, joined, tmp_path):
     """The jobs are real, by ansible-runner over SSH: what AWX itself does about them is the double's."""
-    before = controller.state()
     controller.one_run("teardown")
     double = DoubleOfAwx(controller, tmp_path)
     try:
@@ -146,4 +149,4 @@ def test_the_double_of_awx_passes_what_a_running_awx_has_to(fabric, controller, 
     assert code == 0, shown[-8000:]
     fabric.ran(" ".join(line for line in shown.splitlines() if "passed" in line))
     fabric.all_reach()
-    assert controller.state() == before and not controller.leases()
+    assert controller.state() == joined and not controller.leases()
