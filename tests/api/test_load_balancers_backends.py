@@ -296,6 +296,24 @@ def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
     assert api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"][D + "peer-asns"] == "65531"
 
 
+@pytest.mark.parametrize("mode, most", [("metallb:///metallb-system", (5, 10, 12)), ("metallb:///metallb-system?crdConfiguration=true", (9, 15, 17))])
+def test_requests_of_a_change(server, api, mode, most):
+    """An unchanged run, a Service that goes, one that comes: by the server's own log, with discovery."""
+    api.create(CONFIG, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}, "kubectl")
+    settings = {"load_balancer": mode, "bgp_nodes": [dict(one, password=None) for one in BGP]}
+    for number in range(5):
+        service(api, "s{0}".format(number))
+    run(server, **settings)
+    found = []
+    for change in (lambda: None, lambda: api.delete(SERVICES + "/s3"), lambda: service(api, "late")):
+        change()
+        mark = server.mark()
+        result = run(server, **settings)
+        found.append(len(server.audit(mark)))
+        assert found[-1] == sum(result["stats"]["requests"]["aws"].values()) and result["changed"] == (len(found) > 1)
+    assert all(one <= bound for one, bound in zip(found, most)), found
+
+
 def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, api):
     service(api, "web")
     service(api, "db")

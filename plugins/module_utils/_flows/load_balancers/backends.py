@@ -95,11 +95,11 @@ def read(client: Client, setup: Setup) -> BackendState:
     objects: t.List[t.Mapping[str, t.Any]] = []
     label = "{0}={1}".format(*setup.resource_options.label)
     for kind in KINDS + (SECRET,):
+        if kind == SECRET and not _has_passwords(setup, objects):
+            continue  # nobody needs to read Secrets for sessions without passwords
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
             raise ValueRefused("kind_not_served", _NO_KIND.format(kind, VERSIONS[kind]))
-        if kind == SECRET and not _has_passwords(setup, objects):
-            continue  # nobody needs to read Secrets for sessions without passwords
         rows = client.list(resource.path(balancer.namespace), label_selector=label if kind == SECRET else None).items
         objects += [dict(row, kind=kind, apiVersion=VERSIONS[kind]) for row in rows]
     return BackendState(balancer, None, tuple(objects))
@@ -198,11 +198,11 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
     if after != text:
         patch["data"] = {"config": after}
         sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
-    # it also says that we write this ConfigMap: whoever edits the text is then on record for that alone
-    managed = managed_text(config.managed) if config.managed or config.holds(request.nodes) else None
-    if managed != recorded:
-        patch["metadata"]["annotations"] = {key: managed}
-        sides[0][key], sides[1][key] = recorded, managed
+    # it also says, be it empty, that we wrote this ConfigMap: whoever edits the text later is on record for that alone
+    managed, holds = managed_text(config.managed), bool(config.managed) or config.holds(request.nodes)
+    if managed != (recorded or "") or (holds and recorded is None and after != text) or (not holds and recorded is not None):
+        patch["metadata"]["annotations"] = {key: managed if holds else None}
+        sides[0][key], sides[1][key] = recorded or "", managed
     theirs = [name for name in owners(actual, "data", "config") if name != manager] if entries and not _written_by(actual, manager) else []
     if theirs and sides[1] and not request.adopt:
         message = "it has pools or peers of Services and nodes that {0} wrote; nothing is written beside them, set adopt to take it over"

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import sole_record
+from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import sole_record, taken_paths
 
 OURS = {"manager": "us", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}}}
 
@@ -24,3 +24,14 @@ def test_a_map_of_which_something_is_left_stays() -> None:
     theirs = {"manager": "m", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}}}}
     made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
     assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:labels": {".": {}, "f:c": {}}}})]
+
+
+def test_only_the_paths_that_are_named_are_taken() -> None:
+    theirs = {"manager": "ccm", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:a/b": {}, "f:c": {}}}}}
+    status = dict(theirs, manager="kubelet", subresource="status")
+    made = taken_paths({"metadata": {"managedFields": [theirs, status, OURS]}}, "us", [("metadata", "annotations", "a/b")])
+    assert made == [
+        dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:c": {}}}}), status, OURS,
+        {"manager": "us", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {"f:a/b": {}}}}},
+    ]  # fmt: skip
+    assert taken_paths({"metadata": {"managedFields": made}}, "us", [("metadata", "annotations", "a/b")]) is None
